@@ -25,7 +25,7 @@ import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { openMetrics } from './observability/metrics.ts'
 import { openCallTraces } from './observability/traces.ts'
 import { watchDescriptors } from './observability/watch-descriptors.ts'
-import { openOperator } from './operator.ts'
+import { openControlSockets, openOperator } from './operator.ts'
 import { openSettings, readReloadable } from './reload.ts'
 import { unixMs } from './runtime/clock.ts'
 import { pause } from './runtime/loop.ts'
@@ -75,8 +75,7 @@ export async function compose(
   const read = () => readReloadable(readGatewayConfig(undefined, warn), own)
   const settings = openSettings({ first, read, adminLog, log, now: Date.now })
   const { tiers, credentials } = settings
-  const administered = { database, home, adminLog, keys, tiers, enclaves, anchoring }
-  const operator = await openOperator(config, { ...administered, onStarted })
+  const operator = openOperator({ database, adminLog, keys, tiers, enclaves, anchoring })
   const lease = await openProcessLease(database, base)
   const once = { ...settleLogs(enclaves, commits), findRecord: records.findByCall }
   const limits = openLimits({ ...base, ...once, database, lease, settings })
@@ -121,28 +120,30 @@ export async function compose(
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 
+  // In the order of the documentation.
+  const routes = [
+    ...calls.completions,
+    ...historyRoutes,
+    ...chat.routes,
+    ...imageRoutes({ ...bounded, images, publicOrigin: upstream.publicOrigin }),
+    rootRoute(pages.showHome, config),
+    ...developmentRoutes(development?.expectations ?? null),
+    ...chat.modelRoutes,
+    ...calls.models,
+    ...service.routes,
+    ...calls.health,
+    ...embeddingRoutes({ ...bounded, embeddings }),
+    ...searchRoutes({ ...bounded, search }),
+    ...limits.routes,
+    ...operator.keyRoutes,
+    ...nodes.routes,
+    ...logs.routes,
+    ...operator.adminRoutes,
+    ...calls.waiting,
+  ]
+  await openControlSockets(config, { ...base, routes, home })
   const app = openApp(config, {
-    // In the order of the documentation.
-    routes: [
-      ...calls.completions,
-      ...historyRoutes,
-      ...chat.routes,
-      ...imageRoutes({ ...bounded, images, publicOrigin: upstream.publicOrigin }),
-      rootRoute(pages.showHome, config),
-      ...developmentRoutes(development?.expectations ?? null),
-      ...chat.modelRoutes,
-      ...calls.models,
-      ...service.routes,
-      ...calls.health,
-      ...embeddingRoutes({ ...bounded, embeddings }),
-      ...searchRoutes({ ...bounded, search }),
-      ...limits.routes,
-      ...operator.keyRoutes,
-      ...nodes.routes,
-      ...logs.routes,
-      ...operator.adminRoutes,
-      ...calls.waiting,
-    ],
+    routes,
     pages,
     keys,
     sockets: nodes.sockets,
@@ -186,6 +187,7 @@ export async function compose(
   const running = started.move()
   return {
     app,
+    routes,
     enclaves,
     commits,
     lease,

@@ -2,6 +2,7 @@ import type { ApiKeys } from './accounts/api-keys.ts'
 import type { Tiers } from './accounts/limits/tiers.ts'
 import type { App } from './api/app.ts'
 import type { LeastRate } from './api/least-rate.ts'
+import type { Route } from './api/route.ts'
 import type { Embeddings } from './embeddings/embeddings.ts'
 import type { EnclavePool, EnclavePoolOptions } from './enclaves/enclave-pool.ts'
 import type { OwnFoundation } from './foundation.ts'
@@ -18,6 +19,8 @@ import type { EnclaveCommits } from './verified/commits/enclave-commits.ts'
 export type Gateway = {
   readonly facts: GatewayFacts
   readonly app: App
+  /** Every route, those of the control socket alone included. */
+  readonly routes: readonly Route[]
   readonly enclaves: EnclavePool
   readonly commits: EnclaveCommits
   readonly lease: Pick<ProcessLease, 'id'>

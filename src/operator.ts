@@ -1,90 +1,82 @@
-import { accountRoutes } from './accounts/account-routes.ts'
-import { createAccounts } from './accounts/accounts.ts'
-import { adminLogRoutes } from './accounts/admin-log-routes.ts'
+import { accountActs } from './accounts/account-acts.ts'
+import { actRoutes } from './accounts/acts.ts'
+import { adminLogActs } from './accounts/admin-log-acts.ts'
 import type { AdminLog } from './accounts/admin-log-store.ts'
 import type { ApiKeys } from './accounts/api-keys.ts'
+import { budgetActs } from './accounts/budget-acts.ts'
 import { createBudgetsStore } from './accounts/budgets-store.ts'
+import { keyActs } from './accounts/key-acts.ts'
 import { keyRoutes } from './accounts/key-routes.ts'
-import { createKeysStore } from './accounts/keys-store.ts'
 import type { Tiers } from './accounts/limits/tiers.ts'
-import { createManagedKeys } from './accounts/managed-keys.ts'
-import { keysOver } from './accounts/open-keys.ts'
-import { createOperations } from './accounts/operations.ts'
-import { recordOperations } from './accounts/recorded-operations.ts'
-import { createUsageOperations, createUsageStore } from './accounts/usage-store.ts'
-import { operateBy } from './api/admin-calls.ts'
-import { adminRoutes } from './api/admin-routes.ts'
-import { createClientAddresses } from './api/client-address.ts'
-import { openControl, openControlAt } from './api/control-server.ts'
+import { usageActs } from './accounts/usage-acts.ts'
+import { createControlServer, openControl, openControlAt } from './api/control-server.ts'
 import type { Route } from './api/route.ts'
 import type { Anchoring } from './chain/anchoring.ts'
-import { createEnclaveOperations, type EnclavePool } from './enclaves/enclave-pool.ts'
+import { relayerActs } from './chain/relayer-acts.ts'
+import { enclaveActs } from './enclaves/enclave-acts.ts'
+import type { EnclavePool } from './enclaves/enclave-pool.ts'
+import type { Opening } from './observability/logger.ts'
 import { unixMs } from './runtime/clock.ts'
-import type { OnStarted } from './runtime/starting.ts'
+import { makeId } from './runtime/make-id.ts'
 import type { Home } from './storage/data-folder.ts'
 import type { Database } from './storage/database.ts'
-import { createErasureOperations } from './verified/records/erasures.ts'
-import { createErasuresStore } from './verified/records/erasures-store.ts'
-import { createContentOperations } from './verified/records/reencryption-store.ts'
+import { contentActs } from './verified/records/content-acts.ts'
+import { erasureActs } from './verified/records/erasure-acts.ts'
 
-/**
- * Opens what the operator and administrators do: over control sockets, and over HTTP, where holders
- * of keys manage theirs.
- */
-export async function openOperator(
-  config: { readonly controlSocket: string | null; readonly trustedProxies: readonly string[] },
-  parts: {
-    readonly database: Database
-    readonly home: Home | null
-    readonly adminLog: AdminLog
-    readonly keys: ApiKeys
-    readonly tiers: () => Tiers
-    readonly enclaves: EnclavePool
-    readonly anchoring: Pick<Anchoring, 'operations'>
-    readonly onStarted: OnStarted
-  },
-): Promise<{
+/** Opens what the operator and administrators do, and what holders of keys do with theirs. */
+export function openOperator({
+  database,
+  adminLog,
+  keys,
+  tiers,
+  enclaves,
+  anchoring,
+}: {
+  readonly database: Database
+  readonly adminLog: AdminLog
+  readonly keys: ApiKeys
+  readonly tiers: () => Tiers
+  readonly enclaves: EnclavePool
+  readonly anchoring: Pick<Anchoring, 'listRelayers'>
+}): {
   /** Of keys, and of what was done. */
   readonly keyRoutes: readonly Route[]
-  /** Of everything else that administrators do. */
+  /** Of everything else that administrators do; some are on the control socket alone. */
   readonly adminRoutes: readonly Route[]
-}> {
-  const { database, home, adminLog, keys, tiers, enclaves, anchoring, onStarted } = parts
+} {
   const tierNames = () => [...tiers().byName.keys()]
-  const operations = recordOperations({
-    database,
-    log: adminLog,
-    make(inside) {
-      const store = createKeysStore(inside)
-      const accounts = createAccounts({ keys: store, tiers: tierNames, now: Date.now })
-      return {
-        ...createOperations({ keys: keysOver(store), accounts }),
-        budgets: createBudgetsStore(inside),
-        usage: createUsageOperations(createUsageStore(inside)),
-        ...createErasureOperations(createErasuresStore(inside)),
-        content: createContentOperations(database),
-        enclaves: createEnclaveOperations(enclaves),
-        relayers: anchoring.operations,
-      }
-    },
-  })
-  if (home !== null) onStarted(await openControl(operations, home))
-  if (config.controlSocket !== null)
-    onStarted(await openControlAt(operations, config.controlSocket))
-  const clientOf = createClientAddresses(config.trustedProxies)
+  const { listRelayers } = anchoring
+  const acting = { database, adminLog, tiers: tierNames, enclaves, listRelayers }
   const budgets = createBudgetsStore(database)
-  const byAdmin = operateBy(operations, clientOf)
   return {
     keyRoutes: [
-      ...keyRoutes(createManagedKeys({ keys, budgets, adminLog, now: unixMs }), clientOf),
-      ...adminLogRoutes(adminLog),
+      ...keyRoutes({ keys, budgets, adminLog, now: unixMs }),
+      ...actRoutes(adminLogActs, acting),
     ],
     adminRoutes: [
-      ...accountRoutes(byAdmin, {
-        pageAccounts: createKeysStore(database).pageAccounts,
-        listBudgets: budgets.list,
-      }),
-      ...adminRoutes(byAdmin),
+      ...actRoutes(accountActs, acting),
+      ...actRoutes(budgetActs, acting),
+      ...actRoutes(enclaveActs, acting),
+      ...actRoutes(relayerActs, acting),
+      ...actRoutes(keyActs, acting),
+      ...actRoutes(usageActs, acting),
+      ...actRoutes(erasureActs, acting),
+      ...actRoutes(contentActs, acting),
     ],
   }
+}
+
+/** Opens the control sockets that the configuration asks for, over the operator's routes. */
+export async function openControlSockets(
+  { controlSocket }: { readonly controlSocket: string | null },
+  {
+    routes,
+    home,
+    log,
+    onStarted,
+  }: Opening & { readonly routes: readonly Route[]; readonly home: Home | null },
+): Promise<void> {
+  const serve = () => createControlServer({ routes, now: unixMs, makeRequestId: makeId, log })
+  if (home !== null) onStarted(await openControl(serve(), home))
+  if (controlSocket !== null) onStarted(await openControlAt(serve(), controlSocket))
 }

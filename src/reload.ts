@@ -1,7 +1,7 @@
 import type { AdminLog } from './accounts/admin-log-store.ts'
 import { chooseTiers, type Tiers } from './accounts/limits/tiers.ts'
 import { type Prices, readPrices } from './accounts/prices.ts'
-import type { Operator } from './api/control-operations.ts'
+import type { Operator } from './api/context.ts'
 import type { GatewayConfig } from './config.ts'
 import type { Logger } from './observability/logger.ts'
 import { ConfigurationError } from './runtime/read-settings.ts'

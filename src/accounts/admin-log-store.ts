@@ -1,8 +1,52 @@
 import { hash } from 'node:crypto'
 import { sql } from 'kysely'
 import { z } from 'zod'
-import type { AdminAct, AdminActQuery, AdminLogCheck, Operator } from '../api/control-operations.ts'
+import type { Operator } from '../api/context.ts'
 import type { Database } from '../storage/database.ts'
+
+/** An act as it is stored; no member holds a secret. */
+const entryForm = z.object({
+  at: z.int(),
+  /** As in Operator, like `from`. */
+  who: z.string(),
+  account_id: z.string().nullable(),
+  from: z.string(),
+  kind: z.string(),
+  target: z.string(),
+  details: z.record(z.string(), z.unknown()),
+  outcome: z.string(),
+})
+
+/** An act of an administrator, as it is shown. */
+export const adminAct = z.object({
+  position: z.int(),
+  /** SHA-256 of the hash before and this entry: hex. */
+  hash: z.string(),
+  ...entryForm.shape,
+})
+export type AdminAct = Readonly<z.output<typeof adminAct>>
+
+/** Acts that are asked for; null is any. */
+type AdminActQuery = {
+  /** Older than this position. */
+  readonly before: number | null
+  readonly kind: string | null
+  /** Unix seconds; `until` itself is left out. */
+  readonly since: number | null
+  readonly until: number | null
+  readonly limit: number
+}
+
+/** What a check of the chain found. */
+export const adminLogCheck = z.discriminatedUnion('kind', [
+  /** Position and hash of the newest act: keep them elsewhere, for the next check. */
+  z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
+  /** The first act that is missing, or differs from what was recorded. */
+  z.object({ kind: z.literal('altered'), position: z.int() }),
+  /** The chain is whole, and does not have the act that was expected. */
+  z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
+])
+export type AdminLogCheck = Readonly<z.output<typeof adminLogCheck>>
 
 /** Something that was done. No member ever holds a secret. */
 export type NewAct = {
@@ -13,21 +57,20 @@ export type NewAct = {
   readonly outcome?: string
 }
 
-/** Records that something was done, in the transaction that does it. */
-export type NoteAct = (act: NewAct) => Promise<void>
-
 /**
  * What administrators did: append-only, in a chain of hashes. Every method throws the driver's
  * error when the database fails.
  */
 export type AdminLog = {
   /**
-   * Runs something in a transaction together with what it notes: both are stored, or neither is.
+   * Does something in a transaction that also records it, as `trail` describes it: both are stored,
+   * or neither is.
    */
-  within<Result>(
+  record<Outcome>(
     actor: Operator,
-    run: (database: Pick<Database, 'queries'>, note: NoteAct) => Promise<Result>,
-  ): Promise<Result>
+    run: (database: Pick<Database, 'queries'>) => Promise<Outcome>,
+    trail: (outcome: Outcome) => readonly NewAct[],
+  ): Promise<Outcome>
   /** Notes what was done elsewhere than in the database. */
   note(actor: Operator, act: NewAct): Promise<void>
   /** Gives acts, newest first. */
@@ -66,10 +109,12 @@ export function createAdminLog(
   }
 
   return {
-    within: (actor, run) =>
-      queries
-        .transaction()
-        .execute((inside) => run({ queries: inside }, (act) => append(inside, actor, act))),
+    record: (actor, run, trail) =>
+      queries.transaction().execute(async (inside) => {
+        const outcome = await run({ queries: inside })
+        for (const act of trail(outcome)) await append(inside, actor, act)
+        return outcome
+      }),
     note: (actor, act) => append(queries, actor, act),
     async list({ before, kind, since, until, limit }) {
       const { rows } = await sql<ActRow>`
@@ -123,17 +168,6 @@ type ActRow = {
   readonly entry: string
   readonly hash: Uint8Array
 }
-
-const entryForm = z.object({
-  at: z.int(),
-  who: z.string(),
-  account_id: z.string().nullable(),
-  from: z.string(),
-  kind: z.string(),
-  target: z.string(),
-  details: z.record(z.string(), z.unknown()),
-  outcome: z.string(),
-})
 
 const UNREADABLE = {
   who: 'unreadable',

@@ -1,8 +1,32 @@
 import { sql } from 'kysely'
-import type { BudgetDescription, BudgetOrder } from '../api/control-operations.ts'
+import { z } from 'zod'
 import { clockArgument, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
+
+/** A budget of an account or a key, and what is used and left of it in the period that is now. */
+export const budgetDescription = z.object({
+  account: z.string(),
+  /** Public id of a key; null for all of the account. */
+  key: z.string().nullable(),
+  what: z.enum(['requests', 'tokens', 'money']),
+  per: z.enum(['day', 'month', 'total']),
+  /** Of money in billionths, like the two below. */
+  bound: z.int(),
+  used: z.int(),
+  left: z.int(),
+  /** When the period ends, Unix seconds; null for never. */
+  renews_at: z.int().nullable(),
+})
+export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
+
+/** A budget to be set. */
+export type BudgetOrder = Pick<BudgetDescription, 'key' | 'what' | 'per'> & {
+  /** Null: the key's. */
+  readonly account: string | null
+  /** Null: no budget. */
+  readonly bound: number | null
+}
 
 /** A call that reserves. Money is in billionths; null where the cost of the call is not known. */
 export type BudgetedCall = {

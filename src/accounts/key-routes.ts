@@ -1,12 +1,22 @@
-import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
-import { MADE_SCOPES, SCOPES } from '../api/context.ts'
-import { budgetDescription } from '../api/control-operations.ts'
+import { actorOf } from '../api/authenticate.ts'
+import { type Caller, MADE_SCOPES, type Operator, SCOPES, type Scope } from '../api/context.ts'
+import { ApiError, unfitFor } from '../api/errors.ts'
 import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { boundedText, faultIssue, patternText, unixSeconds } from '../api/schemas.ts'
-import type { ManagedKeys } from './managed-keys.ts'
+import {
+  boundedText,
+  faultIssue,
+  NAME_LENGTH_MAX,
+  patternText,
+  unixSeconds,
+} from '../api/schemas.ts'
+import type { AdminLog } from './admin-log-store.ts'
+import { type ApiKeyFacts, type ApiKeys, KEY_ID_FORM } from './api-keys.ts'
+import { type BudgetsStore, budgetDescription } from './budgets-store.ts'
+import { createKeysStore } from './keys-store.ts'
+import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
 
 /** Calls at once that make keys, and the bytes of their bodies together. */
 const KEY_CALLS_MAX = 256
@@ -14,9 +24,6 @@ const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
 /** A name, some scopes and a time. */
 const KEY_BODY_BYTES_MAX = 16 * 1024
-
-/** As on the command line (control/operations.ts). */
-const KEY_NAME_LENGTH_MAX = 100
 
 /** Unix seconds; in the year 9999. */
 const EXPIRES_AT_MAX = 253_402_300_799
@@ -42,7 +49,7 @@ const scopes = z
  */
 export const createKey = z
   .looseObject({
-    name: boundedText({ min: 1, max: KEY_NAME_LENGTH_MAX }),
+    name: boundedText({ min: 1, max: NAME_LENGTH_MAX }),
     scopes: scopes.nullish(),
     expires_at: boundedInteger({ min: 1, max: EXPIRES_AT_MAX }).nullish(),
     account_id: uuid.nullish(),
@@ -58,7 +65,7 @@ export const createKey = z
 const keysQuery = z.looseObject({ account_id: uuid.nullish() })
 
 /** A key as it is shown: never the secret. */
-const managedKey = z.strictObject({
+export const managedKey = z.strictObject({
   id: z.string(),
   account_id: z.uuid(),
   account_name: z.string(),
@@ -70,6 +77,8 @@ const managedKey = z.strictObject({
   revoked_at: unixSeconds.nullable(),
   last_used_at: unixSeconds.nullable().describe('To the minute'),
 })
+
+export type ManagedKey = z.output<typeof managedKey>
 
 const keyList = z.strictObject({ keys: z.array(managedKey) })
 export type KeyListReply = z.output<typeof keyList>
@@ -95,14 +104,21 @@ const keyHolder = z.strictObject({
 })
 export type KeyHolderReply = z.output<typeof keyHolder>
 
+type Keys = {
+  readonly keys: Pick<ApiKeys, 'findAccount' | 'list'>
+  readonly budgets: Pick<BudgetsStore, 'list'>
+  readonly adminLog: AdminLog
+  /** Unix milliseconds. */
+  readonly now: () => number
+}
+
 /**
- * Routes of API keys, for a dashboard: whose this one is, list, make, revoke. `clientOf` gives the
- * address that a call came from.
+ * Routes of API keys, for a dashboard: whose this one is, list, make, revoke. They are of the
+ * caller's account, and for a key with the scope `admin` of all accounts. A key without it makes
+ * keys with the scope `keys` alone: none that could do more than itself, nor live longer; and it
+ * ends none that can do more. A key with a budget makes none: a new key would spend beside it.
  */
-export function keyRoutes(
-  keys: ManagedKeys,
-  clientOf: (request: IncomingMessage) => string | null,
-): readonly Route[] {
+export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
   return [
     defineRoute({
@@ -111,7 +127,7 @@ export function keyRoutes(
       path: '/v1/dashboard/me',
       summary: 'The account and the scopes of this API key',
       reply: { name: 'KeyHolder', schema: keyHolder },
-      handler: ({ caller }) => keys.describeHolder(caller()),
+      handler: ({ caller }) => describeHolder(over, caller()),
     }),
     defineRoute({
       ...account,
@@ -121,7 +137,11 @@ export function keyRoutes(
       query: keysQuery,
       reply: { name: 'KeyList', schema: keyList },
       errors: ['insufficient_scope'],
-      handler: ({ caller, query }) => keys.list(caller(), query.account_id ?? null),
+      async handler({ caller, query }) {
+        const asked = query.account_id ?? null
+        const whose = isAdmin(caller()) ? asked : ownAccount(caller(), asked)
+        return { keys: (await over.keys.list(whose)).map(describeKey) }
+      },
     }),
     defineRoute({
       ...account,
@@ -137,8 +157,7 @@ export function keyRoutes(
       reply: { name: 'NewKey', schema: newKey },
       errors: ['insufficient_scope', 'limit_reached'],
       admission: createAdmission({ callsMax: KEY_CALLS_MAX, bytesMax: KEY_CALLS_BYTES_MAX }),
-      handler: ({ caller, body, context }) =>
-        keys.create(caller(), body, clientOf(context.req) ?? 'unknown'),
+      handler: ({ caller, body, context }) => make(over, caller(), body, actorOf(context.state)),
     }),
     defineRoute({
       ...account,
@@ -149,7 +168,118 @@ export function keyRoutes(
       reply: { name: 'Key', schema: managedKey },
       errors: ['not_found', 'insufficient_scope'],
       handler: ({ caller, params, context }) =>
-        keys.revoke(caller(), params.id, clientOf(context.req) ?? 'unknown'),
+        revoke(over, caller(), params.id, actorOf(context.state)),
     }),
   ]
+}
+
+async function describeHolder(
+  { keys, budgets }: Keys,
+  { accountId, keyId, scopes, tier, expiresAt }: Caller,
+): Promise<KeyHolderReply> {
+  const [account, own] = await Promise.all([
+    keys.findAccount(accountId),
+    budgets.list({ accountId, keyId, withAccount: true }),
+  ])
+  return {
+    account_id: accountId,
+    account_name: account?.name ?? '',
+    key_id: keyId,
+    scopes: [...scopes],
+    tier,
+    expires_at: expiresAt,
+    budgets: own.map(({ account: _, key, ...budget }) => ({ key_id: key, ...budget })),
+  }
+}
+
+async function make(
+  { budgets, adminLog, now }: Keys,
+  caller: Caller,
+  { accountId, ...request }: z.output<typeof createKey>,
+  actor: Operator,
+): Promise<NewKeyReply> {
+  const whose = isAdmin(caller) ? (accountId ?? caller.accountId) : ownAccount(caller, accountId)
+  if (!isAdmin(caller)) checkGrant(caller, request)
+  if ((await budgets.list({ accountId: caller.accountId, keyId: caller.keyId })).length > 0)
+    throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
+  if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
+    throw unfitFor('body', 'expires_at', 'Input should be in the future')
+  // The key of a development configuration is in no table.
+  const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
+  const made = await adminLog.record(
+    actor,
+    (inside) => keysOver(createKeysStore(inside)).createFor(whose, { ...request, madeBy }),
+    (outcome) => (typeof outcome === 'string' ? [] : [creationOf(outcome.key)]),
+  )
+  if (made === 'unknown_account')
+    throw unfitFor('body', 'account_id', 'Input should be the id of an account')
+  if (made === 'maker_revoked')
+    throw new ApiError('invalid_credentials', 'This API key has just been revoked')
+  if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
+  return { ...describeKey(made.key), key: made.text }
+}
+
+/** Ends a key and those that it made for its account, but for the one that calls. */
+async function revoke(
+  { keys, adminLog }: Keys,
+  caller: Caller,
+  id: string,
+  actor: Operator,
+): Promise<ManagedKey> {
+  const accountId = isAdmin(caller) ? null : caller.accountId
+  const find = async () => (await keys.list(accountId)).find((facts) => facts.id === id)
+  if (!isAdmin(caller)) {
+    const scopes = (await find())?.scopes ?? []
+    checkScopes(caller, scopes, 'A key cannot revoke a key with more scopes')
+  }
+  const revoked = await adminLog.record(
+    actor,
+    (inside) => keysOver(createKeysStore(inside)).revoke(id, { accountId, kept: caller.keyId }),
+    (ids) => revocationsOf(id, ids),
+  )
+  const key = revoked === null ? undefined : await find()
+  if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')
+  return describeKey(key)
+}
+
+function isAdmin({ scopes }: Caller): boolean {
+  return scopes.includes('admin')
+}
+
+function ownAccount({ accountId: own }: Caller, asked: string | null): string {
+  if (asked === null || asked.toLowerCase() === own) return own
+  throw new ApiError('insufficient_scope', 'Keys of other accounts need a key with the scope admin')
+}
+
+function checkGrant(
+  caller: Caller,
+  { scopes, expiresAt }: Pick<z.output<typeof createKey>, 'scopes' | 'expiresAt'>,
+): void {
+  if (!caller.scopes.includes('keys'))
+    throw new ApiError('insufficient_scope', 'To make keys, you need a key with the scope keys')
+  checkScopes(caller, scopes, 'A key cannot make a key with more scopes')
+  if (caller.expiresAt !== null && (expiresAt === null || expiresAt > caller.expiresAt))
+    throw unfitFor('body', 'expires_at', 'Input should not be after the expiry of the calling key')
+}
+
+function checkScopes(caller: Caller, scopes: readonly Scope[], rule: string): void {
+  const missing = scopes.filter((scope) => !caller.scopes.includes(scope))
+  if (missing.length > 0)
+    throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
+}
+
+/** Gives a key as it is shown. */
+export function describeKey(key: ApiKeyFacts): ManagedKey {
+  return {
+    id: key.id,
+    account_id: key.accountId,
+    account_name: key.accountName,
+    name: key.name,
+    scopes: [...key.scopes],
+    made_by: key.madeBy,
+    created_at: key.createdAt,
+    expires_at: key.expiresAt,
+    revoked_at: key.revokedAt,
+    last_used_at: key.lastUsedAt,
+  }
 }

@@ -71,11 +71,6 @@ export type KeysStore = {
     account: Omit<Account, 'tier' | 'disabledAt'>,
   ): Promise<Account & { readonly isNew: boolean }>
   /**
-   * Gives all accounts that are not deleted, oldest first; those of one second in the order of
-   * their making.
-   */
-  listAccounts(): Promise<readonly Account[]>
-  /**
    * Gives accounts that are not deleted, newest first, from the one behind `cursor` on (an
    * account's id; null: the newest). `unknown_cursor` when there never was such an account.
    */
@@ -166,16 +161,6 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
         .where('deleted_at', 'is', null)
         .executeTakeFirst()
       return row === undefined ? null : toAccount(row)
-    },
-    async listAccounts() {
-      const rows = await queries
-        .selectFrom('accounts')
-        .selectAll()
-        .where('deleted_at', 'is', null)
-        .orderBy('created_at')
-        .orderBy('position')
-        .execute()
-      return rows.map(toAccount)
     },
     async pageAccounts({ limit, cursor }) {
       const page = queries

@@ -1,4 +1,4 @@
-import type { Operator } from '../api/control-operations.ts'
+import type { Operator } from '../api/context.ts'
 import type { Logger } from '../observability/logger.ts'
 import { admitContentKeys } from '../storage/content-keys-store.ts'
 import type { Database } from '../storage/database.ts'

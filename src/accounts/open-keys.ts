@@ -1,12 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { SCOPES } from '../api/context.ts'
-import type { Operator } from '../api/control-operations.ts'
+import { type Operator, SCOPES } from '../api/context.ts'
 import type { Home } from '../storage/data-folder.ts'
 import type { Database } from '../storage/database.ts'
-import type { AdminLog } from './admin-log-store.ts'
-import { type ApiKeys, createApiKeys } from './api-keys.ts'
+import type { AdminLog, NewAct } from './admin-log-store.ts'
+import { type ApiKeyFacts, type ApiKeys, createApiKeys } from './api-keys.ts'
 import { createKeysStore, type KeysStore } from './keys-store.ts'
 
 /** File of the data folder that keeps the key which is made on first start. */
@@ -19,6 +18,25 @@ const GATEWAY: Operator = { who: 'gateway', accountId: null, from: 'first start'
 
 /** The keys, and the one to show: without a data folder none is made. */
 type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
+
+/** What is recorded of a key that was made. */
+export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyFacts): NewAct {
+  const details = { account: accountName, name, scopes, expires_at: expiresAt }
+  return { kind: 'key.create', target: id, details }
+}
+
+/**
+ * What is recorded when a key ends: the key, and each that ended with it. `ids`: null where no key
+ * has this id.
+ */
+export function revocationsOf(id: string, ids: readonly string[] | null): readonly NewAct[] {
+  const others = (ids ?? []).filter((other) => other !== id)
+  const outcome = ids === null ? 'unknown' : 'revoked'
+  return [
+    { kind: 'key.revoke', target: id, outcome },
+    ...others.map((target) => ({ kind: 'key.revoke', target, outcome: `revoked with ${id}` })),
+  ]
+}
 
 /** Gives the keys of a store, for an operation inside of a transaction as well. */
 export function keysOver(store: KeysStore): ApiKeys {
@@ -39,7 +57,7 @@ export async function openKeys(
   }: {
     readonly database: Database
     readonly home: Home | null
-    readonly adminLog: Pick<AdminLog, 'within'>
+    readonly adminLog: Pick<AdminLog, 'record'>
     /** A test's own. */
     readonly keys?: ApiKeys | undefined
   },
@@ -61,22 +79,18 @@ export async function openKeys(
  */
 async function openDevelopmentKey(
   dataFolder: string,
-  { keys, adminLog }: { readonly keys: ApiKeys; readonly adminLog: Pick<AdminLog, 'within'> },
+  { keys, adminLog }: { readonly keys: ApiKeys; readonly adminLog: Pick<AdminLog, 'record'> },
 ): Promise<string> {
   const file = join(dataFolder, KEY_FILE)
   const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
   if (kept !== '' && (await keys.authenticate(kept)) !== null) return kept
-  const text = await adminLog.within(GATEWAY, async (inside, note) => {
-    const order = { name: 'made on first start', scopes: SCOPES, expiresAt: null }
-    const made = await keysOver(createKeysStore(inside)).create({
-      ...order,
-      accountName: DEVELOPMENT_ACCOUNT,
-    })
-    const { name, scopes, expiresAt: expires_at } = order
-    const details = { account: DEVELOPMENT_ACCOUNT, name, scopes, expires_at }
-    await note({ kind: 'key.create', target: made.key.id, details })
-    return made.text
-  })
+  const order = { name: 'made on first start', scopes: SCOPES, expiresAt: null }
+  const { text } = await adminLog.record(
+    GATEWAY,
+    (inside) =>
+      keysOver(createKeysStore(inside)).create({ ...order, accountName: DEVELOPMENT_ACCOUNT }),
+    ({ key }) => [creationOf(key)],
+  )
   await writeFile(file, `${text}\n`, { mode: 0o600 })
   // The mode above is for a new file alone.
   await chmod(file, 0o600)

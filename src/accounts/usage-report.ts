@@ -1,6 +1,6 @@
-import type { UsageQuery, UsageRow } from '../api/control-operations.ts'
 import { writeCsv } from '../runtime/csv.ts'
 import { formatMoney } from './prices.ts'
+import type { UsageQuery, UsageRow } from './usage-store.ts'
 
 type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]

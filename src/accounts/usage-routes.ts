@@ -1,14 +1,18 @@
 import { z } from 'zod'
-import { ADMIN_ROUTE, adminName, unfitFor } from '../api/admin-calls.ts'
 import type { RouteContext } from '../api/context.ts'
-import { USAGE_DIMENSIONS, type UsageQuery, type UsageRow } from '../api/control-operations.ts'
-import { ApiError } from '../api/errors.ts'
+import { ApiError, unfitFor } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { integerText, patternText, unixSeconds } from '../api/schemas.ts'
+import { integerText, nameText, patternText, unixSeconds } from '../api/schemas.ts'
 import { CALL_KINDS } from './limits/tiers.ts'
 import { SECONDS_PER_DAY } from './rate-limits-store.ts'
 import { sumRows, tellSums, usageCsv } from './usage-report.ts'
-import { USAGE_ROWS_MAX, type UsageStore } from './usage-store.ts'
+import {
+  USAGE_DIMENSIONS,
+  USAGE_ROWS_MAX,
+  type UsageQuery,
+  type UsageRow,
+  type UsageStore,
+} from './usage-store.ts'
 
 /** Periods of an answer, at most, and how many when nothing is said; 'total' has one. */
 const PERIODS = {
@@ -50,7 +54,7 @@ const usageQuery = z.object({
 })
 const adminQuery = z.object({
   ...range,
-  account: adminName.nullable().default(null),
+  account: nameText.nullable().default(null),
   by: dimensions(USAGE_DIMENSIONS, 'account'),
 })
 type Query = z.output<typeof usageQuery> & { readonly account?: string | null }
@@ -162,8 +166,8 @@ export function usageRoutes({
       handler: ({ caller, context, query }) => answer(context, query, { id: caller().accountId }),
     }),
     defineRoute({
-      tag: ADMIN_ROUTE.tag,
-      scope: ADMIN_ROUTE.scope,
+      tag: 'Administration',
+      scope: 'admin',
       method: 'GET',
       path: '/v1/admin/usage',
       summary: 'Use and cost of accounts over time',

@@ -1,8 +1,54 @@
 import { sql } from 'kysely'
-import type { UsageOperations, UsageQuery, UsageRow } from '../api/control-operations.ts'
+import { z } from 'zod'
+import { nameText } from '../api/schemas.ts'
 import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { SECONDS_PER_DAY } from './rate-limits-store.ts'
+
+/** What a report of usage distinguishes. */
+export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as const
+
+/** Usage of the periods that begin from `from` to before `until`. */
+export const usageQuery = z.object({
+  /** Null: all accounts, or all keys. */
+  account: nameText.nullable(),
+  key: z.string().nullable(),
+  from: z.int(),
+  until: z.int(),
+  /** In UTC; `total`: all of the range is one. */
+  per: z.enum(['hour', 'day', 'month', 'total']),
+  by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
+})
+export type UsageQuery = Readonly<z.output<typeof usageQuery>>
+
+/**
+ * Sums of one period. A member is null where the report does not divide by it, or it is not known.
+ */
+export const usageRow = z.object({
+  /** Begin of the period. */
+  start: z.int(),
+  /** The former name of an account that is deleted. */
+  account: z.string().nullable(),
+  account_id: z.string().nullable(),
+  key: z.string().nullable(),
+  operation: z.string().nullable(),
+  family: z.string().nullable(),
+  /**
+   * Empty for calls without a model, `*` for models beyond those that are kept apart in an hour.
+   */
+  model: z.string().nullable(),
+  requests: z.int(),
+  tokens: z.int(),
+  /** Of calls where prompt and answer are counted apart. */
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  /** Of the others. */
+  unsplit_tokens: z.int(),
+  /** Billionths, of the requests that have a price: decimal digits. */
+  money: z.string().regex(/^\d+$/),
+  unpriced_requests: z.int(),
+})
+export type UsageRow = Readonly<z.output<typeof usageRow>>
 
 /** So long usage is kept by hours; then by days. */
 export const USAGE_HOURS_AGE_MAX_SECONDS = 90 * SECONDS_PER_DAY
@@ -103,14 +149,6 @@ export function createUsageStore(
         queries,
       )
     },
-  }
-}
-
-/** Gives the operator's operations over usage. */
-export function createUsageOperations(usage: Pick<UsageStore, 'report'>): UsageOperations {
-  return {
-    report: ({ account, ...query }) =>
-      usage.report({ ...query, account: account === null ? null : { name: account } }),
   }
 }
 

@@ -101,12 +101,13 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
   const { sockets, bodyRate: rate = LEAST_RATE, log } = parts
   const now = unixMs
   const keys = { authenticate: timed({ phase: 'authenticate', now }, parts.keys.authenticate) }
-  const routes = [...parts.routes, ...parts.pages.routes, documentRoute(parts.routes)]
+  const open = parts.routes.filter(({ scope }) => scope !== 'operator')
+  const routes = [...open, ...parts.pages.routes, documentRoute(open)]
   const signals = createCallSignals()
   let isClosing = false
   const memory = createMemoryBudget(settings.memoryBytesMax)
   const serving = { signals, memory, rate, keepAliveMs: settings.keepAliveMs, now, log }
-  const router = createRouter(routes, keys, serving)
+  const router = createRouter(routes, (route) => guardsOf(route, keys), serving)
   const koa = createKoa(settings, parts, {
     router,
     paths: routes.map(({ path }) => path),
@@ -152,26 +153,28 @@ function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean
   return url?.split('?', 1)[0] === path && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
-function createRouter(
+/** Gives the router of these routes. `guardsOf` gives what a call passes before it is served. */
+export function createRouter(
   routes: readonly Route[],
-  keys: Authenticator,
+  guardsOf: (route: Route) => readonly ApiMiddleware[],
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
   // The order is that of the methods in `allow`.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
-    const guards = guardsOf(route, keys)
-    router.register(path, [method], [...guards, (context) => route.serve(context, serving)])
+    router.register(
+      path,
+      [method],
+      [...guardsOf(route), (context) => route.serve(context, serving)],
+    )
   }
   return router
 }
 
-/** What a call of a route passes before it is served. */
-function guardsOf(
-  { scope, knowsKeys }: Pick<Route, 'scope' | 'knowsKeys'>,
-  keys: Authenticator,
-): readonly ApiMiddleware[] {
+/** What a call on the public port passes. */
+function guardsOf({ scope, knowsKeys }: Route, keys: Authenticator): readonly ApiMiddleware[] {
+  if (scope === 'operator') throw new TypeError('expected a route of the public port')
   if (scope !== 'public') return [authenticate(keys, scope === 'any' ? null : scope)]
   return knowsKeys ? [recognize(keys)] : []
 }

@@ -1,4 +1,4 @@
-import type { ApiMiddleware, Caller, Scope } from './context.ts'
+import type { ApiMiddleware, Caller, Operator, RequestState, Scope } from './context.ts'
 import { ApiError } from './errors.ts'
 
 /**
@@ -76,4 +76,11 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')
   return state.caller
+}
+
+/** Who acts: the operator on the control socket, else the holder of the key that calls. */
+export function actorOf(state: RequestState): Operator {
+  if (state.operator !== null) return state.operator
+  const { keyId, accountId } = callerOf(state)
+  return { who: `key ${keyId}`, accountId, from: state.client ?? 'unknown' }
 }

@@ -43,6 +43,20 @@ export type Caller = {
   readonly isBudgeted?: boolean
 }
 
+/** Who has something done, and from where, as the trail of administrators names them. */
+export type Operator = {
+  /**
+   * `operator`, with a user's id where it is known, `key` and its public id, or `gateway`.
+   */
+  readonly who: string
+  /** The key's account; null for an operator. */
+  readonly accountId: string | null
+  /**
+   * An address, `control socket`, `command line`, `signal`, `configuration` or `first start`.
+   */
+  readonly from: string
+}
+
 /**
  * The error that a caller received: its code, and its status. A stream that has begun can report
  * the status only in its error event.
@@ -59,6 +73,8 @@ export type RequestState = {
   client: string | null
   /** Null before, and without, `authenticate`. */
   caller: Caller | null
+  /** Who calls on the control socket; null on the public port. */
+  operator: Operator | null
   /** When the answer's head, and a stream's first event, went out; null before. */
   headAtMs: number | null
   firstEventAtMs: number | null

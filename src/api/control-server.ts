@@ -1,44 +1,53 @@
 import { once } from 'node:events'
-import { lstat, readFile, rm, writeFile } from 'node:fs/promises'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { connect } from 'node:net'
+import { lstat, rm, writeFile } from 'node:fs/promises'
+import type { Server } from 'node:http'
 import { join } from 'node:path'
+import Koa from 'koa'
+import type { Logger } from '../observability/logger.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { removeStaleFolder } from '../storage/data-folder.ts'
+import { createMemoryBudget } from './admission.ts'
+import { answerErrors } from './answer-errors.ts'
+import { createRouter } from './app.ts'
+import { createCallSignals } from './call-signals.ts'
+import type { ApiMiddleware, RequestState } from './context.ts'
 import {
   CONTROL_FILE,
-  CONTROL_OPERATIONS,
   type ControlAddress,
+  isAnswered,
   nameOperator,
   OPERATOR_UID_HEADER,
-  type OperatorOf,
-  type ServedOperations,
-} from './control-operations.ts'
+  readControlAddress,
+} from './control-address.ts'
+import { LEAST_RATE } from './least-rate.ts'
+import type { Route } from './route.ts'
+import { createHttpServer } from './server.ts'
+import { openRequest } from './track-calls.ts'
 
-/** Largest request, bytes: two names. */
-export const CONTROL_BODY_BYTES_MAX = 4096
+/** What all calls together may hold: their bodies are names and reasons. */
+const MEMORY_BYTES_MAX = 64 * 1024 * 1024
+/** Pause between the comments of a stream; no route of administrators has one. */
+const KEEP_ALIVE_MS = 15_000
 
 /**
  * Opens the control socket in a private folder and says where it is in the data folder, which must
  * be locked: what a gateway before this one left there is removed. Gives how to close it.
  */
 export async function openControl(
-  operations: OperatorOf<ServedOperations>,
+  server: Server,
   { dataFolder, privateFolder }: { readonly dataFolder: string; readonly privateFolder: string },
 ): Promise<() => Promise<void>> {
   const file = join(dataFolder, CONTROL_FILE)
-  const before = await readAddress(file)
+  const before = await readControlAddress(dataFolder)
   if (before !== null) await removeStaleFolder(before.socket)
   const address: ControlAddress = { socket: join(privateFolder, 'control.sock'), pid: process.pid }
-  const server = createControlServer(operations)
   // No other user can reach a socket in a folder of mode 0700, even if its own mode allows it.
   server.listen(address.socket)
   await once(server, 'listening')
   await writeFile(file, JSON.stringify(address), { mode: 0o600 })
   return async () => {
     await rm(file, { force: true })
-    server.closeAllConnections()
-    await new Promise((resolve) => server.close(resolve))
+    await close(server)
   }
 }
 
@@ -48,10 +57,9 @@ export async function openControl(
  * there, or it cannot be made.
  */
 export async function openControlAt(
-  operations: OperatorOf<ServedOperations>,
+  server: Server,
   socketPath: string,
 ): Promise<() => Promise<void>> {
-  const server = createControlServer(operations)
   try {
     await removeStaleSocket(socketPath)
     await listenPrivately(server, socketPath)
@@ -61,10 +69,12 @@ export async function openControlAt(
       `control: the gateway cannot listen on CONTROL_SOCKET ${socketPath} (${systemCodeOf(error) ?? 'unknown fault'})`,
     )
   }
-  return async () => {
-    server.closeAllConnections()
-    await new Promise((resolve) => server.close(resolve))
-  }
+  return () => close(server)
+}
+
+async function close(server: Server): Promise<void> {
+  server.closeAllConnections()
+  await new Promise((resolve) => server.close(resolve))
 }
 
 /** The socket has its mode from the first moment. */
@@ -86,85 +96,45 @@ async function removeStaleSocket(socketPath: string): Promise<void> {
   await rm(socketPath, { force: true })
 }
 
-function isAnswered(socketPath: string): Promise<boolean> {
-  const socket = connect(socketPath)
-  return new Promise<boolean>((resolve) => {
-    socket.once('connect', () => resolve(true)).once('error', () => resolve(false))
-  }).finally(() => socket.destroy())
-}
-
-async function readAddress(file: string): Promise<ControlAddress | null> {
-  try {
-    const { socket, pid } = JSON.parse(await readFile(file, 'utf8'))
-    return typeof socket === 'string' && typeof pid === 'number' ? { socket, pid } : null
-  } catch {
-    return null
-  }
-}
-
 /**
- * Gives the server of the gateway's control socket, not yet listening. It does for the command line
- * what only the process that holds the embedded database can do: CONTROL_OPERATIONS, each a method
- * at `/` and its resource. There is no authentication: the socket's permissions decide who may
- * connect.
+ * Gives the server of the control socket, not yet listening. It serves the routes of administrators
+ * as the public port does, and those of the operator alone. There is no key: the socket's
+ * permissions decide who may connect.
  */
-function createControlServer(operations: OperatorOf<ServedOperations>): Server {
-  return createServer((request, response) => {
-    answer(operations, request)
-      .catch(() => ({
-        status: 500,
-        body: { message: 'the gateway could not do this; see its log for the reason' },
-      }))
-      .then(({ status, body }) => send(response, status, body))
+export function createControlServer({
+  routes,
+  now,
+  makeRequestId,
+  log,
+}: {
+  /** Every route; those of no administrator are not served. */
+  readonly routes: readonly Route[]
+  readonly now: () => number
+  readonly makeRequestId: () => string
+  readonly log: Logger
+}): Server {
+  const served = routes.filter(({ scope }) => scope === 'admin' || scope === 'operator')
+  const router = createRouter(served, () => [recognizeOperator], {
+    signals: createCallSignals(),
+    memory: createMemoryBudget(MEMORY_BYTES_MAX),
+    rate: LEAST_RATE,
+    keepAliveMs: KEEP_ALIVE_MS,
+    now,
+    log,
   })
+  const koa = new Koa<RequestState>()
+  koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
+  koa.use(openRequest({ now, makeRequestId, logsRequests: false, trustedProxies: [], log }))
+  koa.use(answerErrors({ now, log, paths: served.map(({ path }) => path) }))
+  koa.use(router.routes())
+  koa.use(router.allowedMethods())
+  return createHttpServer(koa.callback())
 }
 
-type Answer = { readonly status: number; readonly body: unknown }
-
-async function answer(
-  servedTo: OperatorOf<ServedOperations>,
-  request: IncomingMessage,
-): Promise<Answer> {
-  // The user that it states is a claim: any client that reaches the socket acts as the operator.
-  const uid = request.headers[OPERATOR_UID_HEADER]
+/** Records who calls. The user id is a claim: a client that reaches the socket is the operator. */
+const recognizeOperator: ApiMiddleware = (context, next) => {
+  const uid = context.req.headers[OPERATOR_UID_HEADER]
   const who = nameOperator(typeof uid === 'string' ? uid : null)
-  const served = servedTo({ who, accountId: null, from: 'control socket' })
-  const [, resource = ''] = (request.url ?? '').split('/')
-  const declared = Object.entries(CONTROL_OPERATIONS).find(([name]) => name === resource)?.[1]
-  // A resource's operations take what its schemas take.
-  const operations = served[resource as keyof ServedOperations] as
-    | Readonly<Record<string, (order: unknown) => Promise<unknown>>>
-    | undefined
-  if (declared === undefined || operations === undefined) return refuse(404, 'unknown resource')
-  const [verb, operation] =
-    Object.entries(declared).find(([, { method }]) => method === request.method) ?? []
-  if (verb === undefined || operation === undefined) return refuse(405, 'unknown method')
-  const order = operation.order.safeParse(await readOrder(request))
-  if (!order.success) return refuse(400, `expected ${operation.order.description}`)
-  return { status: 200, body: await operations[verb]?.(order.data) }
-}
-
-function refuse(status: number, message: string): Answer {
-  return { status, body: { message } }
-}
-
-/**
- * JSON value of the body, undefined without one; null for text that is not JSON, or is too long.
- */
-async function readOrder(request: IncomingMessage): Promise<unknown> {
-  let text = ''
-  for await (const part of request.setEncoding('utf8')) {
-    text += part
-    if (text.length > CONTROL_BODY_BYTES_MAX) return null
-  }
-  try {
-    return text === '' ? undefined : JSON.parse(text)
-  } catch {
-    return null
-  }
-}
-
-function send(response: ServerResponse, status: number, body: unknown): void {
-  response.writeHead(status, { 'content-type': 'application/json', connection: 'close' })
-  response.end(JSON.stringify(body))
+  context.state.operator = { who, accountId: null, from: 'control socket' }
+  return next()
 }

@@ -145,6 +145,11 @@ export class ValidationError extends Error {
   }
 }
 
+/** The error of a member that its schema takes, and the gateway cannot. */
+export function unfitFor(place: 'body' | 'query', member: string, msg: string): ValidationError {
+  return new ValidationError([{ loc: [place, member], msg, type: 'value_error' }])
+}
+
 /** The caller closed the connection: no answer can be sent. */
 export class CallerLeftError extends Error {
   override readonly name = 'CallerLeftError'

@@ -26,8 +26,11 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly tag: string
   readonly summary: string
   readonly description?: string
-  /** What the caller's key must be for; `any`: any valid key; `public`: no key is asked for. */
-  readonly scope: Scope | 'any' | 'public'
+  /**
+   * What the caller's key must be for; `any`: any valid key; `public`: no key is asked for;
+   * `operator`: it is served on the control socket alone.
+   */
+  readonly scope: Scope | 'any' | 'public' | 'operator'
   /** Of a public route: whether it treats callers with a valid key otherwise than others. */
   readonly knowsKeys?: true
   /** Schemas of objects whose members are the parameters; names of headers in lower case. */

@@ -128,6 +128,31 @@ export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   )
 }
 
+/** Longest name of an account or a key, characters. */
+export const NAME_LENGTH_MAX = 100
+
+/**
+ * Whether text can name an account or a key: 1 to NAME_LENGTH_MAX characters, without control
+ * characters.
+ */
+export function isName(text: string): boolean {
+  return (
+    text.length > 0 &&
+    text.length <= NAME_LENGTH_MAX &&
+    !/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u.test(text)
+  )
+}
+
+/** Schema of the name of an account, a key or a tier. */
+export const nameText = described(
+  z.string().check(({ value, issues }) => {
+    if (isName(value)) return
+    const expected = `1 to ${NAME_LENGTH_MAX} characters without control characters`
+    issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
+  }),
+  () => ({ type: 'string', minLength: 1, maxLength: NAME_LENGTH_MAX }),
+)
+
 /** Schema of a text that matches; a fault has `type`, and says that `expected` was. */
 export function patternText(pattern: RegExp, type: string, expected: string) {
   const schema = z.string().check(({ value, issues }) => {

@@ -43,6 +43,7 @@ export function openRequest(options: {
     const client = clientOf(context.req)
     const unset = {
       caller: null,
+      operator: null,
       headAtMs: null,
       firstEventAtMs: null,
       failure: null,

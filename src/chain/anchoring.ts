@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
 import type { LogDomain } from '../../attestation/tree-head.ts'
-import type { RelayerOperations } from '../api/control-operations.ts'
 import type { Opening } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
@@ -18,9 +17,9 @@ import type { Chain } from './open-chain.ts'
 import { fetchBlock } from './read-block.ts'
 import { createReanchorer } from './reanchorer.ts'
 import { createReanchorsStore } from './reanchors-store.ts'
+import { listRelayers, type RelayerDescription } from './relayer-acts.ts'
 import { createRelayerFollowers, createRelayerTurn } from './relayer-followers.ts'
 import { type NoncedRelayer, RelayerNonces } from './relayer-nonces.ts'
-import { createRelayerOperations } from './relayer-operations.ts'
 import {
   type AnchorLag,
   createAnchorLag,
@@ -62,7 +61,8 @@ export type Anchoring = {
   }
   /** See BlockProofs. */
   readonly unreadableBlocks: BlockProofs['unreadable']
-  readonly operations: RelayerOperations
+  /** The accounts that pay or paid for anchors; the current one first. */
+  readonly listRelayers: () => Promise<readonly RelayerDescription[]>
   /** For metrics. */
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
@@ -159,7 +159,7 @@ export function openAnchoring(
     fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),
     evidence: { anchors: blocks, proofs, chainId },
     unreadableBlocks: proofs.unreadable,
-    operations: createRelayerOperations({ relayers, rpc, chainId, current: address }),
+    listRelayers: () => listRelayers({ relayers, rpc, chainId, current: address }),
     figures: {
       lag: createAnchorLag(relayers, chainId),
       reanchored: () => reanchorer.count(),

@@ -23,6 +23,31 @@ export class CliError extends Error {
   }
 }
 
+/** The gateway, or the database, refused an order; without a command's own words it is shown. */
+export class Refusal extends CliError {
+  /** As in the error envelope; null without one. */
+  readonly code: string | null
+
+  constructor(code: string | null, message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** Gives what an order gives. Of a refusal with one of these codes, the message is `words`. */
+export async function inWords<Reply>(
+  asked: Promise<Reply>,
+  words: Readonly<Record<string, string>>,
+): Promise<Reply> {
+  try {
+    return await asked
+  } catch (fault) {
+    const word = fault instanceof Refusal && fault.code !== null ? words[fault.code] : undefined
+    if (word === undefined) throw fault
+    throw new CliError(word)
+  }
+}
+
 /**
  * What `run` gives. When `run` throws a fault of this kind, the error that `tell` makes from it is
  * thrown instead.

@@ -1,33 +1,71 @@
 import { existsSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { Client } from 'undici'
-import { createAccounts } from '../accounts/accounts.ts'
-import { createAdminLog } from '../accounts/admin-log-store.ts'
-import { createBudgetsStore } from '../accounts/budgets-store.ts'
-import { createKeysStore } from '../accounts/keys-store.ts'
-import { readTiers } from '../accounts/limits/tiers.ts'
-import { keysOver } from '../accounts/open-keys.ts'
-import { createOperations } from '../accounts/operations.ts'
-import { recordOperations } from '../accounts/recorded-operations.ts'
-import { createUsageOperations, createUsageStore } from '../accounts/usage-store.ts'
+import { Client, fetch } from 'undici'
 import {
-  CONTROL_FILE,
-  CONTROL_OPERATIONS,
-  type GatewayOperations,
+  callGateway,
+  errorOf,
+  type Fetch,
+  type GatewayOptions,
+  NoAnswer,
+} from '../../client/gateway.ts'
+import { accountActs } from '../accounts/account-acts.ts'
+import type { Act, ActPlace } from '../accounts/acts.ts'
+import { adminLogActs } from '../accounts/admin-log-acts.ts'
+import { createAdminLog } from '../accounts/admin-log-store.ts'
+import { budgetActs } from '../accounts/budget-acts.ts'
+import { keyActs } from '../accounts/key-acts.ts'
+import { readTiers } from '../accounts/limits/tiers.ts'
+import { usageActs } from '../accounts/usage-acts.ts'
+import type { Operator } from '../api/context.ts'
+import {
+  isAnswered,
   nameOperator,
   OPERATOR_UID_HEADER,
-  type Operations,
-  type Operator,
-} from '../api/control-operations.ts'
+  readControlAddress,
+} from '../api/control-address.ts'
+import { ApiError, errorReply, ValidationError } from '../api/errors.ts'
+import { relayerActs } from '../chain/relayer-acts.ts'
+import { enclaveActs } from '../enclaves/enclave-acts.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { admitContentKeys } from '../storage/content-keys-store.ts'
-import { startDatabase } from '../storage/database.ts'
-import { createErasureOperations } from '../verified/records/erasures.ts'
-import { createErasuresStore } from '../verified/records/erasures-store.ts'
-import { createContentOperations } from '../verified/records/reencryption-store.ts'
-import { CliError } from './faults.ts'
+import { type Database, startDatabase } from '../storage/database.ts'
+import { contentActs } from '../verified/records/content-acts.ts'
+import { erasureActs } from '../verified/records/erasure-acts.ts'
+import { CliError, Refusal } from './faults.ts'
 import { type CliConfig, readCliConfig } from './operator/config.ts'
+
+/** What can be done in the database itself, too. */
+const DATABASE_ACTS = {
+  keys: keyActs,
+  accounts: accountActs,
+  budgets: budgetActs,
+  usage: usageActs,
+  adminLog: adminLogActs,
+  erasures: erasureActs,
+  content: contentActs,
+} as const
+
+const GATEWAY_ACTS = { ...DATABASE_ACTS, enclaves: enclaveActs, relayers: relayerActs } as const
+
+type Acts<Over> = Readonly<Record<string, Readonly<Record<string, Act<Over, never, object>>>>>
+
+/** The acts of each resource as functions. */
+type OperationsOf<Resources extends Acts<never>> = {
+  readonly [Name in keyof Resources]: {
+    readonly [Verb in keyof Resources[Name]]: Resources[Name][Verb] extends Act<
+      never,
+      infer Given,
+      infer Reply
+    >
+      ? (given: Given) => Promise<Reply>
+      : never
+  }
+}
+
+/** What the operator does on the command line. */
+export type Operations = OperationsOf<typeof DATABASE_ACTS>
+
+/** The same, and what only a running gateway can do. */
+export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
  * Runs something with the operator's operations: on the Postgres server that is configured, else
@@ -41,13 +79,12 @@ export async function withOperations<Result>(
 ): Promise<Result> {
   const { contentKeys, ...others } = readCliConfig()
   const config = { ...others, contentKeys: needsContentKeys ? contentKeys : null }
+  const gateway = config.databaseUrl === null ? await connectToGateway(config.dataFolder) : null
+  if (gateway !== null) return run(gateway).finally(() => gateway.close())
   try {
-    const gateway = config.databaseUrl === null ? await connectToGateway(config.dataFolder) : null
-    if (gateway === null) return await withDatabase(config, run)
-    return await run(gateway).finally(() => gateway.close())
+    return await withDatabase(config, run)
   } catch (error) {
-    if (error instanceof ControlError || error instanceof StartFailure)
-      throw new CliError(error.message)
+    if (error instanceof StartFailure) throw new CliError(error.message)
     throw error
   }
 }
@@ -60,17 +97,12 @@ export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
 ): Promise<Result> {
   const { dataFolder, controlSocket } = readCliConfig()
-  try {
-    const gateway = await connectToGateway(dataFolder, controlSocket)
-    if (gateway === null)
-      throw new CliError(
-        `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as the gateway has them`,
-      )
-    return await run(gateway).finally(() => gateway.close())
-  } catch (error) {
-    if (error instanceof ControlError) throw new CliError(error.message)
-    throw error
-  }
+  const gateway = await connectToGateway(dataFolder, controlSocket)
+  if (gateway === null)
+    throw new CliError(
+      `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as the gateway has them`,
+    )
+  return run(gateway).finally(() => gateway.close())
 }
 
 /**
@@ -106,35 +138,17 @@ async function withDatabase<Result>(
     throw new CliError(
       `there is no data folder ${dataFolder}: set DATA_DIR or DATABASE_URL, or start the gateway once`,
     )
-  const tiers = tiersFile === null ? null : await readTiers(tiersFile)
+  const read = tiersFile === null ? null : await readTiers(tiersFile)
+  const tiers = read && (() => [...read.byName.keys()])
   const place = { url: databaseUrl, dataFolder, contentKeys }
   const database = await startDatabase(place, { warn: () => undefined })
   try {
-    const log = createAdminLog(database)
+    const adminLog = createAdminLog(database)
     if (contentKeys !== null) {
       const key = await admitContentKeys(database, { warn: () => undefined })
-      if (key !== null) await log.note(commandLine(), { kind: 'content.use_key', target: key })
+      if (key !== null) await adminLog.note(commandLine(), { kind: 'content.use_key', target: key })
     }
-    const operations = recordOperations({
-      database,
-      log,
-      make(inside) {
-        const keys = createKeysStore(inside)
-        const accounts = createAccounts({
-          keys,
-          tiers: tiers && (() => [...tiers.byName.keys()]),
-          now: Date.now,
-        })
-        return {
-          ...createOperations({ keys: keysOver(keys), accounts }),
-          budgets: createBudgetsStore(inside),
-          usage: createUsageOperations(createUsageStore(inside)),
-          ...createErasureOperations(createErasuresStore(inside)),
-          content: createContentOperations(database),
-        }
-      },
-    })
-    return await run(operations(commandLine()))
+    return await run(operationsIn({ database, adminLog, tiers }, commandLine()))
   } finally {
     await database.close()
   }
@@ -150,91 +164,101 @@ function uidOfUser(): string | null {
   return process.getuid === undefined ? null : String(process.getuid())
 }
 
-/** Longest that a running gateway may take, milliseconds. */
-const CONTROL_TIMEOUT_MS = 10_000
-
-/** The running gateway refused or failed; the message is what it said. */
-export class ControlError extends Error {
-  override readonly name = 'ControlError'
+type Place = ActPlace & {
+  readonly database: Database
+  /** Null: any name is taken. */
+  readonly tiers: (() => readonly string[]) | null
 }
 
-/** Operations through a running gateway; `close` when done. */
-type RemoteOperations = GatewayOperations & { close(): Promise<void> }
+/** Operations in a database itself, by an operator. They throw Refusal. */
+export function operationsIn(place: Place, operator: Operator): Operations {
+  return bind<Place, typeof DATABASE_ACTS>(DATABASE_ACTS, async (act, given) => {
+    try {
+      return await act.perform(given, place, operator)
+    } catch (error) {
+      if (error instanceof ApiError || error instanceof ValidationError)
+        throw refusalOf(Buffer.from(errorReply(error).body))
+      throw error
+    }
+  })
+}
+
+function bind<Over, Resources extends Acts<Over>>(
+  resources: Resources,
+  ask: (act: Act<Over, never, object>, given: never) => Promise<unknown>,
+): OperationsOf<Resources> {
+  return Object.fromEntries(
+    Object.entries(resources).map(([name, acts]) => [
+      name,
+      Object.fromEntries(
+        Object.entries(acts).map(([verb, act]) => [verb, (given: never) => ask(act, given)]),
+      ),
+    ]),
+  ) as OperationsOf<Resources>
+}
+
+/** Longest that a gateway may take to connect, to begin an answer, and between its parts. */
+const CONTROL_TIMEOUT_MS = 10_000
+/** Largest answer, bytes: a million keys. */
+const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 /**
  * Gives the operations of the gateway that runs on a data folder, or that listens at
  * `controlSocket`, or null when none does (the address is missing, or it does not answer there: it
- * was killed).
+ * was killed). They throw Refusal; `close` when done.
  */
 export async function connectToGateway(
   dataFolder: string,
   controlSocket: string | null = null,
-): Promise<RemoteOperations | null> {
-  const socketPath = controlSocket ?? (await readAddress(dataFolder))
-  if (socketPath === null) return null
-  const client = new Client('http://gateway', {
+): Promise<(GatewayOperations & { close(): Promise<void> }) | null> {
+  const socketPath = controlSocket ?? (await readControlAddress(dataFolder))?.socket
+  if (socketPath === undefined || !(await isAnswered(socketPath))) return null
+  const dispatcher = new Client('http://gateway', {
     connect: { socketPath, timeout: CONTROL_TIMEOUT_MS },
     headersTimeout: CONTROL_TIMEOUT_MS,
     bodyTimeout: CONTROL_TIMEOUT_MS,
   })
-  const operations = operationsThrough(client)
-  try {
-    await operations.keys.list()
-  } catch (error) {
-    await client.destroy()
-    if (error instanceof ControlError) throw error
-    return null
-  }
-  return { ...operations, close: () => client.destroy() }
-}
-
-/** Every operation as a request, by the table that the gateway answers by. */
-function operationsThrough(client: Client): GatewayOperations {
-  return Object.fromEntries(
-    Object.entries(CONTROL_OPERATIONS).map(([resource, operations]) => [
-      resource,
-      Object.fromEntries(
-        Object.entries(operations).map(([verb, { method, result }]) => [
-          verb,
-          async (order?: unknown) => {
-            const { data, error } = result.safeParse(
-              await send(client, { method, path: `/${resource}`, order }),
-            )
-            if (error)
-              throw new ControlError(
-                "the gateway's answer has another form: the gateway has another version than this program",
-              )
-            return data
-          },
-        ]),
-      ),
-    ]),
-  ) as GatewayOperations
-}
-
-async function readAddress(dataFolder: string): Promise<string | null> {
-  try {
-    const { socket } = JSON.parse(await readFile(join(dataFolder, CONTROL_FILE), 'utf8'))
-    return typeof socket === 'string' ? socket : null
-  } catch {
-    return null
-  }
-}
-
-async function send(
-  client: Client,
-  {
-    method,
-    path,
-    order,
-  }: { readonly method: string; readonly path: string; readonly order: unknown },
-): Promise<unknown> {
-  const body = order === undefined ? null : JSON.stringify(order)
   const uid = uidOfUser()
-  const headers = uid === null ? {} : { [OPERATOR_UID_HEADER]: uid }
-  const reply = await client.request({ method, path, body, headers })
-  const value: unknown = await reply.body.json()
-  if (reply.statusCode === 200) return value
-  const { message } = value as { readonly message?: unknown }
-  throw new ControlError(typeof message === 'string' ? message : `status ${reply.statusCode}`)
+  const gateway: GatewayOptions = {
+    url: 'http://gateway',
+    apiKey: null,
+    timeoutMs: null,
+    headers: uid === null ? {} : { [OPERATOR_UID_HEADER]: uid },
+    fetch: ((input: string, init: object) => fetch(input, { ...init, dispatcher })) as Fetch,
+  }
+  const operations = bind<never, typeof GATEWAY_ACTS>(GATEWAY_ACTS, async (act, given) => {
+    const { method, path, reply } = act
+    const isInBody = method === 'POST' || method === 'PUT'
+    const call = { method, bytesMax: ANSWER_BYTES_MAX, ...(isInBody ? { body: given } : {}) }
+    const { status, bytes } = await callGateway(
+      gateway,
+      isInBody ? path : path + queryOf(given),
+      call,
+    ).catch((fault: unknown) => {
+      throw fault instanceof NoAnswer ? new CliError(`the gateway: ${fault.message}`) : fault
+    })
+    if (status !== 200) throw refusalOf(bytes)
+    const { data, error } = reply.safeParse(JSON.parse(new TextDecoder().decode(bytes)))
+    if (error) throw new CliError(OTHER_VERSION)
+    return data
+  })
+  return { ...operations, close: () => dispatcher.destroy() }
 }
+
+const OTHER_VERSION =
+  "the gateway's answer has another form: the gateway has another version than this program"
+
+/** An order as a query; null is left out. */
+function queryOf(given: Readonly<Record<string, unknown>>): string {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(given))
+    if (value !== null && value !== undefined) query.set(name, String(value))
+  return `?${query}`
+}
+
+function refusalOf(bytes: Uint8Array): Refusal {
+  const { code, message } = errorOf(bytes) ?? { code: null, message: OTHER_VERSION }
+  return new Refusal(code, code === 'internal_server_error' ? FAILED : message)
+}
+
+const FAILED = 'the gateway could not do this; see its log for the reason'

@@ -2,9 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { formatEther, getAddress, parseEther, SigningKey, Transaction } from 'ethers'
 import { printable } from '../../attestation/report/printable.ts'
 import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
-import type { RelayerDescription } from '../api/control-operations.ts'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
 import { fetchAccountFacts, fetchChainView, fetchReceipts } from '../chain/chain-reads.ts'
+import type { RelayerDescription } from '../chain/relayer-acts.ts'
 import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { withGateway } from './operations.ts'
 import { readRelayerKey } from './operator/config.ts'
@@ -62,7 +62,8 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
     let told = { line: '', at: 0 }
     for (;;) {
-      const relayer = (await relayers.list()).find((one) => one.address === address)
+      const list = await relayers.list({})
+      const relayer = list.relayers.find((one) => one.address === address)
       if (relayer === undefined)
         throw new CliError(
           `the database has no anchors of ${address}: is it another relayer's key?`,

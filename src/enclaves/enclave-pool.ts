@@ -1,8 +1,6 @@
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
-import type { EnclaveDescription, EnclaveOperations } from '../api/control-operations.ts'
-import { parseSocketUrl } from '../runtime/fields.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'
@@ -33,10 +31,18 @@ export type ServedNotary = Pick<
 }
 
 /** An endpoint as the operator sees it. */
-export type EndpointDescription = Omit<EnclaveDescription, 'url'> & {
+export type EndpointDescription = {
   /** Path of its socket, by which it is named. */
   readonly socketPath: string
   readonly state: EndpointPhase
+  /** Null before it answered. */
+  readonly notary: string | null
+  /** Calls in flight. */
+  readonly calls: number
+  /** Leaves of its log in the database; null when it is not followed. */
+  readonly committed: number | null
+  /** Why it is refused, out of reach, or its log cannot be committed; else empty. */
+  readonly fault: string
 }
 
 export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
@@ -375,24 +381,4 @@ function identityOf({ identity }: EnclaveEndpoint): Identity {
   if (identity === null)
     throw new TypeError('expected an endpoint that is usable to have been looked at')
   return identity
-}
-
-/** Gives the operator's operations over the enclaves of this process. */
-export function createEnclaveOperations(
-  pool: Pick<EnclavePool, 'list' | 'add' | 'drain' | 'remove'>,
-): EnclaveOperations {
-  const at = async <Outcome>(
-    url: string,
-    run: (socketPath: string) => Outcome | Promise<Outcome>,
-  ) => {
-    const socketPath = parseSocketUrl(url)
-    return socketPath === null ? 'invalid' : run(socketPath)
-  }
-  return {
-    list: async () =>
-      pool.list().map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
-    add: (url) => at(url, (socketPath) => pool.add(socketPath)),
-    drain: (url) => at(url, (socketPath) => pool.drain(socketPath)),
-    remove: (url) => at(url, (socketPath) => pool.remove(socketPath)),
-  }
 }

@@ -119,7 +119,8 @@ const notaries = async () =>
 async function listEnclaves() {
   const gateway = await connectToGateway(service.dataFolder)
   if (gateway === null) throw new Error('expected the gateway to answer at its control socket')
-  return gateway.enclaves.list().finally(() => gateway.close())
+  const { enclaves } = await gateway.enclaves.list({}).finally(() => gateway.close())
+  return enclaves
 }
 
 const stateOf = async ({ url }: FleetEnclave) =>

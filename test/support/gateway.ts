@@ -1,9 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type Accounts, createAccounts } from '../../src/accounts/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../../src/accounts/api-keys.ts'
-import { createKeysStore } from '../../src/accounts/keys-store.ts'
+import { createKeysStore, type KeysStore } from '../../src/accounts/keys-store.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/accounts/limits/tiers.ts'
 import type { App } from '../../src/api/app.ts'
 import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
@@ -13,7 +12,7 @@ import { relayerWith } from '../../src/chain/open-chain.ts'
 import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { compose } from '../../src/compose.ts'
 import { type GatewayConfig, readGatewayConfig } from '../../src/config.ts'
-import type { OwnParts } from '../../src/gateway.ts'
+import type { Gateway, OwnParts } from '../../src/gateway.ts'
 import type { ServingNodes } from '../../src/nodes/hub/open-nodes.ts'
 import {
   createInferencesStore,
@@ -40,6 +39,8 @@ import { createTestDatabase } from './test-database.ts'
  */
 export type TestGateway = {
   readonly app: App
+  /** As in Gateway. */
+  readonly routes: Gateway['routes']
   readonly url: string
   /** Connection string of its database. */
   readonly databaseUrl: string
@@ -49,7 +50,7 @@ export type TestGateway = {
   readonly enclave: ScriptedEnclave
   readonly committer: Pick<Committer, 'waitFor' | 'status' | 'stop'>
   readonly keys: ApiKeys
-  readonly accounts: Accounts
+  readonly accounts: Pick<KeysStore, 'setTier' | 'setDisabled' | 'deleteAccount'>
   readonly nodesStore: NodesStore
   /** Stores a connection of a node that this gateway holds, and gives the connection. */
   connectNode(
@@ -160,6 +161,7 @@ export async function startGateway(
   const { id: accountId } = await keys.openAccount('tests')
   return {
     app,
+    routes: gateway.routes,
     url: gateway.facts.url,
     databaseUrl: url,
     port: Number(new URL(gateway.facts.url).port),
@@ -167,11 +169,7 @@ export async function startGateway(
     enclave,
     committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
-    accounts: createAccounts({
-      keys: createKeysStore(database),
-      tiers: () => [...tiers.byName.keys()],
-      now: Date.now,
-    }),
+    accounts: createKeysStore(database),
     nodesStore,
     async connectNode(nodeId, options) {
       const connection = { nodeId, connectionId: randomUUID() }
@@ -229,7 +227,7 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
       chainId: SCRIPTED_DOMAIN.chainId,
     },
     unreadableBlocks: () => ({ count: 0, reason: null }),
-    operations: { list: async () => [] },
+    listRelayers: async () => [],
     figures: {
       lag: async () => ({ unconfirmed: 0, oldestAt: null }),
       reanchored: () => 0,

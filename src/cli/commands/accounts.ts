@@ -1,11 +1,11 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
 import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
-import { CliError } from '../faults.ts'
+import { inWords } from '../faults.ts'
 import { jsonText, timeCell } from '../printable.ts'
 import { registerSetBudget } from './budgets.ts'
 import { parseName } from './keys.ts'
-import { type JsonOption, operations, printList } from './operator.ts'
+import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
 /**
  * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for the
@@ -60,16 +60,19 @@ async function createAccount(
   { tier, json }: JsonOption & { readonly tier?: string },
 ): Promise<void> {
   const account = await (await operations()).withOperations(async ({ accounts }) => {
-    const opened = await accounts.open(name)
+    const opened = await accounts.create({ name })
     if (tier === undefined) return opened
-    checkOutcome(await accounts.setTier({ name, tier }), { name, tier })
+    await inWords(accounts.setTier({ name, tier }), refusals({ name, tier }))
     return { ...opened, tier }
   })
   process.stdout.write(json ? jsonText(account) : `${account.id}\n`)
 }
 
 async function listAccounts(options: JsonOption): Promise<void> {
-  const list = await (await operations()).withOperations(({ accounts }) => accounts.list())
+  const pages = await (await operations()).withOperations(({ accounts }) =>
+    allPages((cursor) => accounts.list({ limit: '1000', cursor })),
+  )
+  const list = pages.flatMap((page) => page.accounts).toReversed()
   printList(list, options, {
     titles: ['ID', 'NAME', 'TIER', 'CREATED', 'DISABLED'],
     toRow: (account) => [
@@ -103,28 +106,30 @@ const STATES = [
 ] as const
 
 async function setState(name: string, state: (typeof STATES)[number]['state']): Promise<void> {
-  const outcome = await (await operations()).withOperations(({ accounts }) =>
-    accounts.setState({ name, state }),
+  const { withOperations } = await operations()
+  const done = withOperations(({ accounts }) =>
+    state === 'deleted' ? accounts.delete({ name }) : accounts.setState({ name, state }),
   )
-  checkOutcome(outcome, { name, tier: null })
+  await inWords(done, refusals({ name }))
   process.stderr.write(`Account ${printable(name)} is ${state}.\n`)
 }
 
 async function setTier(name: string, tier?: string): Promise<void> {
-  const order = { name, tier: tier ?? null }
-  checkOutcome(
-    await (await operations()).withOperations(({ accounts }) => accounts.setTier(order)),
-    order,
-  )
+  const { withOperations } = await operations()
+  const done = withOperations(({ accounts }) => accounts.setTier({ name, tier: tier ?? null }))
+  await inWords(done, refusals({ name, tier }))
   process.stderr.write(
     `Account ${printable(name)} is in ${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
   )
 }
 
 async function setRetention(name: string, days?: number): Promise<void> {
+  const { withOperations } = await operations()
   const order = { name, days: days ?? null }
-  const outcome = await (await operations()).withOperations(({ retention }) => retention.set(order))
-  checkOutcome(outcome, { name, tier: null })
+  await inWords(
+    withOperations(({ erasures }) => erasures.setRetention(order)),
+    refusals({ name }),
+  )
   process.stderr.write(
     `Content of account ${printable(name)} is kept ${days === undefined ? 'for RETENTION_DAYS' : `for ${days} days`}.\n`,
   )
@@ -136,14 +141,16 @@ function parseDays(text: string): number {
   throw new InvalidArgumentError(`expected a whole number of days from 1 to ${RETENTION_DAYS_MAX}`)
 }
 
-function checkOutcome(
-  outcome: 'set' | 'unknown_account' | 'unknown_tier',
-  { name, tier }: { readonly name: string; readonly tier: string | null },
-): void {
-  if (outcome === 'unknown_account')
-    throw new CliError(`no account has the name ${printable(name)}`)
-  if (outcome === 'unknown_tier')
-    throw new CliError(
-      `the tiers file has no tier ${printable(tier ?? '')} (RATE_LIMIT_TIERS_FILE)`,
-    )
+/** Names and tiers have their form here: of an order that is at fault, the tier is not known. */
+function refusals({
+  name,
+  tier = '',
+}: {
+  readonly name: string
+  readonly tier?: string | undefined
+}) {
+  return {
+    not_found: `no account has the name ${printable(name)}`,
+    validation_failed: `the tiers file has no tier ${printable(tier)} (RATE_LIMIT_TIERS_FILE)`,
+  }
 }

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { AdminAct, AdminLogCheck } from '../../api/control-operations.ts'
+import type { AdminAct, AdminLogCheck } from '../../accounts/admin-log-store.ts'
 import { CliError } from '../faults.ts'
 import { timeCell } from '../printable.ts'
 import { type JsonOption, operations, parseTime, printList } from './operator.ts'
@@ -42,16 +42,21 @@ export function registerAdminLog(program: Command): void {
 async function showLog(options: LogOptions): Promise<void> {
   const { withOperations } = await operations()
   if (options.check || options.expect !== undefined) {
-    const expected = options.expect ?? null
-    return tell(await withOperations(({ adminLog }) => adminLog.check(expected)))
+    const order = { expected: options.expect ?? null }
+    return printCheck(await withOperations(({ adminLog }) => adminLog.check(order)))
   }
-  const { since = null, until = null, kind = null, limit } = options
-  const query = { before: null, since, until, kind, limit }
-  const acts = await withOperations(({ adminLog }) => adminLog.list(query))
+  const { since, until, kind = null, limit } = options
+  const query = { since: textOf(since), until: textOf(until), kind, limit: String(limit) }
+  const { acts } = await withOperations(({ adminLog }) => adminLog.list(query))
   printList(acts, options, { titles: TITLES, toRow })
 }
 
-function tell(check: AdminLogCheck): void {
+/** Unix seconds as a query has them: no act is from before 1970. */
+function textOf(seconds: number | undefined): string | null {
+  return seconds === undefined ? null : String(Math.max(0, seconds))
+}
+
+function printCheck(check: AdminLogCheck): void {
   if (check.kind === 'altered')
     throw new CliError(`act ${check.position} was changed, or is missing`)
   const end = `${check.position}:${check.hash}`

@@ -1,9 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { BudgetDescription } from '../../api/control-operations.ts'
-import { CliError, EXIT_CODES } from '../faults.ts'
+import type { BudgetDescription } from '../../accounts/budgets-store.ts'
+import { CliError, EXIT_CODES, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'
-import { type JsonOption, operations, printList } from './operator.ts'
+import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
 /** What a budget is of, and the period that it is for. */
 const WHAT = ['requests', 'tokens', 'money'] as const
@@ -44,8 +44,12 @@ async function listBudgets({
 }: JsonOption & { readonly account?: string }): Promise<void> {
   const { withOperations } = await operations()
   const { formatMoney } = await import('../../accounts/prices.ts')
-  const all = await withOperations(({ budgets }) => budgets.list())
-  const list = all.filter((budget) => account === undefined || budget.account === account)
+  const pages = await withOperations(({ budgets }) =>
+    allPages((cursor) => budgets.list({ limit: '1000', cursor })),
+  )
+  const list = pages
+    .flatMap((page) => page.budgets)
+    .filter((budget) => account === undefined || budget.account === account)
   printList(list, options, {
     titles: ['ACCOUNT', 'KEY', 'WHAT', 'PER', 'BOUND', 'USED', 'LEFT', 'RENEWS'],
     toRow: ({ what, ...budget }: BudgetDescription) => [
@@ -70,11 +74,18 @@ async function setBudget(
   const { parseMoney } = await import('../../accounts/prices.ts')
   const amount =
     bound === 'none' ? null : parseAmount(what === 'money' ? parseMoney(bound) : parseCount(bound))
-  const whose = { account: of === 'account' ? id : null, key: of === 'key' ? id : null }
-  const order = { ...whose, what, per, bound: amount }
-  const outcome = await withOperations(({ budgets }) => budgets.set(order))
-  if (outcome === 'unknown_account') throw new CliError(`no account has the name ${printable(id)}`)
-  if (outcome === 'unknown_key') throw new CliError(`no key has the id ${printable(id)}`)
+  const budget = { ...(of === 'account' ? { account: id } : { key: id }), what, per }
+  const unknown = of === 'account' ? 'no account has the name' : 'no key has the id'
+  await inWords(
+    withOperations(({ budgets }) =>
+      amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
+    ),
+    // A text that cannot name an account or a key names none.
+    {
+      not_found: `${unknown} ${printable(id)}`,
+      validation_failed: `${unknown} ${printable(id)}`,
+    },
+  )
   const told = amount === null ? 'no budget' : 'a budget'
   const period = per === 'total' ? 'in total' : `per ${per}`
   process.stderr.write(`${printable(id)} has ${told} of ${what} ${period}.\n`)

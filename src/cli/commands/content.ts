@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Command } from 'commander'
-import { CliError } from '../faults.ts'
+import { CliError, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
@@ -32,8 +32,10 @@ export function registerContent(program: Command): void {
 
 async function listKeys(options: JsonOption): Promise<void> {
   const { withOperations } = await operations()
-  const list = await withOperations(({ content }) => content.keys(), { needsContentKeys: true })
-  printList(list, options, {
+  const { keys } = await withOperations(({ content }) => content.keys({}), {
+    needsContentKeys: true,
+  })
+  printList(keys, options, {
     titles: ['ID', 'FIRST USED', 'RETIRED', 'STATE'],
     toRow: ({ id, first_used_at: first, retired_at: retired, ...key }) => [
       id,
@@ -49,17 +51,16 @@ async function encryptContent(): Promise<void> {
   const counts = { encrypted: 0, unreadable: 0 }
   await withOperations(
     async ({ content }) => {
-      for (let position: number | null = 0; position !== null; ) {
-        const batch: Awaited<ReturnType<typeof content.encrypt>> = await content.encrypt(position)
-        if (batch === 'no_key')
-          throw new CliError(
-            'there is no key: set CONTENT_KEY_FILE or CONTENT_KEY_COMMAND as the gateway has them',
-          )
+      for (let after: number | null = 0; after !== null; ) {
+        const batch: Awaited<ReturnType<typeof content.encrypt>> = await inWords(
+          content.encrypt({ after }),
+          { content_key_missing: NO_KEY },
+        )
         counts.encrypted += batch.encrypted
         counts.unreadable += batch.unreadable
-        position = batch.next
+        after = batch.next
       }
-      if (counts.unreadable === 0) await content.retire()
+      if (counts.unreadable === 0) await content.retire({})
     },
     { needsContentKeys: true },
   )
@@ -70,3 +71,6 @@ async function encryptContent(): Promise<void> {
       `content of ${unreadable} records cannot be decrypted: their keys are missing, or the records were changed`,
     )
 }
+
+const NO_KEY =
+  'there is no key: set CONTENT_KEY_FILE or CONTENT_KEY_COMMAND as the gateway has them'

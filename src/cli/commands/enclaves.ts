@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
-import { CliError } from '../faults.ts'
+import type { EnclaveDescription } from '../../enclaves/enclave-acts.ts'
+import { CliError, inWords } from '../faults.ts'
+import type { GatewayOperations } from '../operations.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
 /** How often a wait looks. */
@@ -42,13 +43,14 @@ export function registerEnclaves(program: Command): void {
 }
 
 async function listEnclaves(options: JsonOption): Promise<void> {
-  const list = await (await operations()).withGateway(({ enclaves }) => enclaves.list())
-  printList(list, options, { titles: TITLES, toRow })
+  const { withGateway } = await operations()
+  const list = await withGateway(({ enclaves }) => enclaves.list({}))
+  printList(list.enclaves, options, { titles: TITLES, toRow })
 }
 
 async function addEnclave(url: string): Promise<void> {
   const added = await (await operations()).withGateway(async ({ enclaves }) => {
-    checkOutcome(await enclaves.add(url), url)
+    await inWords(enclaves.add({ url }), refusals(url))
     return find(enclaves, url)
   })
   if (added?.state !== 'usable')
@@ -60,7 +62,7 @@ async function addEnclave(url: string): Promise<void> {
 
 async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): Promise<void> {
   await (await operations()).withGateway(async ({ enclaves }) => {
-    checkOutcome(await enclaves.drain(url), url)
+    await inWords(enclaves.drain({ url }), refusals(url))
     while (wait) {
       const enclave = await find(enclaves, url)
       if (enclave === undefined) throw new CliError(`${printable(url)} was removed in the meantime`)
@@ -82,37 +84,31 @@ async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): 
 }
 
 async function removeEnclave(url: string): Promise<void> {
-  checkOutcome(await (await operations()).withGateway(({ enclaves }) => enclaves.remove(url)), url)
+  const { withGateway } = await operations()
+  await inWords(
+    withGateway(({ enclaves }) => enclaves.remove({ url })),
+    refusals(url),
+  )
   process.stderr.write(
     `${printable(url)} is removed. After a restart, the gateway uses ENCLAVE_URL.\n`,
   )
 }
 
 async function find(
-  enclaves: EnclaveOperations,
+  enclaves: GatewayOperations['enclaves'],
   url: string,
 ): Promise<EnclaveDescription | undefined> {
   const path = (text: string) => text.replace(/^unix:(\/\/(?=\/))?/, '')
-  return (await enclaves.list()).find((enclave) => path(enclave.url) === path(url))
+  const list = await enclaves.list({})
+  return list.enclaves.find((enclave) => path(enclave.url) === path(url))
 }
 
-function checkOutcome(
-  outcome: 'done' | 'invalid' | 'limit' | 'unknown' | 'in_use',
-  url: string,
-): void {
-  switch (outcome) {
-    case 'done':
-      return
-    case 'invalid':
-      throw new CliError(`expected unix: and the absolute path of a socket, got ${printable(url)}`)
-    case 'limit':
-      throw new CliError(
-        'the gateway already has the most enclaves that it can have: remove one first',
-      )
-    case 'unknown':
-      throw new CliError(`the gateway has no enclave at ${printable(url)}`)
-    case 'in_use':
-      throw new CliError(`${printable(url)} is in use: drain it first`)
+function refusals(url: string) {
+  return {
+    validation_failed: `expected unix: and the absolute path of a socket, got ${printable(url)}`,
+    limit_reached: 'the gateway already has the most enclaves that it can have: remove one first',
+    not_found: `the gateway has no enclave at ${printable(url)}`,
+    enclave_in_use: `${printable(url)} is in use: drain it first`,
   }
 }
 

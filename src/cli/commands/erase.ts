@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { Operations } from '../../api/control-operations.ts'
-import { CliError, EXIT_CODES } from '../faults.ts'
+import { CliError, EXIT_CODES, inWords } from '../faults.ts'
+import type { Operations } from '../operations.ts'
 import { jsonText } from '../printable.ts'
 import { parseName } from './keys.ts'
 import { type JsonOption, operations } from './operator.ts'
@@ -60,13 +60,14 @@ async function eraseAccount(
   account: string,
   reason: string,
 ): Promise<Erased> {
-  if ((await erasures.account({ account, reason })) === 'unknown_account')
-    throw new CliError(`no account has the name ${printable(account)}`)
+  await inWords(erasures.account({ account, reason }), {
+    not_found: `no account has the name ${printable(account)}`,
+  })
   process.stderr.write(
     `Content of account ${printable(account)} is no longer served; it is being removed.\n`,
   )
   for (let erased = 0; ; ) {
-    const { records, is_done: isDone } = await erasures.remove(account)
+    const { records, is_done: isDone } = await erasures.remove({ account })
     erased += records
     if (isDone) return { found: null, erased }
     // A gateway is at it.

@@ -1,8 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
+import type { ManagedKey } from '../../accounts/key-routes.ts'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
-import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
-import { CliError } from '../faults.ts'
+import { isName, NAME_LENGTH_MAX } from '../../api/schemas.ts'
+import { inWords } from '../faults.ts'
 import { jsonText, timeCell } from '../printable.ts'
 import { registerSetBudget } from './budgets.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
@@ -72,7 +73,8 @@ export function parseName(text: string): string {
 
 async function createKey({ account, name, scopes, expires, json }: CreateOptions): Promise<void> {
   const order = { account, name, scopes, expires_at: expires ?? null }
-  const created = await (await operations()).withOperations(({ keys }) => keys.create(order))
+  const { withOperations } = await operations()
+  const created = shown(await withOperations(({ keys }) => keys.create(order)))
   if (json) {
     process.stdout.write(jsonText(created))
     return
@@ -86,21 +88,30 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
 }
 
 async function listKeys(options: JsonOption): Promise<void> {
-  const list = await (await operations()).withOperations(({ keys }) => keys.list())
-  printList(list, options, { titles: TITLES, toRow })
+  const list = await (await operations()).withOperations(({ keys }) => keys.list({}))
+  printList(list.keys.map(shown), options, { titles: TITLES, toRow })
 }
 
 async function revokeKey(id: string): Promise<void> {
-  const outcome = await (await operations()).withOperations(({ keys }) => keys.revoke(id))
-  if (outcome === 'unknown') throw new CliError(`no key has the id ${printable(id)}`)
-  const others = outcome.filter((other) => other !== id)
+  const { withOperations } = await operations()
+  const { revoked } = await inWords(
+    withOperations(({ keys }) => keys.revoke({ id })),
+    { not_found: `no key has the id ${printable(id)}` },
+  )
+  const others = revoked.filter((other) => other !== id)
   const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
   process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
 }
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']
 
-function toRow(key: KeyDescription): readonly string[] {
+/** A key as it is printed: with its account's name alone. */
+function shown<Key extends ManagedKey>(key: Key) {
+  const { id, account_id: _, account_name: account, ...more } = key
+  return { id, account, ...more }
+}
+
+function toRow(key: ReturnType<typeof shown<ManagedKey>>): readonly string[] {
   const times = [key.created_at, key.revoked_at, key.expires_at, key.last_used_at].map(timeCell)
   return [key.id, key.account, key.name, ...times, key.scopes.join(',')]
 }

@@ -11,6 +11,19 @@ export function operations() {
   return import('../operations.ts')
 }
 
+/** Gives all pages of a list, from the first on. */
+export async function allPages<Page extends { readonly cursor: string | null }>(
+  read: (cursor: string | null) => Promise<Page>,
+): Promise<readonly Page[]> {
+  const pages = [await read(null)]
+  for (let cursor = pages[0]?.cursor ?? null; cursor !== null; ) {
+    const page = await read(cursor)
+    pages.push(page)
+    cursor = page.cursor
+  }
+  return pages
+}
+
 /** Prints a list, for programs or as a table. */
 export function printList<Item>(
   list: readonly Item[],

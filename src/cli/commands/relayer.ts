@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { RelayerDescription } from '../../api/control-operations.ts'
+import type { RelayerDescription } from '../../chain/relayer-acts.ts'
 import { createFile } from '../files.ts'
 import { parseRpcUrl, parseSeconds } from '../options.ts'
 import { timeCell } from '../printable.ts'
@@ -77,8 +77,8 @@ async function createRelayerKey(file: string): Promise<void> {
 
 async function showRelayers(options: JsonOption): Promise<void> {
   const { formatEther } = await import('ethers')
-  const list = await (await operations()).withGateway(({ relayers }) => relayers.list())
-  printList(list, options, { titles: TITLES, toRow: (one) => toRow(one, formatEther) })
+  const list = await (await operations()).withGateway(({ relayers }) => relayers.list({}))
+  printList(list.relayers, options, { titles: TITLES, toRow: (one) => toRow(one, formatEther) })
 }
 
 const TITLES = [

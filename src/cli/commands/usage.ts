@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { UsageQuery, UsageRow } from '../../api/control-operations.ts'
-import { CliError } from '../faults.ts'
+import type { UsageQuery, UsageRow } from '../../accounts/usage-store.ts'
+import { inWords } from '../faults.ts'
 import { jsonText, textTable } from '../printable.ts'
 import { type JsonOption, operations, parseTime } from './operator.ts'
 
@@ -56,13 +56,16 @@ async function report(options: UsageOptions): Promise<void> {
     until,
     ...grouping,
   }
-  const rows = await withOperations(({ usage }) => usage.report(query))
-  if (rows === 'unknown_account')
-    throw new CliError(`no account has the name ${printable(account)}`)
-  if (rows === 'too_many')
-    throw new CliError(
-      'there are too many rows: choose an account, a shorter range, or a coarser --by',
-    )
+  const { rows } = await inWords(
+    withOperations(({ usage }) => usage.report(query)),
+    {
+      not_found: `no account has the name ${printable(account)}`,
+      // A text that cannot name an account names none.
+      validation_failed: `no account has the name ${printable(account)}`,
+      limit_reached:
+        'there are too many rows: choose an account, a shorter range, or a coarser --by',
+    },
+  )
   if (csv) process.stdout.write(usageCsv(rows, grouping))
   else if (options.json)
     process.stdout.write(jsonText(rows.map((row: UsageRow) => ({ ...row, ...tellSums(row) }))))

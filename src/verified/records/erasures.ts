@@ -1,9 +1,5 @@
-import type { AdminLog } from '../../accounts/admin-log-store.ts'
-import type {
-  ErasureOperations,
-  Operator,
-  RetentionOperations,
-} from '../../api/control-operations.ts'
+import type { AdminLog, NewAct } from '../../accounts/admin-log-store.ts'
+import type { Operator } from '../../api/context.ts'
 import { asError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { createFaultLog } from '../../runtime/fault-log.ts'
@@ -20,8 +16,6 @@ const BATCH_PAUSE_MS = 20
 const ACCOUNTS_MAX = 500
 /** While it lasts, a fault is logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/** Records that one operation over the control socket erases, well within its time. */
-const OPERATION_ERASE_MAX = 2_000
 
 /** Erases what was kept for long enough, or belongs to an account whose content was erased. */
 export type ErasureSweeper = {
@@ -33,20 +27,29 @@ export type ErasureSweeper = {
 }
 
 /**
- * Erases what a customer asks for, and notes it among what administrators did, in one transaction;
- * not when nothing was erased.
+ * Erases what a customer asks for, and records it among what administrators did; not when nothing
+ * was erased.
  */
-export function recordErasures(adminLog: Pick<AdminLog, 'within'>) {
+export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
   return (
     of: Parameters<ErasuresStore['eraseRecords']>[0],
     order: Parameters<ErasuresStore['eraseRecords']>[1],
     by: Operator,
-  ): Promise<void> =>
-    adminLog.within(by, async (inside, note) => {
-      const { found, erased } = await createErasuresStore(inside).eraseRecords(of, order)
-      const details = { reason: order.reason, found, erased }
-      if (erased > 0) await note({ kind: 'erasure.record', target: of.hash, details })
-    })
+  ): Promise<unknown> =>
+    adminLog.record(
+      by,
+      (inside) => createErasuresStore(inside).eraseRecords(of, order),
+      (done) => (done.erased > 0 ? [actOfErasure(of.hash, order.reason, done)] : []),
+    )
+}
+
+/** What is recorded of an erasure of the records with a hash. */
+export function actOfErasure(
+  hash: string,
+  reason: string,
+  { found, erased }: { readonly found: number; readonly erased: number },
+): NewAct {
+  return { kind: 'erasure.record', target: hash, details: { reason, found, erased } }
 }
 
 /**
@@ -106,33 +109,4 @@ export function createErasureSweeper({
     return intervalMs
   })
   return { start, stop, sweep }
-}
-
-/** What the operator asks of stored content. */
-export function createErasureOperations(store: ErasuresStore): {
-  readonly erasures: ErasureOperations
-  readonly retention: RetentionOperations
-} {
-  return {
-    erasures: {
-      record: ({ hash, reason }) =>
-        store.eraseRecords({ hash, accountId: null }, { by: 'operator', reason }),
-      async account({ account, reason }) {
-        const erased = await store.eraseAccount(account, { by: 'operator', reason })
-        if (erased === null) return 'unknown_account'
-        await store.forgetAnswers()
-        return 'erased'
-      },
-      async remove(account) {
-        const due = await store.findDue(account)
-        if (due === null) return { records: 0, is_done: true }
-        const records = await store.eraseDue(due, OPERATION_ERASE_MAX)
-        return { records: records === 'busy' ? 0 : records, is_done: false }
-      },
-    },
-    retention: {
-      set: async ({ name, days }) =>
-        (await store.setRetention(name, days)) ? 'set' : 'unknown_account',
-    },
-  }
 }

@@ -2,9 +2,8 @@ import { z } from 'zod'
 import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
 import { OUTCOMES } from '../../../attestation/receipt.ts'
 import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
-import type { AdminBy } from '../../api/admin-calls.ts'
 import { createAdmission, createSharedAdmission } from '../../api/admission.ts'
-import type { Operator } from '../../api/control-operations.ts'
+import { actorOf } from '../../api/authenticate.ts'
 import { ApiError } from '../../api/errors.ts'
 import { defineRoute, type Route } from '../../api/route.ts'
 import {
@@ -93,12 +92,9 @@ const erasureQuery = z.object({
 export function historyRoutes({
   history,
   evidence,
-  operatorOf,
   isEvidencePublic,
 }: {
   readonly history: History
-  /** Who calls, and from where. */
-  readonly operatorOf: AdminBy<Operator>
   readonly evidence: Evidence
   readonly isEvidencePublic: boolean
 }): readonly Route[] {
@@ -164,9 +160,9 @@ export function historyRoutes({
       query: erasureQuery,
       reply: { name: 'StoredCompletion', schema: storedRecord },
       errors: ['not_found'],
-      async handler({ params, query, ...call }) {
-        const order = { reason: query.reason, by: operatorOf(call) }
-        return found(await history.erase(params.hash, viewerOf(call.caller()), order))
+      async handler({ params, query, caller, context }) {
+        const order = { reason: query.reason, by: actorOf(context.state) }
+        return found(await history.erase(params.hash, viewerOf(caller()), order))
       },
     }),
     defineRoute({

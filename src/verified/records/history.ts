@@ -1,4 +1,4 @@
-import type { Operator } from '../../api/control-operations.ts'
+import type { Operator } from '../../api/context.ts'
 import { ApiError, ValidationError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { ErasuresStore } from './erasures-store.ts'

@@ -1,7 +1,5 @@
 import type { BundleSource } from '../../../attestation/evidence/bundle-source.ts'
 import type { AdminLog } from '../../accounts/admin-log-store.ts'
-import { operateBy } from '../../api/admin-calls.ts'
-import { createClientAddresses } from '../../api/client-address.ts'
 import type { Route } from '../../api/route.ts'
 import type { Anchoring } from '../../chain/anchoring.ts'
 import type { Opening } from '../../observability/logger.ts'
@@ -24,7 +22,6 @@ export function openRecords(
     readonly isEvidencePublic: boolean
     readonly retentionDays: number | null
     readonly source: BundleSource | null
-    readonly trustedProxies: readonly string[]
   },
   parts: Opening & {
     readonly database: Database
@@ -33,7 +30,7 @@ export function openRecords(
   },
 ): { readonly records: RecordsStore; readonly historyRoutes: readonly Route[] } {
   const { database, adminLog, anchoring, log, onStarted } = parts
-  const { isHistoryOpen: isOpen, isEvidencePublic, retentionDays, source, trustedProxies } = config
+  const { isHistoryOpen: isOpen, isEvidencePublic, retentionDays, source } = config
   warnOfOpenHistory(config, log)
   const erasures = createErasuresStore(database)
   const sweeper = createErasureSweeper({ store: erasures, retentionDays, log })
@@ -45,7 +42,6 @@ export function openRecords(
     records,
     historyRoutes: historyRoutes({
       history: createHistory({ records, isOpen, erasures: { eraseRecords } }),
-      operatorOf: operateBy((operator) => operator, createClientAddresses(trustedProxies)),
       evidence: createEvidence({ ...anchoring.evidence, records, isOpen, source, log }),
       isEvidencePublic,
     }),

@@ -1,7 +1,6 @@
 import { type RawBuilder, sql } from 'kysely'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import { answerIdentity } from '../../accounts/idempotency-store.ts'
-import type { ContentOperations } from '../../api/control-operations.ts'
 import { clockSeconds } from '../../storage/clock.ts'
 import type { ContentCipher, ContentIdentity } from '../../storage/content-cipher.ts'
 import type { Database } from '../../storage/database.ts'
@@ -17,11 +16,13 @@ const BATCH_BYTES_MAX = 16 * 1024 * 1024
  * one. Batch by batch, so that it can be ended and begun again at any moment: what is done is
  * skipped then.
  */
-export function createContentOperations(
-  database: Pick<Database, 'queries' | 'content'>,
-): ContentOperations {
+export function createContentOperations(database: Pick<Database, 'queries' | 'content'>) {
   const { queries, content } = database
   return {
+    /**
+     * Keys that content was encrypted under, never a key itself: whether this process has it, and
+     * encrypts with it. `retired_at`: when nothing was left under it.
+     */
     async keys() {
       const rows = await queries
         .selectFrom('content_keys')
@@ -36,7 +37,8 @@ export function createContentOperations(
         is_newest: row.id === newest,
       }))
     },
-    async encrypt(after) {
+    /** Encrypts a batch behind a position. `next`: where to go on; null at the end. */
+    async encrypt(after: number) {
       if (content === null) return 'no_key'
       if (after === 0) await encryptAnswers(database, content)
       const { rows, next } = await chooseRecords(database, content, after)
@@ -50,6 +52,7 @@ export function createContentOperations(
       if (sealed.length > 0) await replaceContent(database, JSON.stringify(sealed))
       return { next, encrypted: sealed.length, unreadable: rows.length - sealed.length }
     },
+    /** Records that nothing is left under another key than the newest. */
     async retire() {
       if (content === null) return 'no_key'
       await sql`

@@ -1,6 +1,5 @@
 import { useRef, useState } from 'preact/hooks'
-import type { AccountPageReply } from '../../accounts/account-routes.ts'
-import type { AccountDescription } from '../../api/control-operations.ts'
+import type { AccountDescription, AccountPageReply } from '../../accounts/account-acts.ts'
 import { State } from '../kit/notices.tsx'
 import { escapeLine, OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'

@@ -1,4 +1,4 @@
-import type { RelayerDescription } from '../../api/control-operations.ts'
+import type { RelayerDescription } from '../../chain/relayer-acts.ts'
 import type {
   WaitingAnchorsReply,
   WaitingStatusReply,

@@ -1,5 +1,5 @@
 import { useRef } from 'preact/hooks'
-import type { EnclaveDescription } from '../../api/control-operations.ts'
+import type { EnclaveDescription } from '../../enclaves/enclave-acts.ts'
 import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'

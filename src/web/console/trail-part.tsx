@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks'
-import type { AdminAct } from '../../api/control-operations.ts'
+import type { AdminAct } from '../../accounts/admin-log-store.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { MoreOfIt } from './more-of-it.tsx'
 import { useSession } from './session.ts'

@@ -1,37 +1,29 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAccounts } from '../../../src/accounts/accounts.ts'
 import { createAdminLog } from '../../../src/accounts/admin-log-store.ts'
 import { createKeysStore } from '../../../src/accounts/keys-store.ts'
-import { keysOver } from '../../../src/accounts/open-keys.ts'
-import { createOperations } from '../../../src/accounts/operations.ts'
-import { recordOperations } from '../../../src/accounts/recorded-operations.ts'
+import { operationsIn } from '../../../src/cli/operations.ts'
+import { enclaveActs } from '../../../src/enclaves/enclave-acts.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { createErasureOperations } from '../../../src/verified/records/erasures.ts'
-import { createErasuresStore } from '../../../src/verified/records/erasures-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const OPERATOR = { who: 'operator (uid 7)', accountId: null, from: 'command line' } as const
 const EVERYTHING = { before: null, kind: null, since: null, until: null, limit: 1_000 }
 const AT = 1_790_000_000
 
+const enclaves = {
+  list: () => [],
+  add: async () => 'done' as const,
+  drain: () => 'unknown' as const,
+  remove: async () => 'in_use' as const,
+}
+
 function openLog(database: Database) {
   const log = createAdminLog(database, () => AT * 1000)
-  const make = (inside: Pick<Database, 'queries'>) => {
-    const keys = createKeysStore(inside)
-    const accounts = createAccounts({ keys, tiers: () => ['gold'], now: Date.now })
-    return {
-      ...createOperations({ keys: keysOver(keys), accounts }),
-      ...createErasureOperations(createErasuresStore(inside)),
-      enclaves: {
-        list: async () => [],
-        add: async (_: string) => 'done' as const,
-        drain: async (_: string) => 'unknown' as const,
-        remove: async (_: string) => 'in_use' as const,
-      },
-    }
-  }
-  return { log, operations: recordOperations({ make, database, log })(OPERATOR) }
+  const place = { database, adminLog: log, tiers: () => ['gold'], enclaves }
+  const onEnclave = (verb: 'add' | 'drain' | 'remove') =>
+    enclaveActs[verb].perform({ url: 'unix:/run/a' }, place, OPERATOR)
+  return { log, operations: operationsIn(place, OPERATOR), onEnclave }
 }
 
 describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
@@ -42,25 +34,26 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   afterAll(() => databases.stop())
 
   it('the log of administrators has every act with who, what and outcome, and no secret', async () => {
-    const { log, operations } = openLog(await databases.open())
+    const { log, operations, onEnclave } = openLog(await databases.open())
+    const { keys, accounts, erasures } = operations
     const order = { account: 'acme', name: 'ci', scopes: ['inference' as const], expires_at: null }
-    const { id, key } = await operations.keys.create(order)
-    await operations.accounts.open('acme')
-    await operations.accounts.open('other')
-    await operations.accounts.setTier({ name: 'acme', tier: 'gold' })
-    await operations.accounts.setTier({ name: 'acme', tier: 'tin' })
-    await operations.retention.set({ name: 'acme', days: 30 })
-    await operations.erasures.record({ hash: 'ab'.repeat(32), reason: 'asked for' })
-    await operations.erasures.account({ account: 'acme', reason: 'asked for' })
-    await operations.enclaves.add('unix:/run/a')
-    await operations.enclaves.drain('unix:/run/a')
-    await operations.enclaves.remove('unix:/run/a')
-    await operations.accounts.setState({ name: 'acme', state: 'disabled' })
-    await operations.accounts.setState({ name: 'acme', state: 'active' })
-    await operations.keys.revoke(id)
-    await operations.keys.revoke('a'.repeat(16))
-    await operations.accounts.setState({ name: 'acme', state: 'deleted' })
-    await operations.keys.list()
+    const { id, key } = await keys.create(order)
+    await accounts.open({ name: 'acme' })
+    await accounts.open({ name: 'other' })
+    await accounts.setTier({ name: 'acme', tier: 'gold' })
+    await expect(accounts.setTier({ name: 'acme', tier: 'tin' })).rejects.toThrow('a tier of')
+    await erasures.setRetention({ name: 'acme', days: 30 })
+    await erasures.record({ hash: 'ab'.repeat(32), reason: 'asked for' })
+    await erasures.account({ account: 'acme', reason: 'asked for' })
+    await onEnclave('add')
+    await expect(onEnclave('drain')).rejects.toThrow('no such enclave')
+    await expect(onEnclave('remove')).rejects.toThrow('in use')
+    await accounts.setState({ name: 'acme', state: 'disabled' })
+    await accounts.setState({ name: 'acme', state: 'active' })
+    await keys.revoke({ id })
+    await expect(keys.revoke({ id: 'a'.repeat(16) })).rejects.toThrow('no key')
+    await accounts.delete({ name: 'acme' })
+    await keys.list({})
     const acts = (await log.list(EVERYTHING)).toReversed()
     expect(acts.map((act) => [act.kind, act.target, act.outcome])).toEqual([
       ['account.open', 'acme', 'done'],
@@ -92,23 +85,20 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   it('the log of administrators notes no act that was undone, and undoes acts that it cannot note', async () => {
     const database = await databases.open()
     const { log } = openLog(database)
-    const failing = log.within(OPERATOR, async (inside, note) => {
-      await createKeysStore(inside).openAccount({
-        id: crypto.randomUUID(),
-        name: 'half',
-        createdAt: AT,
-      })
-      await note({ kind: 'account.open', target: 'half' })
+    const account = { id: crypto.randomUUID(), name: 'half', createdAt: AT }
+    const open = (inside: Pick<Database, 'queries'>) => createKeysStore(inside).openAccount(account)
+    const failing = log.record(OPERATOR, open, () => {
       throw new Error('no more')
     })
     await expect(failing).rejects.toThrow('no more')
     expect(await log.list(EVERYTHING)).toEqual([])
-    expect(await createKeysStore(database).listAccounts()).toEqual([])
+    const page = { limit: 10, cursor: null }
+    expect(await createKeysStore(database).pageAccounts(page)).toEqual([])
   })
 
   it('the log of administrators filters its acts, and gives the newest first', async () => {
     const { log, operations } = openLog(await databases.open())
-    for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+    for (const name of ['a', 'b', 'c']) await operations.accounts.open({ name })
     await operations.accounts.setTier({ name: 'a', tier: null })
     const targets = async (query: object) =>
       (await log.list({ ...EVERYTHING, ...query })).map(({ target }) => target)
@@ -135,7 +125,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   ])('the table of acts refuses the statement %s', async (_, statement) => {
     const database = await databases.open()
     const { operations } = openLog(database)
-    await operations.accounts.open('a')
+    await operations.accounts.open({ name: 'a' })
     await expect(statement.execute(database.queries)).rejects.toThrow('append-only')
   })
 
@@ -150,7 +140,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     async (_, statement, position) => {
       const database = await databases.open()
       const { log, operations } = openLog(database)
-      for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+      for (const name of ['a', 'b', 'c']) await operations.accounts.open({ name })
       await sql`alter table admin_acts disable trigger all`.execute(database.queries)
       await statement.execute(database.queries)
       expect(await log.check(null)).toEqual({ kind: 'altered', position })
@@ -160,10 +150,10 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   it('the log of administrators does not show that the newest acts are gone, unless their hash was noted', async () => {
     const database = await databases.open()
     const { log, operations } = openLog(database)
-    for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+    for (const name of ['a', 'b', 'c']) await operations.accounts.open({ name })
     const before = await log.check(null)
     if (before.kind !== 'whole') throw new Error('expected a whole chain')
-    await operations.accounts.open('d')
+    await operations.accounts.open({ name: 'd' })
     expect(await log.check(before)).toMatchObject({ kind: 'whole', position: 4 })
     await sql`alter table admin_acts disable trigger all`.execute(database.queries)
     await sql`delete from admin_acts where position > 2`.execute(database.queries)

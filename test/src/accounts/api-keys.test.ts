@@ -31,7 +31,6 @@ function createMemoryKeys() {
       accounts.set(account.name, kept)
       return { ...kept, isNew: known === undefined }
     },
-    listAccounts: async () => [...accounts.values()],
     pageAccounts: async () => [...accounts.values()],
     findAccount: async (id) => [...accounts.values()].find((account) => account.id === id) ?? null,
     setTier: async () => false,

@@ -29,7 +29,7 @@ describe('a disabled account', () => {
   it('a disabled account is told so with 403, whatever it asks for, until it is enabled', async () => {
     const key = await makeKey('late payer')
     expect(await get('/v1/dashboard/me', key)).toMatchObject({ status: 200 })
-    await gateway.accounts.setState('late payer', 'disabled')
+    await gateway.accounts.setDisabled('late payer', 1)
     await expect
       .poll(() => get('/v1/dashboard/me', key), { timeout: 1_000 })
       .toMatchObject({ status: 403, body: { error: { code: 'account_disabled' } } })
@@ -38,7 +38,7 @@ describe('a disabled account', () => {
     expect(
       await get('/v1/dashboard/me', `${key.slice(0, -1)}${key.endsWith('A') ? 'B' : 'A'}`),
     ).toMatchObject({ status: 401 })
-    await gateway.accounts.setState('late payer', 'active')
+    await gateway.accounts.setDisabled('late payer', null)
     await expect
       .poll(() => get('/v1/dashboard/me', key), { timeout: 1_000 })
       .toMatchObject({ status: 200 })
@@ -49,12 +49,14 @@ describe('a deleted account', () => {
   it('a deleted account has no keys, and its name is free for another', async () => {
     const key = await makeKey('gone')
     const { id } = await gateway.keys.openAccount('gone')
-    expect(await gateway.accounts.setState('gone', 'deleted')).toBe('set')
+    expect(await gateway.accounts.deleteAccount('gone', 1)).toBe(true)
     await expect
       .poll(() => get('/v1/dashboard/me', key), { timeout: 1_000 })
       .toMatchObject({ status: 401 })
-    expect((await gateway.accounts.list()).map(({ id }) => id)).not.toContain(id)
-    expect(await gateway.accounts.setState('gone', 'deleted')).toBe('unknown_account')
+    const list = await get('/v1/admin/accounts', await makeKey('administrators'))
+    expect(list.status).toBe(200)
+    expect(JSON.stringify(list.body)).not.toContain(id)
+    expect(await gateway.accounts.deleteAccount('gone', 1)).toBe(false)
     const next = await gateway.keys.openAccount('gone')
     expect(next).toMatchObject({ name: 'gone', isNew: true })
     expect(next.id).not.toBe(id)

@@ -6,10 +6,9 @@ import type { Command } from 'commander'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type AdminLog, createAdminLog } from '../../../src/accounts/admin-log-store.ts'
-import { CONTROL_OPERATIONS } from '../../../src/api/control-operations.ts'
 import { createProgram } from '../../../src/cli/program.ts'
 import { type Database, openDatabase } from '../../../src/storage/database.ts'
-import { ROUTES } from '../../support/api-routes.ts'
+import { CONTROL_ROUTES, ROUTES } from '../../support/api-routes.ts'
 import { CHAT_REQUEST, getPath, postChat } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { secretOf } from '../../support/key-secret.ts'
@@ -322,14 +321,26 @@ describe('routes', () => {
   )
 })
 
+describe('acts of the operator alone', () => {
+  const acts = CONTROL_ROUTES.filter(({ scope }) => scope === 'operator')
+
+  it.each(acts)('the public port does not serve $method $path', async ({ method, path }) => {
+    const reply = await fetch(gateway.url + path, {
+      method,
+      headers: { authorization: `Bearer ${admin.text}` },
+    })
+    expect([404, 405]).toContain(reply.status)
+    const document = await (await fetch(`${gateway.url}/openapi.json`)).json()
+    expect(document).not.toHaveProperty(['paths', path, method.toLowerCase()])
+  })
+})
+
 describe('the trail', () => {
   it('the trail has an act of every operation that changes something', async () => {
     const kinds = new Set((await log.list(EVERYTHING)).map(({ kind }) => kind))
-    const changing = Object.entries(CONTROL_OPERATIONS).flatMap(([resource, operations]) =>
-      Object.keys(operations)
-        .filter((verb) => !READS.includes(`${resource}.${verb}`))
-        .map((verb) => `${resource}.${verb}`),
-    )
+    const changing = CONTROL_ROUTES.filter(({ method }) => method !== 'GET')
+      .map(({ method, path }) => `${method} ${path}`)
+      .filter((name) => !NOT_RECORDED.includes(name))
     expect(changing.toSorted()).toEqual(Object.keys(KINDS).toSorted())
     for (const kind of Object.values(KINDS)) expect(kinds).toContain(kind)
   })
@@ -346,34 +357,30 @@ describe('the trail', () => {
   })
 })
 
-/** Operations of the control socket that change nothing, or go on with what was recorded before. */
-const READS = [
-  'keys.list',
-  'accounts.list',
-  'budgets.list',
-  'adminLog.list',
-  'adminLog.check',
-  'enclaves.list',
-  'relayers.list',
-  'content.keys',
-  'erasures.remove',
-  'usage.report',
+/** Routes of the control socket that change nothing, or go on with what was recorded before. */
+const NOT_RECORDED = [
+  'POST /v1/admin/log/check',
+  'POST /v1/admin/usage/report',
+  'DELETE /v1/admin/erasures',
 ]
 
 /** An act of each of the others. */
 const KINDS = {
-  'keys.create': 'key.create',
-  'keys.revoke': 'key.revoke',
-  'accounts.open': 'account.open',
-  'accounts.setTier': 'account.set_tier',
-  'accounts.setState': 'account.disable',
-  'budgets.set': 'budget.set',
-  'enclaves.add': 'enclave.add',
-  'enclaves.drain': 'enclave.drain',
-  'enclaves.remove': 'enclave.remove',
-  'erasures.record': 'erasure.record',
-  'erasures.account': 'erasure.account',
-  'retention.set': 'retention.set',
-  'content.encrypt': 'content.encrypt',
-  'content.retire': 'content.retire',
+  'POST /v1/admin/keys': 'key.create',
+  'DELETE /v1/admin/keys': 'key.revoke',
+  'POST /v1/admin/accounts': 'account.open',
+  'POST /v1/admin/accounts/new': 'account.open',
+  'PUT /v1/admin/accounts': 'account.set_tier',
+  'PUT /v1/admin/accounts/state': 'account.disable',
+  'DELETE /v1/admin/accounts': 'account.delete',
+  'PUT /v1/admin/budgets': 'budget.set',
+  'DELETE /v1/admin/budgets': 'budget.set',
+  'POST /v1/admin/enclaves': 'enclave.add',
+  'PUT /v1/admin/enclaves': 'enclave.drain',
+  'DELETE /v1/admin/enclaves': 'enclave.remove',
+  'POST /v1/admin/erasures': 'erasure.record',
+  'PUT /v1/admin/erasures': 'erasure.account',
+  'PUT /v1/admin/retention': 'retention.set',
+  'POST /v1/admin/content-keys': 'content.encrypt',
+  'PUT /v1/admin/content-keys': 'content.retire',
 }

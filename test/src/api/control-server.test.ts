@@ -1,36 +1,28 @@
 import { once } from 'node:events'
 import { link, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { request } from 'node:http'
-import { createServer } from 'node:net'
+import { createServer as createSocket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { CONTROL_FILE, type ServedOperations } from '../../../src/api/control-operations.ts'
-import {
-  CONTROL_BODY_BYTES_MAX,
-  openControl,
-  openControlAt,
-} from '../../../src/api/control-server.ts'
-import { ControlError, connectToGateway } from '../../../src/cli/operations.ts'
-import {
-  createEnclaveOperations,
-  type EndpointDescription,
-} from '../../../src/enclaves/enclave-pool.ts'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { accountActs } from '../../../src/accounts/account-acts.ts'
+import { ACT_BODY_BYTES_MAX, actRoutes } from '../../../src/accounts/acts.ts'
+import { createAdminLog } from '../../../src/accounts/admin-log-store.ts'
+import { keyActs } from '../../../src/accounts/key-acts.ts'
+import { CONTROL_FILE } from '../../../src/api/control-address.ts'
+import { createControlServer, openControl, openControlAt } from '../../../src/api/control-server.ts'
+import { defineRoute } from '../../../src/api/route.ts'
+import { Refusal } from '../../../src/cli/faults.ts'
+import { connectToGateway } from '../../../src/cli/operations.ts'
+import { enclaveActs } from '../../../src/enclaves/enclave-acts.ts'
+import type { EndpointDescription } from '../../../src/enclaves/enclave-pool.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 import { makePrivateFolder, type PrivateFolder } from '../../../src/storage/data-folder.ts'
+import { type Database, openDatabase } from '../../../src/storage/database.ts'
+import { createTestDatabase } from '../../support/test-database.ts'
 
-const described = {
-  id: 'abc',
-  account: 'Ann',
-  name: 'laptop',
-  scopes: ['inference'] as const,
-  made_by: null,
-  created_at: 1,
-  expires_at: 5,
-  revoked_at: null,
-  last_used_at: null,
-}
-const order = { account: 'Ann', name: 'laptop', scopes: ['inference'] as const, expires_at: 5 }
-const account = { id: 'a1', name: 'Ann', tier: null, created_at: 1, disabled_at: null }
+const order = { account: 'Ann', name: 'laptop', scopes: ['inference' as const], expires_at: 5 }
 const asked: unknown[] = []
 const endpoint: EndpointDescription = {
   socketPath: '/run/a.sock',
@@ -40,41 +32,50 @@ const endpoint: EndpointDescription = {
   committed: 7,
   fault: '',
 }
-const operations: ServedOperations = {
-  enclaves: createEnclaveOperations({
-    list: () => [endpoint],
-    add: async (path) => {
-      asked.push(['add', path])
-      return 'done'
-    },
-    drain: (path) => (path === endpoint.socketPath ? 'done' : 'unknown'),
-    remove: async () => 'in_use',
-  }),
-  keys: {
-    create: async (names) => {
-      asked.push(names)
-      return { ...described, key: 'afd_abc_secret', is_account_new: false }
-    },
-    list: async () => [described],
-    revoke: async (id) => {
-      asked.push(id)
-      if (id === 'break') throw new Error('the database is on fire')
-      return id === 'abc' ? [id] : 'unknown'
-    },
+const enclaves = {
+  list: () => [endpoint],
+  add: async (path: string) => {
+    asked.push(['add', path])
+    return 'done' as const
   },
-  accounts: {
-    open: async (name) => {
-      asked.push(name)
-      return { ...account, name, is_new: true }
-    },
-    list: async () => [account],
-    setTier: async (given) => {
-      asked.push(given)
-      return given.tier === 'gold' ? 'set' : 'unknown_tier'
-    },
-    setState: async () => 'set',
+  drain: (path: string) => {
+    if (path === '/run/break.sock') throw new Error('the enclave is on fire')
+    return path === endpoint.socketPath ? ('done' as const) : ('unknown' as const)
   },
+  remove: async () => 'in_use' as const,
 }
+
+const NEWEST = { before: null, kind: null, since: null, until: null, limit: 1 }
+
+let database: Database
+const logLines: string[] = []
+const log = createLogger({ level: 'debug', destination: { write: (line) => logLines.push(line) } })
+
+function createServer() {
+  const place = { database, adminLog: createAdminLog(database), tiers: () => ['gold'], enclaves }
+  return createControlServer({
+    routes: [
+      ...actRoutes(accountActs, place),
+      ...actRoutes(keyActs, place),
+      ...actRoutes(enclaveActs, place),
+      ofCustomers,
+    ],
+    now: Date.now,
+    makeRequestId: () => 'req_1',
+    log,
+  })
+}
+
+/** Every key may call it on the public port. */
+const ofCustomers = defineRoute({
+  method: 'GET',
+  path: '/v1/models',
+  tag: 'Models',
+  summary: 'Models',
+  scope: 'any',
+  reply: { name: 'Models', schema: z.object({}) },
+  handler: async () => ({}),
+})
 
 const orderText = (over: object) => JSON.stringify({ ...order, ...over })
 
@@ -82,11 +83,16 @@ let dataFolder = ''
 let folder: PrivateFolder
 let close: () => Promise<void>
 
+beforeAll(async () => {
+  database = await openDatabase({ url: await createTestDatabase() })
+})
+afterAll(() => database.close())
+
 beforeEach(async () => {
   asked.length = 0
   dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-control-'))
   folder = await makePrivateFolder()
-  close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
+  close = await openControl(createServer(), { dataFolder, privateFolder: folder.path })
 })
 afterEach(async () => {
   await close()
@@ -97,97 +103,129 @@ afterEach(async () => {
 describe('the control socket', () => {
   it('the control socket does key operations for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
-    expect(await gateway?.keys.create(order)).toEqual({
-      ...described,
-      key: 'afd_abc_secret',
-      is_account_new: false,
+    const made = await gateway?.keys.create(order)
+    const { id = '', key, is_account_new: _, ...described } = made ?? {}
+    const { account, ...others } = order
+    expect(described).toMatchObject({ account_name: account, ...others, revoked_at: null })
+    expect(key).toContain(`afd_${id}_`)
+    expect((await gateway?.keys.list({}))?.keys).toEqual([{ id, ...described }])
+    expect(await gateway?.keys.revoke({ id })).toEqual({ revoked: [id] })
+    expect(await gateway?.keys.revoke({ id })).toEqual({ revoked: [] })
+    await expect(gateway?.keys.revoke({ id: 'a/../b c&d' })).rejects.toMatchObject({
+      code: 'not_found',
     })
-    expect(await gateway?.keys.list()).toEqual([described])
-    expect(await gateway?.keys.revoke('abc')).toEqual(['abc'])
-    expect(await gateway?.keys.revoke('a/../b c')).toBe('unknown')
-    expect(asked).toEqual([order, 'abc', 'a/../b c'])
+    const who = process.getuid === undefined ? 'operator' : `operator (uid ${process.getuid()})`
+    expect(await createAdminLog(database).list(NEWEST)).toMatchObject([
+      { kind: 'key.revoke', target: 'a/../b c&d', who, account_id: null, from: 'control socket' },
+    ])
     await gateway?.close()
   })
 
   it('the control socket does account operations for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
-    expect(await gateway?.accounts.open('Bea')).toEqual({ ...account, name: 'Bea', is_new: true })
-    expect(await gateway?.accounts.list()).toEqual([account])
-    expect(await gateway?.accounts.setTier({ name: 'Ann', tier: 'gold' })).toBe('set')
-    expect(await gateway?.accounts.setTier({ name: 'Ann', tier: null })).toBe('unknown_tier')
-    expect(asked).toEqual(['Bea', { name: 'Ann', tier: 'gold' }, { name: 'Ann', tier: null }])
+    const bea = await gateway?.accounts.create({ name: 'Bea' })
+    expect(bea).toMatchObject({ name: 'Bea', tier: null, disabled_at: null, is_new: true })
+    expect(await gateway?.accounts.create({ name: 'Bea' })).toEqual({ ...bea, is_new: false })
+    const page = await gateway?.accounts.list({ limit: '1', cursor: null })
+    expect(page).toMatchObject({ accounts: [{ name: 'Bea' }], cursor: bea?.id })
+    expect(await gateway?.accounts.setTier({ name: 'Bea', tier: 'gold' })).toEqual({
+      outcome: 'done',
+    })
+    await expect(gateway?.accounts.setTier({ name: 'Bea', tier: 'tin' })).rejects.toMatchObject({
+      code: 'validation_failed',
+    })
     await gateway?.close()
   })
 
   it('the control socket does operations on enclaves for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
     const { socketPath: _, ...shown } = endpoint
-    expect(await gateway?.enclaves.list()).toEqual([{ url: 'unix:/run/a.sock', ...shown }])
-    expect(await gateway?.enclaves.add('unix:///run/b.sock')).toBe('done')
-    expect(await gateway?.enclaves.add('/run/b.sock')).toBe('invalid')
-    expect(await gateway?.enclaves.drain('unix:/run/a.sock')).toBe('done')
-    expect(await gateway?.enclaves.drain('unix:/run/b.sock')).toBe('unknown')
-    expect(await gateway?.enclaves.remove('unix:/run/a.sock')).toBe('in_use')
+    const done = { outcome: 'done' }
+    expect(await gateway?.enclaves.list({})).toEqual({
+      enclaves: [{ url: 'unix:/run/a.sock', ...shown }],
+    })
+    expect(await gateway?.enclaves.add({ url: 'unix:///run/b.sock' })).toEqual(done)
+    await expect(gateway?.enclaves.add({ url: '/run/b.sock' })).rejects.toMatchObject({
+      code: 'validation_failed',
+    })
+    expect(await gateway?.enclaves.drain({ url: 'unix:/run/a.sock' })).toEqual(done)
+    await expect(gateway?.enclaves.drain({ url: 'unix:/run/b.sock' })).rejects.toMatchObject({
+      code: 'not_found',
+    })
+    await expect(gateway?.enclaves.remove({ url: 'unix:/run/a.sock' })).rejects.toMatchObject({
+      code: 'enclave_in_use',
+    })
     expect(asked).toEqual([['add', '/run/b.sock']])
     await gateway?.close()
   })
 
   it('the control socket lies where the operator wants it, private, and replaces a dead one there', async () => {
     const path = join(dataFolder, 'control.sock')
-    const closeFirst = await openControlAt(() => operations, path)
+    const closeFirst = await openControlAt(createServer(), path)
     expect((await stat(path)).mode & 0o777).toBe(0o600)
     const gateway = await connectToGateway('/nowhere', path)
-    expect(await gateway?.keys.list()).toEqual([described])
+    expect(await gateway?.enclaves.list({})).toMatchObject({ enclaves: [{ calls: 2 }] })
     await gateway?.close()
-    await expect(openControlAt(() => operations, path)).rejects.toThrow(
+    await expect(openControlAt(createServer(), path)).rejects.toThrow(
       `CONTROL_SOCKET ${path} is in use`,
     )
     await closeFirst()
     // As a killed process leaves it.
-    const stale = createServer().listen(path)
+    const stale = createSocket().listen(path)
     await once(stale, 'listening')
     await link(path, `${path}.kept`)
     await new Promise((resolve) => stale.close(resolve))
     await rename(`${path}.kept`, path)
-    await (await openControlAt(() => operations, path))()
+    await (await openControlAt(createServer(), path))()
     await writeFile(path, 'a file')
-    await expect(openControlAt(() => operations, path)).rejects.toThrow('is in use')
-    await expect(openControlAt(() => operations, join(path, 'x'))).rejects.toThrow(
+    await expect(openControlAt(createServer(), path)).rejects.toThrow('is in use')
+    await expect(openControlAt(createServer(), join(path, 'x'))).rejects.toThrow(
       'the gateway cannot listen on',
     )
   })
 
   it('the control socket says that something failed, and not what', async () => {
     const gateway = await connectToGateway(dataFolder)
-    await expect(gateway?.keys.revoke('break')).rejects.toThrow(ControlError)
-    await expect(gateway?.keys.revoke('break')).rejects.not.toThrow('on fire')
+    const failing = gateway?.enclaves.drain({ url: 'unix:/run/break.sock' })
+    await expect(failing).rejects.toThrow(Refusal)
+    await expect(failing).rejects.not.toThrow('on fire')
+    expect(logLines.join('')).toContain('on fire')
     await gateway?.close()
   })
 
   it.each([
-    ['an unknown resource', 'GET', '/secrets', '', 404],
-    ['an unknown method', 'PATCH', '/keys', '', 405],
-    ['no JSON', 'POST', '/keys', '{', 400],
-    ['a missing name', 'POST', '/keys', '{"account":"Ann"}', 400],
-    ['a name with control characters', 'POST', '/keys', orderText({ name: 'a\u001b' }), 400],
-    ['a name too long', 'POST', '/keys', orderText({ name: 'x'.repeat(101) }), 400],
-    ['no scopes', 'POST', '/keys', orderText({ scopes: [] }), 400],
-    ['a scope that there is not', 'POST', '/keys', orderText({ scopes: ['root'] }), 400],
-    ['an expiry that is no time', 'POST', '/keys', orderText({ expires_at: 1.5 }), 400],
-    ['an account without a name', 'POST', '/accounts', '{"tier":"gold"}', 400],
-    ['a tier that is no text', 'PUT', '/accounts', '{"name":"Ann","tier":7}', 400],
-    ['an enclave without a url', 'PUT', '/enclaves', '{}', 400],
-    ['an unknown method of enclaves', 'PATCH', '/enclaves', '', 405],
-    ['null', 'POST', '/accounts', 'null', 400],
-    ['a body too long', 'POST', '/keys', ' '.repeat(CONTROL_BODY_BYTES_MAX + 1), 400],
+    ['an unknown resource', 'GET', '/v1/admin/secrets', '', 404],
+    ['a route of customers', 'GET', '/v1/models', '', 404],
+    ['an unknown method', 'PATCH', '/v1/admin/keys', '', 405],
+    ['no JSON', 'POST', '/v1/admin/keys', '{', 422],
+    ['a missing name', 'POST', '/v1/admin/keys', '{"account":"Ann"}', 422],
+    [
+      'a name with control characters',
+      'POST',
+      '/v1/admin/keys',
+      orderText({ name: 'a\u001b' }),
+      422,
+    ],
+    ['a name too long', 'POST', '/v1/admin/keys', orderText({ name: 'x'.repeat(101) }), 422],
+    ['no scopes', 'POST', '/v1/admin/keys', orderText({ scopes: [] }), 422],
+    ['a scope that there is not', 'POST', '/v1/admin/keys', orderText({ scopes: ['root'] }), 422],
+    ['an expiry that is no time', 'POST', '/v1/admin/keys', orderText({ expires_at: 1.5 }), 422],
+    ['an account without a name', 'POST', '/v1/admin/accounts', '{"tier":"gold"}', 422],
+    ['a tier that is no text', 'PUT', '/v1/admin/accounts', '{"name":"Ann","tier":7}', 422],
+    ['an enclave without a url', 'PUT', '/v1/admin/enclaves', '{}', 422],
+    ['an unknown method of enclaves', 'PATCH', '/v1/admin/enclaves', '', 405],
+    ['null', 'POST', '/v1/admin/accounts', 'null', 422],
+    ['a body too long', 'POST', '/v1/admin/keys', ' '.repeat(ACT_BODY_BYTES_MAX + 1), 413],
   ])('the control socket refuses %s', async (_, method, path, body, status) => {
     const { socket } = JSON.parse(await readFile(join(dataFolder, CONTROL_FILE), 'utf8'))
-    const call = request({ socketPath: socket, method, path })
+    const before = await createAdminLog(database).list(NEWEST)
+    const headers = { 'content-type': 'application/json' }
+    const call = request({ socketPath: socket, method, path, headers })
     call.end(body)
     const [response] = await once(call, 'response')
     response.resume()
     expect(response.statusCode).toBe(status)
-    expect(asked).toEqual([])
+    expect(await createAdminLog(database).list(NEWEST)).toEqual(before)
   })
 
   it('the control socket lies where only this user can reach it', async () => {
@@ -222,7 +260,7 @@ describe('what a killed gateway left behind', () => {
       await close()
       const address = { socket: join(left, 'control.sock'), pid: 1 }
       await writeFile(join(dataFolder, CONTROL_FILE), JSON.stringify(address))
-      close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
+      close = await openControl(createServer(), { dataFolder, privateFolder: folder.path })
     }
     await expect(stat(stale.path)).rejects.toThrow('ENOENT')
     expect((await stat(precious)).isDirectory()).toBe(true)

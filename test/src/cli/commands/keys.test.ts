@@ -2,11 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAccounts } from '../../../../src/accounts/accounts.ts'
+import { accountActs } from '../../../../src/accounts/account-acts.ts'
+import { actRoutes } from '../../../../src/accounts/acts.ts'
+import { createAdminLog } from '../../../../src/accounts/admin-log-store.ts'
 import { createApiKeys } from '../../../../src/accounts/api-keys.ts'
+import { keyActs } from '../../../../src/accounts/key-acts.ts'
 import { createKeysStore } from '../../../../src/accounts/keys-store.ts'
-import { createOperations } from '../../../../src/accounts/operations.ts'
-import { openControl } from '../../../../src/api/control-server.ts'
+import { createControlServer, openControl } from '../../../../src/api/control-server.ts'
+import { createLogger } from '../../../../src/observability/logger.ts'
 import { makePrivateFolder } from '../../../../src/storage/data-folder.ts'
 import { startDatabase } from '../../../../src/storage/database.ts'
 import { makeDataFolder } from '../../../support/affidavit.ts'
@@ -27,8 +30,7 @@ async function openKeys() {
   const database = await startDatabase({ url: null, dataFolder }, { warn: () => undefined })
   const keys = createKeysStore(database)
   const service = createApiKeys({ keys, now: Date.now, random: randomBytes })
-  const accounts = createAccounts({ keys, tiers: () => ['gold'], now: Date.now })
-  return { database, service, operations: createOperations({ keys: service, accounts }) }
+  return { database, service }
 }
 
 /**
@@ -116,9 +118,16 @@ describe('affidavit keys', () => {
   it('the keys command works through the gateway that runs on the data folder', {
     timeout: 120_000,
   }, async () => {
-    const { database, service, operations } = await openKeys()
+    const { database, service } = await openKeys()
     const folder = await makePrivateFolder()
-    const close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
+    const place = { database, adminLog: createAdminLog(database), tiers: () => ['gold'] }
+    const server = createControlServer({
+      routes: [...actRoutes(accountActs, place), ...actRoutes(keyActs, place)],
+      now: Date.now,
+      makeRequestId: () => 'req_1',
+      log: createLogger({ level: 'silent', destination: process.stderr }),
+    })
+    const close = await openControl(server, { dataFolder, privateFolder: folder.path })
     try {
       await tryAccounts()
       await tryKeys(async (key) => {

@@ -50,7 +50,6 @@ beforeEach(async () => {
     ...historyRoutes({
       history: { list: waitText, find: waitText, erase: waitText },
       evidence: { find: waitText, findPublic: waitText },
-      operatorOf: () => ({ who: 'key k', accountId: 'a', from: 'here' }),
       isEvidencePublic: true,
     }),
   ]

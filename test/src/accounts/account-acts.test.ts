@@ -110,7 +110,7 @@ describe('accounts over HTTP', () => {
     const { id } = await gateway.keys.openAccount(name)
     const [made] = await Promise.all([
       gateway.keys.createFor(id, { name: 'racing' }),
-      gateway.accounts.setState(name, 'deleted'),
+      gateway.accounts.deleteAccount(name, 1),
     ])
     if (typeof made === 'string') return
     expect(await second.keys.authenticate(made.text)).toBeNull()
@@ -178,7 +178,7 @@ describe('budgets over HTTP', () => {
       { kind: 'budget.set', target: made.key.id, details: { bound: null } },
       { kind: 'budget.set', target: other.key.id, details: { bound: 6 } },
     ])
-    await gateway.accounts.setState(account, 'deleted')
+    await gateway.accounts.deleteAccount(account, 1)
     expect(await list({ account })).toMatchObject({ budgets: [] })
   })
 

@@ -1,0 +1,128 @@
+import { z } from 'zod'
+import { createAdmission } from '../api/admission.ts'
+import { actorOf } from '../api/authenticate.ts'
+import type { Operator } from '../api/context.ts'
+import type { ErrorCode } from '../api/errors.ts'
+import { defineRoute, type Route } from '../api/route.ts'
+import { validate } from '../api/validation.ts'
+import type { Database } from '../storage/database.ts'
+import type { AdminLog, NewAct } from './admin-log-store.ts'
+
+/** Calls at once that change something, and the bytes of their bodies together. */
+const CALLS_MAX = 16
+const CALLS_BYTES_MAX = 1024 * 1024
+/** Largest body, bytes: some names and a reason. */
+export const ACT_BODY_BYTES_MAX = 4096
+
+const admission = createAdmission({ callsMax: CALLS_MAX, bytesMax: CALLS_BYTES_MAX })
+
+/** Reply of an act that was done. */
+export const actDone = {
+  name: 'AdminDone',
+  schema: z.strictObject({ outcome: z.literal('done') }),
+}
+
+/** Where acts are done, and recorded. */
+export type ActPlace = {
+  readonly database: Pick<Database, 'queries'>
+  readonly adminLog: AdminLog
+}
+
+/** Schema of an order or a reply. An act over HTTP has a name for it, for its documentation. */
+type Form<Output, Input = unknown> = {
+  readonly schema: z.ZodType<Output, Input>
+  readonly name?: string
+}
+
+type ActDefinition<Over, Order, Given, Outcome, Reply> = {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  readonly summary: string
+  /**
+   * Who may do it: a key with the scope `admin`, or only the operator, on the control socket or in
+   * the database.
+   */
+  readonly scope: 'admin' | 'operator'
+  /** The order, of GET and DELETE. */
+  readonly query?: z.ZodType<Order, Given>
+  /** The order, of POST and PUT. */
+  readonly body?: Form<Order, Given> & { readonly example?: object }
+  readonly reply: Form<Reply>
+  readonly errors?: readonly ErrorCode[]
+  /** Does it. `over` has the database: the transaction that records the act too. */
+  readonly run: (order: Order, over: Over) => Promise<Outcome>
+  /** What is recorded: names and ids, never a secret. Or why nothing is recorded. */
+  readonly trail:
+    | 'changes nothing'
+    | 'continues what was recorded'
+    | ((order: Order, outcome: Outcome) => readonly NewAct[])
+  /** It is done in the process or in other transactions, and recorded when it is done. */
+  readonly isOutside?: true
+  /** Gives the reply, or throws the error that this outcome is to the caller. */
+  readonly answer: (outcome: Outcome, order: Order) => Reply
+}
+
+/** An act of administrators, declared once: over HTTP, on the control socket, in a database. */
+export type Act<Over, Given, Reply extends object> = {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly path: string
+  readonly reply: z.ZodType<Reply>
+  /**
+   * Does it for an operator, without HTTP, and records it. Throws ApiError and ValidationError, as
+   * over HTTP.
+   */
+  readonly perform: (given: Given, over: Over & ActPlace, operator: Operator) => Promise<Reply>
+  readonly toRoute: (over: Over & ActPlace) => Route
+}
+
+/** Declares an act. An act on the database is recorded in one transaction with what it changes. */
+export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
+  definition: ActDefinition<Over, Order, Given, Outcome, Reply>,
+): Act<Over, Given, Reply> {
+  const { method, path, summary, scope, query, body, reply, errors = [] } = definition
+  const { run, trail, answer, isOutside = false } = definition
+
+  async function record(order: Order, over: Over & ActPlace, operator: Operator): Promise<Reply> {
+    if (typeof trail === 'string') return answer(await run(order, over), order)
+    if (isOutside) {
+      const outcome = await run(order, over)
+      for (const act of trail(order, outcome)) await over.adminLog.note(operator, act)
+      return answer(outcome, order)
+    }
+    const outcome = await over.adminLog.record(
+      operator,
+      (database) => run(order, { ...over, database }),
+      (result) => trail(order, result),
+    )
+    return answer(outcome, order)
+  }
+
+  const place = body === undefined ? 'query' : 'body'
+  const form = body?.schema ?? query
+  const declared = { method, path, summary, scope, errors, tag: 'Administration' } as const
+  return {
+    method,
+    path,
+    reply: reply.schema,
+    perform: async (given, over, operator) => record(validate(place, form, given), over, operator),
+    toRoute: (over) =>
+      defineRoute<unknown, Order, unknown, Order>({
+        ...declared,
+        reply: { name: path, ...reply },
+        ...(method === 'GET' ? {} : { admission }),
+        ...(query === undefined ? {} : { query }),
+        ...(body === undefined
+          ? {}
+          : { body: { name: path, example: {}, bytesMax: ACT_BODY_BYTES_MAX, ...body } }),
+        handler: (call) => record(call[place], over, actorOf(call.context.state)),
+      }),
+  }
+}
+
+/** Gives the routes of some acts, in their order. */
+export function actRoutes<Over>(
+  acts: Readonly<Record<string, Act<Over, never, object>>>,
+  over: Over & ActPlace,
+): readonly Route[] {
+  return Object.values(acts).map((act) => act.toRoute(over))
+}

@@ -1,0 +1,74 @@
+import { z } from 'zod'
+import { SCOPES } from '../api/context.ts'
+import { ApiError } from '../api/errors.ts'
+import { nameText } from '../api/schemas.ts'
+import type { Database } from '../storage/database.ts'
+import { defineAct } from './acts.ts'
+import { describeKey, managedKey } from './key-routes.ts'
+import { createKeysStore } from './keys-store.ts'
+import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
+
+type Place = { readonly database: Pick<Database, 'queries'> }
+
+const keysIn = ({ database }: Place) => keysOver(createKeysStore(database))
+
+/** Acts on keys of any account and scopes: the operator's alone. */
+export const keyActs = {
+  /** Makes a key, and its account when that is new; the only time that the secret is shown. */
+  create: defineAct({
+    method: 'POST',
+    path: '/v1/admin/keys',
+    summary: 'Make a key',
+    scope: 'operator',
+    body: {
+      schema: z.object({
+        account: nameText,
+        name: nameText,
+        scopes: z.array(z.enum(SCOPES)).min(1).readonly(),
+        /** Null for never. */
+        expires_at: z.int().nullable(),
+      }),
+    },
+    reply: { schema: managedKey.extend({ key: z.string(), is_account_new: z.boolean() }) },
+    run: ({ account, name, scopes, expires_at: expiresAt }, place: Place) =>
+      keysIn(place).create({ accountName: account, name, scopes, expiresAt }),
+    trail: ({ account }, { isAccountNew, key }) => [
+      ...(isAccountNew ? [{ kind: 'account.open', target: account }] : []),
+      creationOf(key),
+    ],
+    answer: ({ text, key, isAccountNew }) => ({
+      ...describeKey(key),
+      key: text,
+      is_account_new: isAccountNew,
+    }),
+  }),
+  list: defineAct({
+    method: 'GET',
+    path: '/v1/admin/keys',
+    summary: 'All keys, oldest first',
+    scope: 'operator',
+    reply: { schema: z.object({ keys: z.array(managedKey) }) },
+    run: (_, place: Place) => keysIn(place).list(),
+    trail: 'changes nothing',
+    answer: (keys) => ({ keys: keys.map(describeKey) }),
+  }),
+  /**
+   * Ends a key, and the keys that it made for its account, within a second. Gives the ids of the
+   * keys that were valid until then: none when it was revoked before.
+   */
+  revoke: defineAct({
+    method: 'DELETE',
+    path: '/v1/admin/keys',
+    summary: 'Revoke a key',
+    scope: 'operator',
+    query: z.object({ id: z.string() }),
+    reply: { schema: z.object({ revoked: z.array(z.string()) }) },
+    errors: ['not_found'],
+    run: ({ id }, place: Place) => keysIn(place).revoke(id),
+    trail: ({ id }, ids) => revocationsOf(id, ids),
+    answer(ids) {
+      if (ids === null) throw new ApiError('not_found', 'There is no key with this id')
+      return { revoked: [...ids] }
+    },
+  }),
+}

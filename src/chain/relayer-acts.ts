@@ -1,0 +1,103 @@
+import { z } from 'zod'
+import { type Rpc, RpcError } from '../../client/rpc.ts'
+import { defineAct } from '../accounts/acts.ts'
+import { fetchAccountFacts } from './chain-reads.ts'
+import type { RelayersStore } from './relayers-store.ts'
+
+/** An account that pays or paid for anchors, as it is shown. */
+const relayerDescription = z.object({
+  /** 0x, lower case. */
+  address: z.string(),
+  /** Whether the gateway that was asked signs with it. */
+  current: z.boolean(),
+  /** Nonce of its next anchor in the database; null before the first. */
+  next_nonce: z.int().nullable(),
+  /** Anchors that are in no block. */
+  waiting: z.int(),
+  /** The same, and those in a block without enough confirmations. */
+  unconfirmed: z.int(),
+  /** When the oldest unconfirmed anchor was made; null when all are confirmed. */
+  oldest_at: z.int().nullable(),
+  /**
+   * What the chain has: decimal wei, the number of transactions in blocks, and that number with the
+   * transactions that wait for a block. Null while it is away.
+   */
+  balance_wei: z.string().nullable(),
+  chain_nonce: z.int().nullable(),
+  pending_nonce: z.int().nullable(),
+  /** Why the chain could not be asked; else empty. */
+  fault: z.string(),
+})
+export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
+
+/** Acts on the relayers of a running gateway. */
+export const relayerActs = {
+  list: defineAct({
+    method: 'GET',
+    path: '/v1/admin/relayers',
+    summary: 'The accounts that pay or paid for anchors, and their anchors that wait',
+    scope: 'admin',
+    reply: {
+      name: 'AdminRelayers',
+      schema: z.strictObject({ relayers: z.array(relayerDescription).readonly() }),
+    },
+    run: (_, place: { readonly listRelayers: () => Promise<readonly RelayerDescription[]> }) =>
+      place.listRelayers(),
+    trail: 'changes nothing',
+    answer: (relayers) => ({ relayers }),
+  }),
+}
+
+/** Gives the relayers of a database, the current one first, with the facts of this chain. */
+export async function listRelayers({
+  relayers,
+  rpc,
+  chainId,
+  current,
+}: {
+  readonly relayers: Pick<RelayersStore, 'list' | 'listBacklogs'>
+  readonly rpc: Rpc
+  readonly chainId: number
+  /** The relayer that this gateway signs with, 0x, lower case. */
+  readonly current: string
+}): Promise<readonly RelayerDescription[]> {
+  const [stored, backlogs] = await Promise.all([relayers.list(), relayers.listBacklogs(chainId)])
+  const nextOf = new Map(stored.map(({ address, nextNonce }) => [address, nextNonce]))
+  const addresses = [current, ...[...nextOf.keys()].filter((address) => address !== current)]
+  return Promise.all(
+    addresses.map(async (address): Promise<RelayerDescription> => {
+      const backlog = backlogs.find(({ relayer }) => relayer === address)
+      return {
+        address,
+        current: address === current,
+        next_nonce: nextOf.get(address) ?? null,
+        waiting: backlog?.waiting ?? 0,
+        unconfirmed: backlog?.unconfirmed ?? 0,
+        oldest_at: backlog?.oldestAt ?? null,
+        ...(await askChain(rpc, address)),
+      }
+    }),
+  )
+}
+
+/**
+ * The chain's figures, or why they are missing. The other figures are shown even while the chain is
+ * away.
+ */
+async function askChain(
+  rpc: Rpc,
+  address: string,
+): Promise<Pick<RelayerDescription, 'balance_wei' | 'chain_nonce' | 'pending_nonce' | 'fault'>> {
+  try {
+    const { balanceWei, nonce, pendingNonce } = await fetchAccountFacts(rpc, address)
+    return {
+      balance_wei: String(balanceWei),
+      chain_nonce: nonce,
+      pending_nonce: pendingNonce,
+      fault: '',
+    }
+  } catch (error) {
+    if (!(error instanceof RpcError)) throw error
+    return { balance_wei: null, chain_nonce: null, pending_nonce: null, fault: error.message }
+  }
+}

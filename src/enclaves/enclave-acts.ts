@@ -1,0 +1,105 @@
+import { z } from 'zod'
+import { actDone, defineAct } from '../accounts/acts.ts'
+import { ApiError, unfitFor } from '../api/errors.ts'
+import { parseSocketUrl } from '../runtime/fields.ts'
+import type { EnclavePool } from './enclave-pool.ts'
+
+const named = z.looseObject({
+  url: z.string().max(200).describe('`unix:/path`, as the list of enclaves names it'),
+})
+
+/** An enclave as it is shown. */
+const enclaveDescription = z.object({
+  /** `unix:/path`, by which it is named. */
+  url: z.string(),
+  /** As in EndpointDescription, like the others. */
+  state: z.string(),
+  notary: z.string().nullable(),
+  calls: z.int(),
+  committed: z.int().nullable(),
+  fault: z.string(),
+})
+export type EnclaveDescription = Readonly<z.output<typeof enclaveDescription>>
+
+type Place = { readonly enclaves: Pick<EnclavePool, 'list' | 'add' | 'drain' | 'remove'> }
+
+const changes = { scope: 'admin', isOutside: true, reply: actDone } as const
+const body = { schema: named, example: { url: 'unix:/run/enclave.sock' } }
+
+/**
+ * Acts on the enclaves of a running gateway. What is changed lasts until it stops: then ENCLAVE_URL
+ * says which enclaves there are.
+ */
+export const enclaveActs = {
+  list: defineAct({
+    method: 'GET',
+    path: '/v1/admin/enclaves',
+    summary: 'The enclaves of this gateway, and their states',
+    scope: 'admin',
+    reply: {
+      name: 'AdminEnclaves',
+      schema: z.strictObject({ enclaves: z.array(enclaveDescription).readonly() }),
+    },
+    run: async (_, { enclaves }: Place) => enclaves.list(),
+    trail: 'changes nothing',
+    answer: (enclaves) => ({
+      enclaves: enclaves.map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
+    }),
+  }),
+  /** A drained enclave is taken into use again. */
+  add: defineAct({
+    ...changes,
+    method: 'POST',
+    path: '/v1/admin/enclaves',
+    summary: 'Check an enclave and take it into use, until this gateway stops',
+    body: { name: 'AdminAddEnclave', ...body },
+    errors: ['limit_reached'],
+    run: ({ url }, { enclaves }: Place) => at(url, (path) => enclaves.add(path)),
+    trail: ({ url }, outcome) => [{ kind: 'enclave.add', target: url, outcome }],
+    answer(outcome) {
+      if (outcome === 'limit') throw new ApiError('limit_reached', 'There are too many enclaves')
+      return settle(outcome, 'body')
+    },
+  }),
+  /** Does not wait until it is drained. */
+  drain: defineAct({
+    ...changes,
+    method: 'PUT',
+    path: '/v1/admin/enclaves',
+    summary: 'Drain an enclave: it gets no new calls; the list shows when it is drained',
+    body: { name: 'AdminDrainEnclave', ...body },
+    errors: ['not_found'],
+    run: ({ url }, { enclaves }: Place) => at(url, (path) => enclaves.drain(path)),
+    trail: ({ url }, outcome) => [{ kind: 'enclave.drain', target: url, outcome }],
+    answer: (outcome) => settle(outcome, 'body'),
+  }),
+  remove: defineAct({
+    ...changes,
+    method: 'DELETE',
+    path: '/v1/admin/enclaves',
+    summary: 'Remove an enclave that is not in use',
+    query: named,
+    errors: ['not_found', 'enclave_in_use'],
+    run: ({ url }, { enclaves }: Place) => at(url, (path) => enclaves.remove(path)),
+    trail: ({ url }, outcome) => [{ kind: 'enclave.remove', target: url, outcome }],
+    answer: (outcome) => settle(outcome, 'query'),
+  }),
+}
+
+async function at<Outcome>(
+  url: string,
+  run: (socketPath: string) => Outcome | Promise<Outcome>,
+): Promise<Outcome | 'invalid'> {
+  const socketPath = parseSocketUrl(url)
+  return socketPath === null ? 'invalid' : run(socketPath)
+}
+
+/** Throws the error that the caller receives for any outcome but `done`. */
+function settle(outcome: 'done' | 'invalid' | 'unknown' | 'in_use', place: 'body' | 'query') {
+  if (outcome === 'invalid')
+    throw unfitFor(place, 'url', 'Input should be unix: and an absolute path')
+  if (outcome === 'unknown') throw new ApiError('not_found', 'There is no such enclave')
+  if (outcome === 'in_use')
+    throw new ApiError('enclave_in_use', 'The enclave is in use: drain it first')
+  return { outcome }
+}
