@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { link, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
-import { request } from 'node:http'
+import { createServer as createHttpServer, request } from 'node:http'
 import { createServer as createSocket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -182,6 +182,18 @@ describe('the control socket', () => {
     await expect(openControlAt(createServer(), join(path, 'x'))).rejects.toThrow(
       'the gateway cannot listen on',
     )
+  })
+
+  it('the command line says that a gateway of another version answers', async () => {
+    const path = join(dataFolder, 'other.sock')
+    const other = createHttpServer((_, response) => {
+      response.writeHead(404).end('{"message":"unknown resource"}')
+    }).listen(path)
+    await once(other, 'listening')
+    const gateway = await connectToGateway('/nowhere', path)
+    await expect(gateway?.enclaves.list({})).rejects.toThrow('another version')
+    await gateway?.close()
+    await new Promise((resolve) => other.close(resolve))
   })
 
   it('the control socket says that something failed, and not what', async () => {
