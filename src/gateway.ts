@@ -42,7 +42,7 @@ export type Gateway = {
 export type OwnParts = OwnFoundation & {
   /** How the pool takes enclaves. */
   readonly enclaves?: Partial<
-    Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>
+    Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'register' | 'settleMs'>
   >
   readonly tiers?: Tiers
   readonly keys?: ApiKeys

@@ -72,7 +72,7 @@ export type AdminLog = {
     trail: (outcome: Outcome) => readonly NewAct[],
   ): Promise<Outcome>
   /** Notes what was done elsewhere than in the database. */
-  note(actor: Operator, act: NewAct): Promise<void>
+  record(actor: Operator, act: NewAct): Promise<void>
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
@@ -115,7 +115,7 @@ export function createAdminLog(
         for (const act of trail(outcome)) await append(inside, actor, act)
         return outcome
       }),
-    note: (actor, act) => append(queries, actor, act),
+    record: (actor, act) => append(queries, actor, act),
     async list({ before, kind, since, until, limit }) {
       const { rows } = await sql<ActRow>`
         select position, at, kind, entry, hash from admin_acts

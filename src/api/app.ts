@@ -8,7 +8,7 @@ import type { Logger } from '../observability/logger.ts'
 import { unixMs } from '../runtime/clock.ts'
 import { makeId } from '../runtime/make-id.ts'
 import { createMemoryBudget, type MemoryBudget } from './admission.ts'
-import { answerErrors, type MissingPage } from './answer-errors.ts'
+import { answerErrors, type ShowMissingPage } from './answer-errors.ts'
 import { type Authenticator, authenticate, recognize } from './authenticate.ts'
 import { createCallSignals } from './call-signals.ts'
 import { compressAnswers } from './compress.ts'
@@ -29,7 +29,7 @@ type AppParts = {
     /** They are for browsers, and in no documentation. */
     readonly routes: readonly Route[]
     /** Answers a browser that asks for a path that does not exist. */
-    readonly showMissing: MissingPage
+    readonly showMissing: ShowMissingPage
   }
   readonly keys: Authenticator
   readonly sockets: AppSockets

@@ -2,8 +2,8 @@ import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assem
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import type { ChunkBatch } from '../nodes/runs/chunk-queue.ts'
 import type { Dispatcher, NodeAnswer } from '../nodes/runs/dispatch.ts'
-import { callErrorOf, DispatchError } from '../nodes/runs/dispatch-error.ts'
-import { type InferenceFacts, noteInference } from '../observability/call-scope.ts'
+import { DispatchError, nodeCallErrorOf } from '../nodes/runs/dispatch-error.ts'
+import { type InferenceFacts, recordInference } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ChatRequest } from './chat-request.ts'
 import { estimateUsage } from './chat-tokens.ts'
@@ -23,7 +23,7 @@ export type ChatCall = {
    * when no node answered. `promptTokens`: how many of them are the prompt's, where the node says
    * so.
    */
-  readonly noteUsage: (tokens: number, promptTokens: number | undefined) => void
+  readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
   /**
    * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
    * much.
@@ -93,7 +93,7 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
     })
     return { answer, chunks }
   } catch (error) {
-    throw error instanceof DispatchError ? callErrorOf(error) : error
+    throw error instanceof DispatchError ? nodeCallErrorOf(error) : error
   }
 }
 
@@ -118,12 +118,12 @@ async function* readAnswer(
   try {
     yield* answer.batches
   } catch (error) {
-    throw toldError(options, call, { answer, error })
+    throw callerErrorOf(options, call, { answer, error })
   } finally {
     const usage = usageOf(chunks, call)
     const { inputTokens } = tokensOf(usage)
-    noteInference(() => tokensOf(usage))
-    call.noteUsage(totalOf(usage), inputTokens)
+    recordInference(() => tokensOf(usage))
+    call.recordUsage(totalOf(usage), inputTokens)
   }
   if (includesUsage) yield { chunks: [chunks.usageChunk(usageOf(chunks, call))], bytes: 0 }
 }
@@ -185,7 +185,7 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
 }
 
 /** The node's id is for the operator. What was wrong with its answer is said in words of ours. */
-function toldError(
+function callerErrorOf(
   { log }: ChatCompletionsOptions,
   { requestId }: ChatCall,
   { answer, error }: { readonly answer: NodeAnswer; readonly error: unknown },
@@ -195,5 +195,5 @@ function toldError(
     { requestId, nodeId: answer.nodeId, code: error.code, fault: error.message },
     'answer broke off',
   )
-  return callErrorOf(error)
+  return nodeCallErrorOf(error)
 }

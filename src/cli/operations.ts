@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs'
 import { Client, fetch } from 'undici'
 import {
   callGateway,
-  errorOf,
+  errorWordsOf,
   type Fetch,
   type GatewayOptions,
   NoAnswer,
@@ -119,7 +119,7 @@ export async function migrateDatabase({
     const { migrated } = database
     const act = { kind: 'database.migrate', target: 'schema', details: { migrations: migrated } }
     try {
-      if (migrated.length > 0) await createAdminLog(database).note(commandLine(), act)
+      if (migrated.length > 0) await createAdminLog(database).record(commandLine(), act)
     } finally {
       await database.close()
     }
@@ -146,7 +146,8 @@ async function withDatabase<Result>(
     const adminLog = createAdminLog(database)
     if (contentKeys !== null) {
       const key = await admitContentKeys(database, { warn: () => undefined })
-      if (key !== null) await adminLog.note(commandLine(), { kind: 'content.use_key', target: key })
+      if (key !== null)
+        await adminLog.record(commandLine(), { kind: 'content.use_key', target: key })
     }
     return await run(operationsIn({ database, adminLog, tiers }, commandLine()))
   } finally {
@@ -257,7 +258,7 @@ function queryOf(given: Readonly<Record<string, unknown>>): string {
 }
 
 function refusalOf(bytes: Uint8Array): Refusal {
-  const { code, message } = errorOf(bytes) ?? { code: null, message: OTHER_VERSION }
+  const { code, message } = errorWordsOf(bytes) ?? { code: null, message: OTHER_VERSION }
   return new Refusal(code, code === 'internal_server_error' ? FAILED : message)
 }
 

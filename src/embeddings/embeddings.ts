@@ -1,7 +1,7 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
 import type { Opening } from '../observability/logger.ts'
 import { runAll } from '../runtime/run-all.ts'
-import { callErrorOf } from '../upstream/call-error.ts'
+import { serviceCallErrorOf } from '../upstream/call-error.ts'
 import { type Endpoint, EndpointError, openAiOptions, openEndpoint } from '../upstream/endpoint.ts'
 import type { EmbeddingModel, EmbeddingsConfig } from '../upstream/settings.ts'
 import { loadCl100k } from './byte-pairs.ts'
@@ -98,7 +98,7 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
         ),
         { atOnce: BATCHES_AT_ONCE, signal: call.signal },
       ).catch((error: unknown) => {
-        throw error instanceof EndpointError ? callErrorOf(error) : error
+        throw error instanceof EndpointError ? serviceCallErrorOf(error) : error
       })
       return writeReply(call.request.model, answers, batches)
     },

@@ -28,7 +28,7 @@ export type EnclaveChecks = {
    * Shows an accepted enclave the logs that there are, before its first call. Does nothing when it
    * was shown them.
    */
-  readonly introduce: (
+  readonly register: (
     identity: Identity,
     enclave: Pick<EnclaveClient, 'stateBoot'>,
   ) => Promise<void>
@@ -37,7 +37,7 @@ export type EnclaveChecks = {
 /**
  * What a look found: who answers there, and why this gateway refuses it, if it does; or no answer.
  */
-export type Found =
+export type LookResult =
   | {
       readonly kind: 'answered'
       readonly identity: Identity
@@ -52,7 +52,7 @@ export type EnclaveWatchOptions = EnclaveChecks & {
   /** Of the endpoint. */
   readonly state: () => EndpointState
   /** Called after each look. */
-  readonly onFound: (found: Found) => void
+  readonly onFound: (found: LookResult) => void
 }
 
 /**
@@ -98,12 +98,12 @@ export class EnclaveWatch {
   }
 
   async #look(): Promise<void> {
-    const { client, state, check, introduce, isKnownLog, onFound } = this.#options
+    const { client, state, check, register, isKnownLog, onFound } = this.#options
     try {
       const identity = await client.askIdentity()
       const { notary } = identity
       const faults = await check(identity)
-      if (faults.length === 0) await introduce(identity, client)
+      if (faults.length === 0) await register(identity, client)
       const isKnown = notary !== state().notary && (await isKnownLog(notary))
       onFound({ kind: 'answered', identity, faults, isKnown })
     } catch (error) {

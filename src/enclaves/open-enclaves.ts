@@ -32,7 +32,7 @@ type EnclaveSettings = {
 }
 
 type EnclaveParts = Opening &
-  Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
+  Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
     /** Enclaves that this process started; null: they are the operator's. */
     readonly local: { readonly socketPaths: readonly string[]; stop(): Promise<void> } | null
     /** What the enclaves sign for. */
@@ -52,7 +52,7 @@ export async function openEnclaves(
 ): Promise<EnclavePool> {
   const releases = await startReleases(list, {
     isProduction,
-    noteReleases: (details) =>
+    recordReleases: (details) =>
       adminLog.note(CONFIGURATION, { kind: 'releases.read', target: details.file, details }),
     log,
   })

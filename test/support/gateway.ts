@@ -56,7 +56,7 @@ export type TestGateway = {
   connectNode(
     nodeId: string,
     connection?: Partial<BegunConnection>,
-  ): Promise<ConnectionOfNode & { readonly isNoted: boolean }>
+  ): Promise<ConnectionOfNode & { readonly isRecorded: boolean }>
   readonly inferences: InferencesStore
   readonly nodes: ServingNodes
   /** A valid key, and its account. */
@@ -148,7 +148,7 @@ export async function startGateway(
     enclaves: {
       check: async () => [],
       isKnownLog: async () => false,
-      introduce: async () => undefined,
+      register: async () => undefined,
       settleMs: 0,
     },
     tiers,
@@ -173,7 +173,7 @@ export async function startGateway(
     nodesStore,
     async connectNode(nodeId, options) {
       const connection = { nodeId, connectionId: randomUUID() }
-      const isNoted = await nodesStore.markConnected({
+      const isRecorded = await nodesStore.markConnected({
         ...connection,
         processId: lease.id(),
         models: ['m'],
@@ -181,7 +181,7 @@ export async function startGateway(
         at: Math.floor(Date.now() / 1000),
         ...options,
       })
-      return { ...connection, isNoted }
+      return { ...connection, isRecorded }
     },
     inferences: createInferencesStore(database),
     nodes: gateway.nodes,

@@ -69,8 +69,10 @@ const TITLES = ['POSITION', 'AT', 'WHO', 'FROM', 'KIND', 'TARGET', 'OUTCOME', 'D
 
 function toRow(act: AdminAct): readonly string[] {
   const { position, at, who, from, kind, target, outcome, details } = act
-  const told = JSON.stringify(details)
-  return [String(position), timeCell(at), who, from, kind, target, outcome, told].map(printable)
+  const detailText = JSON.stringify(details)
+  return [String(position), timeCell(at), who, from, kind, target, outcome, detailText].map(
+    printable,
+  )
 }
 
 function parseLimit(text: string): number {

@@ -86,9 +86,9 @@ async function setBudget(
       validation_failed: `${unknown} ${printable(id)}`,
     },
   )
-  const told = amount === null ? 'no budget' : 'a budget'
+  const budgetText = amount === null ? 'no budget' : 'a budget'
   const period = per === 'total' ? 'in total' : `per ${per}`
-  process.stderr.write(`${printable(id)} has ${told} of ${what} ${period}.\n`)
+  process.stderr.write(`${printable(id)} has ${budgetText} of ${what} ${period}.\n`)
 }
 
 function parseCount(text: string): bigint | null {

@@ -20,7 +20,7 @@ import {
   verifyReleaseList,
 } from '../../../attestation/release/verify-release.ts'
 import { printable } from '../../../attestation/report/printable.ts'
-import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
 import {
@@ -160,12 +160,12 @@ async function readVerifiedList(
 function verifying<Value>(path: string, verify: () => Value): Value {
   const tell = ({ code, message }: ProofError) =>
     new CliError(`${printable(path)}: ${code}: ${message}`)
-  return telling(verify, ProofError, tell)
+  return convertFault(verify, ProofError, tell)
 }
 
 /** A change that makes no list: an end before its beginning, a reason of two lines. */
 function checked<Value>(make: () => Value): Value {
-  return telling(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
+  return convertFault(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
 function tell(path: string, { issued_at, releases }: ReleaseList, signatures: number): void {
@@ -252,7 +252,7 @@ export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)
   const message = `expected a time such as 2026-11-21T14:00:00Z, or now, got ${printable(text)}`
   const tell = () => new CliError(message, EXIT_CODES.usage)
-  return telling(() => timeOf(text, 'the time'), FormatError, tell)
+  return convertFault(() => timeOf(text, 'the time'), FormatError, tell)
 }
 
 function isNamed({ release }: ReleaseEntry, name: string): boolean {

@@ -24,7 +24,7 @@ import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.
 import { createUnanchoredStore } from './unanchored-store.ts'
 
 /** The commits of all enclaves, and what follows their logs, for their pool. */
-type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
+type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
 }
 
@@ -88,7 +88,7 @@ export function openCommits(
   const commits = createEnclaveCommits(records, anchors)
   return {
     commits,
-    introduce: boots.introduce,
+    register: boots.register,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow(endpoint) {
       const { client: enclave } = endpoint

@@ -14,7 +14,7 @@ import {
   integerText,
   patternText,
 } from '../../api/schemas.ts'
-import type { Evidence } from './evidence.ts'
+import type { RecordEvidence } from './evidence.ts'
 import type { History } from './history.ts'
 import { evidenceBundle, recordList, storedRecord } from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
@@ -95,7 +95,7 @@ export function historyRoutes({
   isEvidencePublic,
 }: {
   readonly history: History
-  readonly evidence: Evidence
+  readonly evidence: RecordEvidence
   readonly isEvidencePublic: boolean
 }): readonly Route[] {
   const searches = createSharedAdmission({

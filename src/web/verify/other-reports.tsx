@@ -4,7 +4,7 @@ import type { Release } from '../../../attestation/release/release.ts'
 import { Development, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
-import type { DocumentFound, ImageFound, Outcome } from './job.ts'
+import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
 import { ReleaseName } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
@@ -129,7 +129,11 @@ function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
 const RELEASES_SHOWN = 50
 
 /** The report on a release, or on a list of releases. */
-export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kind: 'release' }>) {
+export function ReleaseReport({
+  file,
+  judged,
+  statuses,
+}: Extract<JobOutcome, { kind: 'release' }>) {
   const { verdict, fault, signers, trusted, needed } = judged
   const sentence = {
     verified: `Signed by ${trusted} of the keys that you trust.`,

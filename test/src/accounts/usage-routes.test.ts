@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createRateLimitsStore, type Usage } from '../../../src/accounts/rate-limits-store.ts'
-import { tellSums } from '../../../src/accounts/usage-report.ts'
+import { createRateLimitsStore, type KeyUsage } from '../../../src/accounts/rate-limits-store.ts'
+import { reportSums } from '../../../src/accounts/usage-report.ts'
 import {
   createUsageStore,
   USAGE_AGE_MAX_SECONDS,
@@ -34,7 +34,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     const limits = createRateLimitsStore(database, now)
     const store = createUsageStore(database, now)
     const [accountId, processId] = [crypto.randomUUID(), crypto.randomUUID()]
-    const usage = (tokens: number, of: Partial<Usage> = {}): Usage => ({
+    const usage = (tokens: number, of: Partial<KeyUsage> = {}): KeyUsage => ({
       accountId,
       keyId: 'k',
       operation: 'chat',
@@ -48,7 +48,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
       unpricedRequests: 1,
       ...of,
     })
-    const count = (batch: number, ...usages: Usage[]) =>
+    const count = (batch: number, ...usages: KeyUsage[]) =>
       limits.step({ processId, leaseSeconds: 15, batch, buckets: [], usages })
     const read = async (
       per: 'hour' | 'day' | 'month' | 'total',
@@ -142,7 +142,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
       ${clock.at}::bigint)`.execute(database.queries)
     const [row] = await read('day', { by: ['key', 'model'] })
     expect(row).toMatchObject({ key: null, model: null, unsplit_tokens: 9, unpriced_requests: 2 })
-    expect(row && tellSums(row)).toMatchObject({ prompt_tokens: null, money: null, tokens: 9 })
+    expect(row && reportSums(row)).toMatchObject({ prompt_tokens: null, money: null, tokens: 9 })
   })
 
   it('usage is read however much was claimed', async () => {
