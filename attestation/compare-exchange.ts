@@ -87,7 +87,9 @@ export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchan
   const hasPassed = (given: ExchangeCheckName) =>
     checks.some(({ name, outcome }) => name === given && outcome === 'passed')
   const said =
-    answer === undefined || !hasPassed('answer given') ? null : attempt(() => responseOf(answer))
+    answer === undefined || !hasPassed('answer given')
+      ? null
+      : attempt(() => keptResponseOf(answer))
   return {
     request:
       isJsonObject(request) && hasPassed('request given') ? stripUnsetMembers(request) : null,
@@ -124,7 +126,7 @@ function fillPart(
  * Gives the response of a kept answer as a record holds it: without proof members; of a stream,
  * assembled from its chunks. Throws FormatError.
  */
-export function responseOf(answer: KeptAnswer): JsonObject {
+export function keptResponseOf(answer: KeptAnswer): JsonObject {
   const response =
     answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
   return stripProofMembers(response)
@@ -158,7 +160,7 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
           chunks: chunksOf(answer),
           idempotent: answer.idempotent === true,
         })
-      : verifyRecord({ ...responseOf(answer), ...proof }, { request: {}, withheld })
+      : verifyRecord({ ...keptResponseOf(answer), ...proof }, { request: {}, withheld })
   if (isWithoutUsage(record, answer))
     return 'the answer of the evidence, but for its usage, which its chunks do not have'
   const made = checks.filter(({ name }) => ANSWER_CHECKS.has(name))
@@ -179,7 +181,7 @@ function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   if (answer.kind !== 'stream' || receiptOf(record).version !== 1 || !isJsonObject(response))
     return false
   const { usage: _, ...rest } = response
-  return canonicalizeJson(responseOf(answer)) === canonicalizeJson(rest)
+  return canonicalizeJson(keptResponseOf(answer)) === canonicalizeJson(rest)
 }
 
 /** The checks of verifyRecord that compare the answer with the receipt. */

@@ -19,7 +19,7 @@ export {
   type ExchangeCheckName,
   type KeptAnswer,
   type KeptExchange,
-  responseOf,
+  keptResponseOf,
 } from './compare-exchange.ts'
 export {
   type CompletionHash,

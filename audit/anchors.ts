@@ -70,16 +70,16 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     const { txHash, state } = head.anchor
     const receipt = found?.receipt ?? null
     if (found === null || receipt === null) {
-      const told = found === null ? 'the chain does not have' : 'no block has'
+      const described = found === null ? 'the chain does not have' : 'no block has'
       if (state === 'pending') wait(head, attestedAtMs)
       else
         ledger.find('anchor_missing', {
           where,
-          message: `the gateway says ${state}, but ${told} transaction ${txHash}`,
+          message: `the gateway says ${state}, but ${described} transaction ${txHash}`,
         })
       return
     }
-    payers.note({ address: found.from, nonce: found.nonce })
+    payers.record({ address: found.from, nonce: found.nonce })
     const faults = compareAnchor(head, { ...found, receipt }, log)
     if (receipt.status !== 1)
       ledger.find('anchor_reverted', {
@@ -252,27 +252,27 @@ async function lookUp(
 ): Promise<void> {
   const served = await gateway.fetchHead(notary, event.size)
   const where = blockOf(event)
-  const told = describeEvent(event)
+  const described = describeEvent(event)
   if (served === null)
     ledger.find('hidden_anchor', {
       where,
-      message: `the contract took ${told}, which the gateway does not serve`,
+      message: `the contract took ${described}, which the gateway does not serve`,
     })
   else if (!equalBytes(served.root, event.root))
     reportEquivocation(ledger, where, [
-      told,
+      described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
   // It was kept from the walk, or lies after it: it must still be of the same history.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
-      told,
+      described,
       `the head of size ${newest.size}, which contradicts it`,
     ])
   else if (index.covers(event.size))
     ledger.find('head_missing', {
       where,
-      message: `the list of heads lacks ${told}, but the gateway serves it when its size is asked for`,
+      message: `the list of heads lacks ${described}, but the gateway serves it when its size is asked for`,
     })
   else ledger.pass('heads on chain')
 }

@@ -4,11 +4,11 @@ import { encodeHex } from '../attestation/bytes.ts'
 import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import type { AttestationVerifier } from '../attestation/nitro/verify-attestation.ts'
 import type { ChainSource } from './chain.ts'
-import type { AuditCheck, Finding, Ledger } from './findings.ts'
-import type { Gateway, ServedLog } from './gateway.ts'
+import type { AuditCheck, AuditFinding, Ledger } from './findings.ts'
+import type { AuditedGateway, ServedLog } from './gateway.ts'
 import type { HeadIndex, NamedHeads, SignedHead } from './known-heads.ts'
 import type { Payers } from './payers.ts'
-import type { Random, Samples } from './samples.ts'
+import type { RandomBelow, Samples } from './samples.ts'
 
 /** What an auditor looks at, and what they expect to find. */
 export type AuditScope = {
@@ -30,7 +30,7 @@ export type AuditScope = {
 
 /** What a gateway's logs are audited with. */
 export type AuditTools = {
-  readonly gateway: Gateway
+  readonly gateway: AuditedGateway
   readonly chain: ChainSource | null
   readonly scope: AuditScope
   /** First block whose events are read. */
@@ -41,7 +41,7 @@ export type AuditTools = {
   readonly payers: Payers
   /** Heads that enclaves say they were shown. */
   readonly named: NamedHeads
-  readonly random: Random
+  readonly random: RandomBelow
   /** Unix milliseconds. */
   readonly nowMs: number
 }
@@ -69,7 +69,7 @@ export type LogReport = {
   /** It came to its end; otherwise nothing counts as passed. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
-  readonly findings: readonly Finding[]
+  readonly findings: readonly AuditFinding[]
 }
 
 /** What the gateway as a whole is audited with, once all logs were. */
@@ -93,7 +93,7 @@ export type AuditReport = {
   readonly logs: readonly LogReport[]
   /** Checks and findings of the gateway as a whole. */
   readonly checks: readonly AuditCheck[]
-  readonly findings: readonly Finding[]
+  readonly findings: readonly AuditFinding[]
 }
 
 /**

@@ -4,9 +4,9 @@ import { auditLog } from './audit-log.ts'
 import { ChainFault, type ChainSource } from './chain.ts'
 import { describeHead } from './compare-heads.ts'
 import { type Ledger, openLedger } from './findings.ts'
-import type { Gateway, ServedLog } from './gateway.ts'
+import type { AuditedGateway, ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
-import { auditContracts, auditEarlierLogs } from './hidden-logs.ts'
+import { auditEarlierLogs, searchContracts } from './hidden-logs.ts'
 import { collectNamedHeads } from './known-heads.ts'
 import type { AuditState, SavedLog } from './saved-state.ts'
 
@@ -67,7 +67,7 @@ export async function auditGateway(
       isOneLog: notary !== null,
     }
     await auditEarlierLogs(audited)
-    await auditContracts(audited)
+    await searchContracts(audited)
   }
   for (const { message } of tools.verifier.unused())
     ledger.find('revocation_list_unused', { where: '--crl', message })
@@ -109,7 +109,7 @@ async function auditMissing(
 
 /** Null when the gateway does not say. */
 async function findLogs(
-  gateway: Gateway,
+  gateway: AuditedGateway,
   notary: string | null,
   ledger: Ledger,
 ): Promise<readonly ServedLog[] | null> {

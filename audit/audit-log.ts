@@ -17,8 +17,8 @@ import { HeadIndex, type SignedHead } from './known-heads.ts'
 import {
   auditClaims,
   auditConfigurationSource,
-  auditContract,
   auditIdentity,
+  auditLogContract,
   auditSameLog,
 } from './log-claims.ts'
 import { openLeafReader, type WalkOutcome, walkLog } from './log-walk.ts'
@@ -100,7 +100,7 @@ class LogRun {
     const saved = this.state
     auditIdentity(this.context)
     await auditBootStatement(this.context)
-    const chain = await auditContract(this.context)
+    const chain = await auditLogContract(this.context)
     const context: LogContext = { ...this.context, chain }
     if (saved.head !== null && !(await auditResumption(context, saved.head))) return false
     const anchors = createAnchorAudit(context)

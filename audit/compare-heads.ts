@@ -6,7 +6,7 @@ import { orNull } from '../attestation/or-null.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../attestation/tree-head.ts'
 import type { LogContext } from './audit-context.ts'
 import type { Ledger } from './findings.ts'
-import type { Gateway, ServedHead, ServedLog } from './gateway.ts'
+import type { AuditedGateway, ServedHead, ServedLog } from './gateway.ts'
 import type { HeadIndex, SignedHead } from './known-heads.ts'
 import { reasonAgainst } from './tree.ts'
 
@@ -104,7 +104,7 @@ export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked)
 }
 
 /** Which log is asked about, and who is asked. */
-type Asked = { readonly notary: string; readonly gateway: Gateway }
+type Asked = { readonly notary: string; readonly gateway: AuditedGateway }
 
 /** Why the gateway's proof does not show that `second` goes on from `first`; null when it does. */
 async function reasonAgainstGrowth(
@@ -126,8 +126,8 @@ async function reasonAgainstGrowth(
 export async function auditResumption(context: LogContext, saved: SignedHead): Promise<boolean> {
   const { log, gateway, ledger } = context
   const report = (message: string): false => {
-    const told = `${message}; the last audit found ${describeHead(saved)}`
-    ledger.find('history_rewritten', { where: `head ${saved.size}`, message: told })
+    const text = `${message}; the last audit found ${describeHead(saved)}`
+    ledger.find('history_rewritten', { where: `head ${saved.size}`, message: text })
     return false
   }
   if (log.size < saved.size) return report(`the log has ${log.size} leaves`)

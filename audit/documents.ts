@@ -171,7 +171,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     if (report.facts === null) return null
     const attested = { ...attestation, timestampMs: report.facts.timestampMs }
     if (expectsCode(scope.policy)) ledger.pass('measurements')
-    if (report.facts.release) ledger.note('measurements', nameRelease(report.facts.release))
+    if (report.facts.release) ledger.remark('measurements', nameRelease(report.facts.release))
     if (chain !== null) checkBlockTime(attested, block, { where, ledger })
     checkOrder(attested, where)
     return attested
@@ -237,11 +237,11 @@ function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: 
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const foreign = failed.filter(({ name }) => name === 'attestation key')
   // Of a document of another key, nothing else can be right.
-  const told = foreign.length > 0 ? foreign : failed
+  const reported = foreign.length > 0 ? foreign : failed
   findEach(
     ledger,
     where,
-    told.map((check) => [CODES[check.name] ?? 'head_attestation_invalid', check]),
+    reported.map((check) => [CODES[check.name] ?? 'head_attestation_invalid', check]),
   )
 }
 

@@ -111,7 +111,7 @@ export type FindingCode = keyof typeof FINDING_KINDS
  * One thing that is missing or contradictory. `where` and `message` may hold text from outside:
  * print it escaped.
  */
-export type Finding = {
+export type AuditFinding = {
   readonly code: FindingCode
   readonly severity: Severity
   /** The log; null for one of the gateway as a whole. */
@@ -144,14 +144,14 @@ export type Ledger = ReturnType<typeof openLedger>
  * Gives an empty ledger of a log, or of the gateway as a whole (null), or one that goes on from the
  * findings of an earlier run.
  */
-export function openLedger(notary: string | null, earlier: readonly Finding[] = []) {
+export function openLedger(notary: string | null, earlier: readonly AuditFinding[] = []) {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
   const passed = new Map<AuditCheckName, number>()
   const reasons = new Map<AuditCheckName, Set<string>>()
   const lacks = new Map<AuditCheckName, string>()
-  const notes = new Map<AuditCheckName, Set<string>>()
+  const remarks = new Map<AuditCheckName, Set<string>>()
   const tallies = new Map<string, number>()
-  const kept: Finding[] = [...earlier]
+  const kept: AuditFinding[] = [...earlier]
   const counts = new Map<FindingCode, number>()
   /** Where earlier findings stand that were not made again. */
   const unrepeated = new Map(earlier.map(({ code, where }, at) => [`${code} ${where}`, at]))
@@ -160,21 +160,21 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
   function judge(name: AuditCheckName): AuditCheck {
     const count = passed.get(name) ?? 0
     const found = [...counts].filter(([code]) => FINDING_KINDS[code].check === name)
-    const told = found.map(([code, number]) => `${code} × ${number}`)
+    const named = found.map(([code, number]) => `${code} × ${number}`)
     const skipped = [...(reasons.get(name) ?? [])]
     const lack = lacks.get(name)
     const open = lack === undefined ? skipped : [...skipped, lack]
     const tallied = [...tallies].flatMap(([key, number]) =>
       key.startsWith(`${name}: `) ? [`${number} ${key.slice(name.length + 2)}`] : [],
     )
-    const shown = count === 0 ? [] : [`${count} in order`, ...tallied, ...(notes.get(name) ?? [])]
+    const shown = count === 0 ? [] : [`${count} in order`, ...tallied, ...(remarks.get(name) ?? [])]
     const give = (outcome: AuditCheck['outcome'], details: readonly string[], isMoot = false) => ({
       name,
       outcome,
       isMoot,
       detail: details.join('; '),
     })
-    if (found.length > 0) return give('failed', [...told, ...shown, ...open])
+    if (found.length > 0) return give('failed', [...named, ...shown, ...open])
     if (open.length > 0) return give('not checked', [...open, ...shown], skipped.length === 0)
     return count === 0
       ? give('not checked', ['there was nothing to check'], true)
@@ -206,8 +206,8 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     /** How many things were passed so far. */
     passed: (check: AuditCheckName): number => passed.get(check) ?? 0,
     /** What was found in this respect, beside how many: said once. */
-    note(check: AuditCheckName, text: string): void {
-      notes.set(check, (notes.get(check) ?? new Set()).add(text))
+    remark(check: AuditCheckName, text: string): void {
+      remarks.set(check, (remarks.get(check) ?? new Set()).add(text))
     },
     /** How many of the passed items are so: reported beside the number of passed items. */
     tally(check: AuditCheckName, what: string): void {
@@ -231,7 +231,7 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
     /** Up to FINDINGS_PER_CODE_MAX of each code. */
-    findings: (): readonly Finding[] => kept,
+    findings: (): readonly AuditFinding[] => kept,
     checks: (): readonly AuditCheck[] => names.map(judge),
   }
 }

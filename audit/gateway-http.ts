@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject } from '../attestation/json/value.ts'
 import {
   callGateway,
   checkKeySafety,
-  errorOf,
+  errorWordsOf,
   type Fetch,
   type GatewayAnswer,
   NoAnswer,
@@ -120,7 +120,7 @@ function refusalOf(
   where: string,
   keyHint: string | null = null,
 ): GatewayFault {
-  const words = errorOf(bytes)?.message
+  const words = errorWordsOf(bytes)?.message
   const said = words === undefined ? '' : `: ${words}`
   const hint = status === 401 && keyHint !== null ? ` (${keyHint})` : ''
   return new GatewayFault(PASSING.has(status) ? 'gateway_unreachable' : 'answer_refused', {

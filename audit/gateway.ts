@@ -181,7 +181,7 @@ type HeadPage = Pick<z.infer<typeof HeadPageForm>, 'heads' | 'attestations' | 'c
 type Answer<Value> = Value & { readonly where: string }
 
 /** A gateway's logs, read as an outsider. */
-export type Gateway = ReturnType<typeof openGateway>
+export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
  * Gives the gateway behind a client. What it says is checked for its form here, and that every page

@@ -11,7 +11,7 @@ import { auditRelayers, reportHidden, type SearchContext } from './relayers.ts'
  * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
  * lists, and in what its relayers sent. Never throws for what the chain says.
  */
-export async function auditContracts(audited: GatewayContext): Promise<void> {
+export async function searchContracts(audited: GatewayContext): Promise<void> {
   const { chain, newestBlock: toBlock, ledger, payers, isOneLog } = audited
   if (chain === null || toBlock === null || isOneLog) {
     const reason = isOneLog
@@ -87,7 +87,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
   }
   const strangers = [...others].filter((notary) => !hidden.has(notary))
   if (strangers.length > 0)
-    ledger.note(
+    ledger.remark(
       'logs in the contract',
       `${strangers.length} logs of other gateways, in ${contract}, were not checked`,
     )

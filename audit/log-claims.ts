@@ -65,7 +65,7 @@ export function auditConfigurationSource(ledger: Ledger): void {
  * Gives the chain, if it is the one of the log and has the contract of this release there; null
  * when it cannot show anything. Throws ChainFault.
  */
-export async function auditContract({
+export async function auditLogContract({
   log,
   ledger,
   chain,

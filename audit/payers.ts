@@ -17,7 +17,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
   return {
     /** False when a run of an earlier version walked heads without recording who paid for them. */
     isWhole: written !== null,
-    note({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
+    record({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
       const known = nonces.get(address) ?? new NonceSet()
       known.add(nonce)
       nonces.set(address, known)

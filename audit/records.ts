@@ -63,7 +63,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     if (verdict.faults.length > 0) return
     ledger.pass('attestation documents')
     if (expectsCode(scope.policy)) ledger.pass('measurements')
-    if (verdict.release) ledger.note('measurements', nameRelease(verdict.release))
+    if (verdict.release) ledger.remark('measurements', nameRelease(verdict.release))
   }
 
   /** Reports what the record shows to be wrong with itself; whether there is nothing. */
@@ -97,7 +97,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
       const isBound = reportMismatches(parts, { ...context, where, leafHash, head })
       if (isWhole && isBound) {
         ledger.pass('records')
-        noteAbsence(record, ledger)
+        recordAbsence(record, ledger)
       }
       timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
@@ -113,7 +113,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
  * Notes a record whose request and response its gateway says that it erased: they cannot be
  * checked, and need not be there. What it says that it has and cannot decrypt was not checked.
  */
-function noteAbsence(record: Json, ledger: Ledger): void {
+function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
   if (absence?.kind === 'erased')
     ledger.tally('records', 'of them have erased content, as the gateway states')

@@ -82,7 +82,7 @@ async function judge(
     transaction === null ? { kind: 'unknown' } : purposeOf(transaction, given)
   switch (purpose.kind) {
     case 'accounted':
-      return ledger.note('transactions of relayers', purpose.words)
+      return ledger.remark('transactions of relayers', purpose.words)
     case 'anchor': {
       // The audit of that log reports whether its head is served.
       if (listed.has(purpose.notary)) return

@@ -5,7 +5,7 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 const SAMPLES_MAX = 16
 
 /** Gives a random whole number from 0 to below `end`. */
-export type Random = (end: number) => number
+export type RandomBelow = (end: number) => number
 
 /**
  * A Random that cannot be predicted. `end` may be any size that a log claims: randomInt itself
@@ -21,14 +21,17 @@ export function drawRandom(end: number): number {
  * which.
  */
 export class Samples {
-  private readonly random: Random
+  private readonly random: RandomBelow
   private readonly wanted: ReadonlySet<number>
   private readonly leafHashes = new Map<number, Uint8Array>()
   private readonly kept: TreeHead[] = []
   private seen = 0
 
   /** Leaves are drawn from [start, end). */
-  constructor(random: Random, { start, end }: { readonly start: number; readonly end: number }) {
+  constructor(
+    random: RandomBelow,
+    { start, end }: { readonly start: number; readonly end: number },
+  ) {
     this.random = random
     const draws = start < end ? SAMPLES_MAX : 0
     this.wanted = new Set(Array.from({ length: draws }, () => start + random(end - start)))

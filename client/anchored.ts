@@ -10,8 +10,8 @@ import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
 import { writeSavedProof } from '../attestation/saved-proof.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import { fetchChainFacts } from './chain-facts.ts'
-import { AffidavitError, telling } from './errors.ts'
-import { pause } from './gateway.ts'
+import { AffidavitError, withErrorCode } from './errors.ts'
+import { delay } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
 /** How long to wait for an anchor, and whom to ask about its block. */
@@ -80,7 +80,7 @@ export async function awaitAnchor(
       bytesMax: EVIDENCE_BYTES_MAX,
       ...(signal === undefined ? {} : { signal }),
     })
-    const given = telling('invalid_evidence', () => parseEvidenceBundle(json))
+    const given = withErrorCode('invalid_evidence', () => parseEvidenceBundle(json))
     checkSame(given, proof)
     const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
     if (bundle.block !== null) {
@@ -106,7 +106,7 @@ export async function awaitAnchor(
         'not_anchored',
         `expected a block with the anchor of ${proof.hash} within ${timeoutMs} ms: ${sayWhyNot(bundle)}`,
       )
-    await pause(pauseMs, signal)
+    await delay(pauseMs, signal)
   }
 }
 

@@ -1,10 +1,10 @@
 import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
-import { AffidavitError, reasonOf, shown } from './errors.ts'
+import { AffidavitError, messageOf, shown } from './errors.ts'
 import {
   callGateway,
-  errorOf,
+  errorWordsOf,
   type GatewayAnswer,
   type GatewayOptions,
   NoAnswer,
@@ -54,7 +54,7 @@ export async function askGateway(
     })
     if (status >= 200 && status < 300)
       return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
-    const words = errorOf(bytes)?.message
+    const words = errorWordsOf(bytes)?.message
     throw new AffidavitError(
       'gateway_error',
       `${path}: status ${status}: ${words === undefined ? 'no message' : shown(words)}`,
@@ -86,12 +86,12 @@ function describeNoAnswer(path: string, fault: unknown): AffidavitError {
     case 'too_large':
       return new AffidavitError(
         code === 'redirected' ? code : 'invalid_reply',
-        `${path}: ${reasonOf(fault)}`,
+        `${path}: ${messageOf(fault)}`,
       )
     case 'unreachable':
     case 'too_slow': {
       const cause = fault instanceof NoAnswer ? fault.cause : fault
-      return new AffidavitError('unreachable', `${path}: ${reasonOf(cause)}`, { cause })
+      return new AffidavitError('unreachable', `${path}: ${messageOf(cause)}`, { cause })
     }
   }
 }

@@ -6,7 +6,7 @@ import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/val
 import { parseLogProof } from '../attestation/log-proof-form.ts'
 import { parseReceipt, type Receipt } from '../attestation/receipt.ts'
 import { type RecordCheckName, verifyRecord } from '../attestation/verify-record.ts'
-import { AffidavitError, type AffidavitErrorCode, shown, telling } from './errors.ts'
+import { AffidavitError, type AffidavitErrorCode, shown, withErrorCode } from './errors.ts'
 import type { AttestedNotary, Notaries } from './notaries.ts'
 
 /** What an answer is checked for, in the order of the report. */
@@ -63,7 +63,9 @@ export async function checkAnswer(
   { call, notaries }: { readonly call: SentCall; readonly notaries: Notaries },
 ): Promise<CheckedAnswer> {
   const proof = proofOf(answer)
-  const receipt = telling('wrong_receipt', () => parseReceipt(memberOf(proof, 'receipt') ?? null))
+  const receipt = withErrorCode('wrong_receipt', () =>
+    parseReceipt(memberOf(proof, 'receipt') ?? null),
+  )
   const { checks } = verifyRecord(proof, {
     request: call.request,
     ...(answer.kind === 'stream' ? { chunks: answer.chunks.filter(isJsonObject) } : {}),
@@ -106,12 +108,12 @@ function proofOf(answer: KeptAnswer): JsonObject {
   const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
   if (isJsonObject(proof) && memberOf(proof, 'receipt') !== undefined) return proof
   if (isJsonObject(proof) && memberOf(proof, 'error') !== undefined)
-    throw new AffidavitError('error_in_answer', describeError(memberOf(proof, 'error')))
+    throw new AffidavitError('error_in_answer', describeGatewayError(memberOf(proof, 'error')))
   throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
 }
 
 /** Describes an error that the gateway gave in place of an answer. */
-export function describeError(error: unknown): string {
+export function describeGatewayError(error: unknown): string {
   const members = isJsonObject(error as JsonObject) ? (error as JsonObject) : {}
   const { code, message } = members
   const said = [code, message].filter((text) => typeof text === 'string').map((text) => shown(text))

@@ -13,7 +13,7 @@ import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { createAnswerSize } from './answer-size.ts'
-import { checkAnswer, describeError, type SentCall } from './check-answer.ts'
+import { checkAnswer, describeGatewayError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
 import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
@@ -358,7 +358,7 @@ function readAnswer(bytes: Uint8Array): JsonObject {
   if (!isJsonObject(answer))
     throw new AffidavitError('invalid_answer', 'expected the answer to be a JSON object')
   if (memberOf(answer, 'error') !== undefined && memberOf(answer, 'receipt') === undefined)
-    throw new AffidavitError('error_in_answer', describeError(memberOf(answer, 'error')))
+    throw new AffidavitError('error_in_answer', describeGatewayError(memberOf(answer, 'error')))
   return answer
 }
 

@@ -7,8 +7,8 @@ import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { readEvent } from '../attestation/verify-stream.ts'
 import { createAnswerSize } from './answer-size.ts'
-import { describeError } from './check-answer.ts'
-import { AffidavitError, reasonOf } from './errors.ts'
+import { describeGatewayError } from './check-answer.ts'
+import { AffidavitError, messageOf } from './errors.ts'
 
 /** One event of a stream that was read whole: what it is, and its bytes. */
 type StreamEvent =
@@ -80,7 +80,7 @@ export function checkedStream(
       if (signal?.aborted === true) throw cause
       // A frame that is not the enclave's: no end that came early.
       if (cause instanceof AffidavitError) throw cause
-      throw new AffidavitError('cut_stream', `the stream ended early: ${reasonOf(cause)}`, {
+      throw new AffidavitError('cut_stream', `the stream ended early: ${messageOf(cause)}`, {
         cause,
       })
     }
@@ -153,16 +153,16 @@ function createEventReader(bytesMax: number) {
   function readOne(bytes: Uint8Array): StreamEvent {
     const text = decodeLines(bytes)
     refuseError(text)
-    const [data] = telling(() => readEvent(text))
+    const [data] = withStreamError(() => readEvent(text))
     if (data === undefined) return { kind: 'unshown' }
     if (data === '[DONE]') return { kind: 'end' }
     if (hasProof) throw invalid('expected nothing but [DONE] after the chunk with the proof')
     size.add(data)
-    const chunk = telling(() => parseExactJson(new TextEncoder().encode(data)))
+    const chunk = withStreamError(() => parseExactJson(new TextEncoder().encode(data)))
     if (!isJsonObject(chunk)) throw invalid('expected every chunk to be an object')
     if (memberOf(chunk, 'error') !== undefined)
-      throw new AffidavitError('error_in_answer', describeError(memberOf(chunk, 'error')))
-    telling(() => addChunk(assembly, chunk))
+      throw new AffidavitError('error_in_answer', describeGatewayError(memberOf(chunk, 'error')))
+    withStreamError(() => addChunk(assembly, chunk))
     hasProof = memberOf(chunk, 'receipt') !== undefined
     if (!hasProof && PROOF_MEMBERS.some((name) => Object.hasOwn(chunk, name)))
       throw invalid('expected no part of a proof before the last chunk')
@@ -178,9 +178,9 @@ function refuseError(text: string): void {
   const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
   if (data === undefined) return
   createAnswerSize().add(data)
-  const json = telling(() => parseExactJson(new TextEncoder().encode(data)))
+  const json = withStreamError(() => parseExactJson(new TextEncoder().encode(data)))
   const error = isJsonObject(json) ? memberOf(json, 'error') : undefined
-  throw new AffidavitError('error_in_answer', describeError(error))
+  throw new AffidavitError('error_in_answer', describeGatewayError(error))
 }
 
 const LINE_FEED = 0x0a
@@ -202,7 +202,7 @@ function decodeLines(bytes: Uint8Array): string {
   }
 }
 
-function telling<Type>(read: () => Type): Type {
+function withStreamError<Type>(read: () => Type): Type {
   try {
     return read()
   } catch (fault) {

@@ -3,7 +3,7 @@ import type { Expectations } from '../attestation/report/expectations.ts'
 import { type AnchoredEvidence, type AnchoredOptions, awaitAnchor } from './anchored.ts'
 import type { AskedGateway } from './ask-gateway.ts'
 import { createCheckedFetch } from './checked-fetch.ts'
-import { AffidavitError, reasonOf } from './errors.ts'
+import { AffidavitError, messageOf } from './errors.ts'
 import { type Fetch, isSafeForKey } from './gateway.ts'
 import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
@@ -208,7 +208,7 @@ function readUrl(text: unknown): string {
   try {
     url = new URL(String(text))
   } catch (cause) {
-    throw new AffidavitError('invalid_options', `url: ${reasonOf(cause)}`, { cause })
+    throw new AffidavitError('invalid_options', `url: ${messageOf(cause)}`, { cause })
   }
   if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '')
     throw invalid('expected url without a query, fragment, name or password')

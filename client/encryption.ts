@@ -23,7 +23,7 @@ import {
   writeFrame,
 } from '../attestation/ehbp.ts'
 import { FormatError } from '../attestation/errors.ts'
-import { AffidavitError, reasonOf } from './errors.ts'
+import { AffidavitError, messageOf } from './errors.ts'
 import { readAtMost } from './gateway.ts'
 
 /** A key that a call is encrypted to, and whose it is. */
@@ -223,7 +223,7 @@ async function openFrame(open: Opener, frame: Uint8Array): Promise<Uint8Array<Ar
     return await open(frame)
   } catch (cause) {
     throw notEncrypted(
-      `a frame is not from the enclave, or not in the right order: ${reasonOf(cause)}`,
+      `a frame is not from the enclave, or not in the right order: ${messageOf(cause)}`,
       cause,
     )
   }

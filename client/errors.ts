@@ -82,7 +82,7 @@ const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
 ])
 
 /** A fault in words. */
-export function reasonOf(fault: unknown): string {
+export function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : String(fault)
 }
 
@@ -95,7 +95,7 @@ export function shown(text: string): string {
 }
 
 /** Gives what `read` does; a FormatError or ProofError that it throws becomes one with `code`. */
-export function telling<Type>(code: AffidavitErrorCode, read: () => Type): Type {
+export function withErrorCode<Type>(code: AffidavitErrorCode, read: () => Type): Type {
   try {
     return read()
   } catch (fault) {

@@ -61,7 +61,7 @@ export class NoAnswer extends Error {
 /**
  * Calls `path` of the gateway: the one client of our own API, in pages, audits, the command line,
  * node agents and the client of callers. Redirections are not followed, so that no key goes
- * elsewhere. An answer with an error status is an answer, which errorOf reads. Throws NoAnswer, and
+ * elsewhere. An answer with an error status is one too: errorWordsOf reads it. Throws NoAnswer, and
  * what `signal` was aborted with.
  */
 export async function callGateway(
@@ -69,7 +69,7 @@ export async function callGateway(
   path: string,
   call: GatewayCall,
 ): Promise<GatewayAnswer> {
-  const { retryAfterMs = () => null, pause: wait = pause, signal } = call
+  const { retryAfterMs = () => null, pause: wait = delay, signal } = call
   for (let tried = 1; ; tried += 1) {
     const outcome = await exchange(gateway, path, call).catch((fault: unknown) => {
       signal?.throwIfAborted()
@@ -133,7 +133,7 @@ export function systemReasonOf(fault: unknown): string {
 export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
 
 /** Gives the message of the error envelope, `{"error": {"message", "code"}}`, and its code. */
-export function errorOf(bytes: Uint8Array): GatewayErrorWords | null {
+export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {
   try {
     const { error } = JSON.parse(new TextDecoder().decode(bytes))
     const code = error?.code ?? error?.type
@@ -188,7 +188,7 @@ export async function readTwice<Type>(
     return await read()
   } catch (fault) {
     if (signal?.aborted || !isBroken(fault)) throw fault
-    await pause(RECONNECT_PAUSE_MS, undefined)
+    await delay(RECONNECT_PAUSE_MS, undefined)
     return await read()
   }
 }
@@ -218,7 +218,7 @@ export async function readAtMost(
 }
 
 /** Rejects with the signal's reason when it is aborted meanwhile. */
-export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+export async function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const abort = () => {
       clearTimeout(timer)

@@ -25,7 +25,13 @@ import { nameRelease } from '../attestation/release/release-name.ts'
 import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import type { EncryptionTarget } from './encryption.ts'
-import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
+import {
+  AffidavitError,
+  type AffidavitErrorCode,
+  messageOf,
+  shown,
+  withErrorCode,
+} from './errors.ts'
 
 /** What was established of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
@@ -129,7 +135,7 @@ export function createNotaries(
   const refused = new Map<string, RefusedNotary & { readonly atMs: number }>()
   const asking = new Map<string, Promise<AttestedNotary>>()
   const documents = new Map<string, KnownDocument>()
-  let keys: readonly VouchedKey[] = []
+  let keys: readonly UsableKey[] = []
   let renewing: Promise<void> | null = null
   let isReplaced = false
 
@@ -204,7 +210,7 @@ export function createNotaries(
     await refresh()
   }
 
-  function usableKeys(): readonly VouchedKey[] {
+  function usableKeys(): readonly UsableKey[] {
     return keys.filter(({ notary, endMs }) => endMs - now() > KEY_MARGIN_MS && isExpected(notary))
   }
 
@@ -292,7 +298,7 @@ export function createNotaries(
   }
 
   async function verifyAnswersDocument(base64: string): Promise<AttestationFacts> {
-    const bytes = telling('invalid_document', () => decodeBase64(base64))
+    const bytes = withErrorCode('invalid_document', () => decodeBase64(base64))
     const digest = encodeHex(sha256(bytes))
     const known = documents.get(digest)
     if (known !== undefined && known.endMs > now()) return known.facts
@@ -344,7 +350,7 @@ export function createNotaries(
 const EMPTY = new Uint8Array()
 
 /** A key that a notary signed, and when it ends. */
-type VouchedKey = EncryptionTarget & { readonly endMs: number }
+type UsableKey = EncryptionTarget & { readonly endMs: number }
 
 /** A notary that a gateway names, and what it says of the keys of its enclave. */
 type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
@@ -372,7 +378,7 @@ function readNotaries(json: JsonObject): readonly NamedNotary[] {
 function readKey(
   json: Json,
   parts: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
-): Omit<VouchedKey, 'notary'> | null {
+): Omit<UsableKey, 'notary'> | null {
   try {
     const key = parseEncryptionKey(json)
     return { publicKey: verifyEncryptionKey({ ...parts, key }), endMs: key.not_after * 1000 }
@@ -407,7 +413,7 @@ async function askNotary(
   const configuration = memberOf(json, 'boot_configuration')
   if (typeof attestation !== 'string' || !isJsonObject(configuration))
     throw invalidReply('expected attestation and boot_configuration')
-  const bytes = telling('invalid_document', () => decodeBase64(attestation))
+  const bytes = withErrorCode('invalid_document', () => decodeBase64(attestation))
   const atMs = now()
   const facts = await verifyDocument(bytes, { ...parts, nonce, atMs })
   const key = facts.publicKey
@@ -441,7 +447,7 @@ function checkConfiguration(
     readonly policy: BundlePolicy
   },
 ): string {
-  telling('invalid_reply', () => parseBootConfiguration(configuration))
+  withErrorCode('invalid_reply', () => parseBootConfiguration(configuration))
   const digest = digestBootConfiguration(configuration)
   if (!equalBytes(parts.facts.userData ?? EMPTY, digest))
     throw new AffidavitError(
@@ -514,7 +520,7 @@ function nameCode({ release, measurements }: AttestationFacts): string {
 }
 
 function addressOfKey(publicKey: string): string {
-  return telling('wrong_key', () => addressOf(decodeHex(publicKey)))
+  return withErrorCode('wrong_key', () => addressOf(decodeHex(publicKey)))
 }
 
 function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
@@ -524,7 +530,7 @@ function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
 /** Any fault, as what the client throws. */
 function faultOf(fault: unknown): AffidavitError {
   if (fault instanceof AffidavitError) return fault
-  return new AffidavitError('unreachable', shown(reasonOf(fault)), { cause: fault })
+  return new AffidavitError('unreachable', shown(messageOf(fault)), { cause: fault })
 }
 
 function invalidReply(message: string): AffidavitError {

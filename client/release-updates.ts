@@ -8,7 +8,7 @@ import {
   readExpectations,
   releaseLists,
 } from '../attestation/report/expectations.ts'
-import { AffidavitError, telling } from './errors.ts'
+import { AffidavitError, withErrorCode } from './errors.ts'
 
 /** What is expected, whose releases can be exchanged for newer ones. */
 type ReleaseUpdates = {
@@ -32,7 +32,7 @@ export function createReleaseUpdates(
   options: Parameters<typeof readExpectations>[1],
 ): ReleaseUpdates {
   const read = (given: Expectations) =>
-    telling('invalid_options', () => readExpectations(given, options))
+    withErrorCode('invalid_options', () => readExpectations(given, options))
   const policy = read(expect)
   const first = ownMembers(expect)
   // Times, not lists: the caller may change an object that was given.

@@ -2,7 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { encodeBase64 } from '../attestation/bytes.ts'
 import { decodeCbor } from '../attestation/nitro/cbor.ts'
 import { CallFault } from './call-fault.ts'
-import { describeError, type Log } from './logger.ts'
+import { describeError, type EventLog } from './logger.ts'
 import type { Nsm } from './nsm/nsm.ts'
 
 /** A document is not used any more when its leaf certificate has only so long to live. */
@@ -17,7 +17,7 @@ export const RETRY_MS = 5_000
 export const FRESH_CALLS_MAX = 16
 
 /** An attestation document, and until when records may carry it. */
-export type AttestationDocument = {
+export type KeptDocument = {
   /** SHA-256 (hex) of its bytes. */
   readonly digest: string
   /** Standard base64 of its bytes. */
@@ -32,7 +32,7 @@ export type AttestationKeeper = {
    * or while the enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a receipt
    * would state a wrong time.
    */
-  readonly current: () => AttestationDocument | null
+  readonly current: () => KeptDocument | null
   /** Why there is no current document, for the caller. */
   readonly unavailable: () => CallFault
   /**
@@ -66,7 +66,7 @@ type KeeperOptions = {
   readonly now: () => number
   /** Milliseconds of a clock that is never set. */
   readonly monotonic: () => number
-  readonly log: Log
+  readonly log: EventLog
 }
 
 /**
@@ -83,7 +83,7 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   const nonces: Calls = { running: 0 }
   const statements: Calls = { running: 0 }
 
-  async function attestAccount(): Promise<AttestationDocument> {
+  async function attestAccount(): Promise<KeptDocument> {
     const observed = clock.observe()
     const { timestampMs, ...described } = describeDocument(
       await nsm.attest({ publicKey, userData, nonce: null }),
@@ -93,7 +93,7 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     return described
   }
 
-  function delayOf({ leafNotAfterMs }: AttestationDocument): number {
+  function delayOf({ leafNotAfterMs }: KeptDocument): number {
     if (isOffTime()) return RETRY_MS
     return Math.max(DELAY_MIN_MS, Math.min(renewMs, leafNotAfterMs - 3 * LEAF_MARGIN_MS - now()))
   }
@@ -154,9 +154,7 @@ type Calls = { running: number }
  * Reads what the keeper must know of a document by the enclave's own module. Does not check the
  * document: relying parties verify it (verifyAttestation).
  */
-function describeDocument(
-  bytes: Uint8Array,
-): AttestationDocument & { readonly timestampMs: number } {
+function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestampMs: number } {
   const [, , payload] = decodeCbor(bytes).value as readonly [unknown, unknown, Uint8Array]
   const fields = decodeCbor(payload, { indefinite: 'top' }).value as ReadonlyMap<string, unknown>
   return {

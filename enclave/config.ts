@@ -338,7 +338,7 @@ function parseDemoOrigin(text: string): string {
  * What of the configuration a relying party must know: the attestation document names its digest
  * (digestBootConfiguration). Of a provider it has the members of the protocol and no others.
  */
-export function bootConfiguration(
+export function bootConfigurationOf(
   config: Pick<EnclaveConfig, 'providers' | 'cas' | 'chainId' | 'contract'>,
 ): BootConfiguration {
   return {

@@ -5,14 +5,14 @@ import { digestBootConfiguration } from '../attestation/evidence/boot-configurat
 import { keepAttestation } from './attestation-keeper.ts'
 import { keepBootStatement } from './boot-statement.ts'
 import type { CompletionCore } from './calls/serve-completion.ts'
-import { bootConfiguration, type EnclaveConfig } from './config.ts'
+import { bootConfigurationOf, type EnclaveConfig } from './config.ts'
 import { openKeyRing } from './encryption/key-ring.ts'
 import { createProofWaiters } from './encryption/proof-waiters.ts'
 import { listenOnSocket } from './listen-socket.ts'
 import { createAttempts, GENERATION_REQUESTS_MAX } from './log/attempts.ts'
 import { Space } from './log/memory-budget.ts'
 import { NotaryLog } from './log/notary-log.ts'
-import type { Log } from './logger.ts'
+import type { EventLog } from './logger.ts'
 import { makeAccount } from './notary-key.ts'
 import type { Nsm } from './nsm/nsm.ts'
 import { createTransport } from './providers/transport.ts'
@@ -61,7 +61,7 @@ export async function startEnclave(
     readonly now: () => number
     /** Milliseconds of a clock that is never set. */
     readonly monotonic: () => number
-    readonly log: Log
+    readonly log: EventLog
     /** Of encrypted calls: instead of KEEP_ALIVE_MS and PROOF_TIMEOUT_MS. */
     readonly waits?: { readonly keepAliveMs?: number; readonly proofMs?: number }
   },
@@ -76,7 +76,7 @@ export async function startEnclave(
       Math.floor(limits.pendingBytesMax / ATTEMPT_SHARE),
     ),
   })
-  const boot = bootConfiguration(config)
+  const boot = bootConfigurationOf(config)
   const configuration = digestBootConfiguration(boot)
   const attestation = await keepAttestation({
     nsm,

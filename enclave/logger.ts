@@ -5,15 +5,15 @@
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>
 
 /** Writes one event. */
-export type Log = (level: 'info' | 'warn' | 'error', event: string, facts?: LogFacts) => void
+export type EventLog = (level: 'info' | 'warn' | 'error', event: string, facts?: LogFacts) => void
 
 /** A log of one JSON object a line: { time (ISO 8601), level, event, …facts }. */
-export function createLog(write: (line: string) => void, now: () => number): Log {
+export function createEventLog(write: (line: string) => void, now: () => number): EventLog {
   return (level, event, facts = {}) => write(formatLine(now(), level, event, facts))
 }
 
 /** A line of that log, at Unix milliseconds. */
-export function formatLine(atMs: number, ...[level, event, facts = {}]: Parameters<Log>): string {
+export function formatLine(atMs: number, ...[level, event, facts]: Parameters<EventLog>): string {
   return `${JSON.stringify({ time: new Date(atMs).toISOString(), level, event, ...facts })}\n`
 }
 

@@ -1,7 +1,7 @@
 import { ConfigError, type EnclaveConfig, readConfig } from './config.ts'
 import { startEnclave } from './enclave.ts'
 import { SocketError } from './listen-socket.ts'
-import { createLog, describeError, formatLine } from './logger.ts'
+import { createEventLog, describeError, formatLine } from './logger.ts'
 import { openDeviceNsm } from './nsm/device-nsm.ts'
 import { type Nsm, NsmError } from './nsm/nsm.ts'
 import { openSocketNsm } from './nsm/socket-nsm.ts'
@@ -15,7 +15,7 @@ import { openStandardError } from './protocol/line-writer.ts'
 const lines = openStandardError({
   describeDropped: (lines) => formatLine(Date.now(), 'warn', 'log lines dropped', { lines }),
 })
-const log = createLog(lines.write, Date.now)
+const log = createEventLog(lines.write, Date.now)
 // Who started it reads one line, and may be gone before.
 process.stdout.on('error', () => undefined)
 

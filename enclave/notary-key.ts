@@ -2,7 +2,7 @@ import { isPrivate, pointFromScalar, signRecoverable } from 'tiny-secp256k1'
 import { addressOf } from '../attestation/account.ts'
 
 /** The enclave's signing account, the notary. The key stays inside: nothing here gives it out. */
-export type Account = {
+export type NotaryAccount = {
   /** 65 bytes, uncompressed. */
   readonly publicKey: Uint8Array
   /** Its address: 0x, lower case. The log's id. */
@@ -21,7 +21,7 @@ export type Account = {
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,
-): Promise<Account> {
+): Promise<NotaryAccount> {
   const secretKey = await drawSecretKey(random)
   const publicKey = pointFromScalar(secretKey, false)
   if (publicKey === null) throw new Error('expected a public key of a valid private key')

@@ -18,7 +18,7 @@ import { type EncryptedCore, serveEncrypted } from './encryption/serve-encrypted
 import { readRequest, sendJson } from './http-messages.ts'
 import type { Space } from './log/memory-budget.ts'
 import { weighJson } from './log/weigh-json.ts'
-import { describeError, type Log } from './logger.ts'
+import { describeError, type EventLog } from './logger.ts'
 import {
   type BootConfiguration,
   CALL_HEADER,
@@ -61,7 +61,7 @@ type ServerOptions = {
   readonly bootStatement: BootStatementKeeper
   readonly gate: Gate
   readonly publicKey: string
-  readonly log: Log
+  readonly log: EventLog
 }
 
 /**
@@ -224,7 +224,7 @@ function decodeNonce(text: string): Uint8Array {
   throw new CallFault('invalid_call', 'expected a nonce of 16 to 64 bytes in hex')
 }
 
-function sendFault(log: Log, response: ServerResponse, error: unknown): void {
+function sendFault(log: EventLog, response: ServerResponse, error: unknown): void {
   if (error instanceof CallerGone) {
     response.destroy()
     return

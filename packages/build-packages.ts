@@ -5,7 +5,7 @@ import { type FileTree, mergeTrees, textFile } from '../enclave/image/file-tree.
 import { runCommand } from '../enclave/image/run-command.ts'
 import { bundleSaved } from '../src/web/bundle.ts'
 import { renderVerifier } from '../src/web/page.ts'
-import { type Bundle, bundlePackage } from './bundle.ts'
+import { bundlePackage, type PackageBundle } from './bundle.ts'
 import { formatNotices, listBundledPackages } from './bundled-packages.ts'
 import { PACKAGES, type PackageContents, VERIFIER_FILE } from './contents.ts'
 import { type Declarations, declareModules } from './declarations.ts'
@@ -71,7 +71,7 @@ async function buildPackage(
   root: string,
   made: {
     readonly contents: PackageContents
-    readonly bundle: Bundle
+    readonly bundle: PackageBundle
     readonly project: Project
     readonly declarations: Declarations
     readonly verifier: Awaited<ReturnType<typeof bundleSaved>>

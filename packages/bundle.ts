@@ -7,7 +7,7 @@ import type { FileTree, TreeEntry } from '../enclave/image/file-tree.ts'
 import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
 
 /** The JavaScript of a package. */
-export type Bundle = {
+export type PackageBundle = {
   /** ES modules and their source maps, below `lib/` and `bin/`. */
   readonly files: FileTree
   /** The package's file for each subpath that other code imports. */
@@ -35,7 +35,10 @@ const PROGRAM_TARGET = [`node${NODE_VERSION_MIN}`]
  * package that is neither in the files nor among the dependencies, and for a dependency that
  * nothing imports.
  */
-export async function bundlePackage(root: string, contents: PackageContents): Promise<Bundle> {
+export async function bundlePackage(
+  root: string,
+  contents: PackageContents,
+): Promise<PackageBundle> {
   const entries = contents.library.map(({ subpath, module }) => ({
     name: subpath === '.' ? 'index' : subpath.replace(/^\.\//, ''),
     subpath,

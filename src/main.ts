@@ -34,15 +34,15 @@ else await serve(config)
  * does.
  */
 function keepHangups(): (listener: () => void) => void {
-  let heed: (() => void) | null = null
+  let added: (() => void) | null = null
   let isWaiting = false
   process.on('SIGHUP', () => {
     if (isatty(0)) process.emit('SIGTERM')
-    else if (heed === null) isWaiting = true
-    else heed()
+    else if (added === null) isWaiting = true
+    else added()
   })
   return (listener) => {
-    heed = listener
+    added = listener
     if (isWaiting) listener()
   }
 }

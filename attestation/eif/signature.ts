@@ -1,6 +1,6 @@
 import { decodeBase64, equalBytes } from '../bytes.ts'
 import { CborError, decodeCbor } from '../nitro/cbor.ts'
-import { signedBytes } from '../nitro/cose.ts'
+import { sigStructure } from '../nitro/cose.ts'
 import {
   DER_TAGS,
   DerError,
@@ -77,7 +77,7 @@ function parseCose(bytes: Uint8Array, { curve }: SigningCertificate): CoseParts 
   return {
     pcr0: parsePayload(payload),
     signature: new Uint8Array(signature),
-    toBeSigned: signedBytes({ protectedHeader, payload }),
+    toBeSigned: sigStructure({ protectedHeader, payload }),
   }
 }
 

@@ -173,11 +173,11 @@ function partOf(value: unknown, { name, bytesMin, bytesMax }: PartBounds): Uint8
  * 9052 section 4.4). It proves nothing about who holds the key: that is the chain's part. Throws
  * AttestationError.
  */
-export async function verifySignature(cose: CoseSign1, key: P384Key): Promise<void> {
+export async function verifyCoseSignature(cose: CoseSign1, key: P384Key): Promise<void> {
   if (!isSignatureInRange(cose.signature)) {
     throw new AttestationError('signature_out_of_range', 'expected r and s from 1 to n-1')
   }
-  const holds = await verifyP384({ key, signature: cose.signature, data: signedBytes(cose) })
+  const holds = await verifyP384({ key, signature: cose.signature, data: sigStructure(cose) })
   if (!holds)
     throw new AttestationError('signature_invalid', "expected a signature by the leaf's key")
 }
@@ -186,7 +186,7 @@ export async function verifySignature(cose: CoseSign1, key: P384Key): Promise<vo
  * What is signed (RFC 9052 section 4.4): Sig_structure ["Signature1", protected, h'', payload] over
  * the bytes as they came, never a re-encoding. Both are below 64 KiB.
  */
-export function signedBytes({
+export function sigStructure({
   protectedHeader,
   payload,
 }: {

@@ -1,7 +1,7 @@
 import { ownMembers } from '../own-members.ts'
 import { CHAINS_MAX_DEFAULT, type ChainCache, createChainCache, verifyChain } from './chain.ts'
 import { checkDebugMode, checkFreshness, checkMeasurements, checkNonce } from './checks.ts'
-import { decodeCose, verifySignature } from './cose.ts'
+import { decodeCose, verifyCoseSignature } from './cose.ts'
 import { parseDocument } from './document.ts'
 import { type AttestationFacts, gatherFacts } from './facts.ts'
 import { type AttestationPolicy, PolicyError, resolvePolicy } from './policy.ts'
@@ -80,7 +80,7 @@ async function verify({
   const document = parseDocument(cose.payload)
   const atMs = policy.mode === 'historical' ? document.timestampMs : callerMs
   const { leafKey, ...chain } = await verifyChain(document, { ...policy, atMs, cache })
-  await verifySignature(cose, leafKey)
+  await verifyCoseSignature(cose, leafKey)
   checkFreshness(document, { policy, leaf: chain.leaf, atMs })
   checkNonce(document, policy.nonce)
   checkDebugMode(document, policy.allowDebug)

@@ -79,7 +79,7 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
  * names a trusted key does not hold, `release_not_signed` when fewer than `signersMin` trusted keys
  * signed; FormatError `invalid_release_key` for a trust that no file can meet.
  */
-export function verifySignatures(
+export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],
   message: Uint8Array,
   trust: ReleaseTrust,

@@ -5,7 +5,7 @@ import {
   createSignature,
   type ReleaseTrust,
   signedBytes,
-  verifySignatures,
+  verifyReleaseSignatures,
 } from './release-signatures.ts'
 
 /** The payload that was signed, and by whom of those trusted: keys as 64 hex digits. */
@@ -27,7 +27,7 @@ export function verifyRelease(
 ): VerifiedRelease {
   return {
     release,
-    signers: verifySignatures(signatures, signedBytes(RELEASE_FORMAT, release), trust),
+    signers: verifyReleaseSignatures(signatures, signedBytes(RELEASE_FORMAT, release), trust),
   }
 }
 
@@ -45,7 +45,10 @@ export function verifyReleaseList(
   { list, signatures }: SignedReleaseList,
   trust: ReleaseTrust,
 ): VerifiedReleaseList {
-  return { list, signers: verifySignatures(signatures, signedBytes(RELEASES_FORMAT, list), trust) }
+  return {
+    list,
+    signers: verifyReleaseSignatures(signatures, signedBytes(RELEASES_FORMAT, list), trust),
+  }
 }
 
 /**

@@ -85,20 +85,22 @@ export function readExpectations(
   if (unknown !== undefined)
     throw invalid(`expected expect without ${unknown}: there are ${[...MEMBERS].join(', ')}`)
   const { measurements, configurations, ...signed } = ownMembers(expect)
-  const releases = telling('expect.releases', () => readReleases(signed))
+  const releases = withFieldName('expect.releases', () => readReleases(signed))
   const policy: BundlePolicy = {
-    measurements: telling('expect.measurements', () => listOf(measurements).map(readMeasurements)),
+    measurements: withFieldName('expect.measurements', () =>
+      listOf(measurements).map(readMeasurements),
+    ),
     ...(releases === null ? {} : { releases }),
-    configurations: telling('expect.configurations', () =>
+    configurations: withFieldName('expect.configurations', () =>
       listOf(configurations).map(readConfiguration),
     ),
     ...(roots === undefined
       ? {}
-      : { roots: telling('roots', () => listOf(roots).flatMap(readRoot)) }),
+      : { roots: withFieldName('roots', () => listOf(roots).flatMap(readRoot)) }),
     ...(allowDebug === undefined ? {} : { allowDebug }),
   }
   checkDemands(policy)
-  return telling('expect', () => readPolicy(policy))
+  return withFieldName('expect', () => readPolicy(policy))
 }
 
 const MEMBERS: ReadonlySet<string> = new Set([
@@ -221,7 +223,7 @@ function listOf<Type>(given: OneOrMore<Type> | undefined): readonly Type[] {
   return Array.isArray(given) ? given : [given as Type]
 }
 
-function telling<Type>(name: string, read: () => Type): Type {
+function withFieldName<Type>(name: string, read: () => Type): Type {
   try {
     return read()
   } catch (fault) {

@@ -6,8 +6,8 @@ import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt } from '../finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
-import { type ComparedExchange, compareKept } from './tell-exchange.ts'
-import { NOTHING_TOLD, type ToldExchange } from './told-text.ts'
+import { type ComparedExchange, compareKept } from './describe-exchange.ts'
+import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 /** What was found of a bundle, and of what its caller kept beside it. */
 export type BundleJudgement = {
@@ -23,7 +23,7 @@ export type BundleJudgement = {
   /** The comparisons that failed: then the evidence, good or not, is of something else. */
   readonly differences: readonly string[]
   /** What was asked and said; of a bundle that does not hold, nothing. */
-  readonly exchange: ToldExchange
+  readonly exchange: ShownExchange
 }
 
 /**
@@ -48,21 +48,21 @@ export async function judgeBundle(
     attestations: verifier,
     ...(chain === null ? {} : { chain }),
   })
-  const { checks, told } = compareKept(isJsonObject(record) ? record : {}, kept)
+  const { checks, shown } = compareKept(isJsonObject(record) ? record : {}, kept)
   const differences = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
   const isAnswered = checks.some(
     ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
   )
   // Chunks without usage do not make up the response, but the receipt has the hash of the chunks.
   const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
-  const shown = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
+  const held = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
   return {
-    verdict: differences.length > 0 ? 'invalid' : shown,
+    verdict: differences.length > 0 ? 'invalid' : held,
     open,
     report,
     comparison: checks,
     differences,
-    exchange: report.verdict === 'invalid' ? NOTHING_TOLD : told,
+    exchange: report.verdict === 'invalid' ? NOTHING_SHOWN : shown,
   }
 }
 

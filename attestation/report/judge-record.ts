@@ -13,10 +13,10 @@ import { OUTCOMES, type Receipt } from '../receipt.ts'
 import { configurationOf } from '../release/release.ts'
 import { nameRelease, type ReleaseName, releaseName } from '../release/release-name.ts'
 import { type RecordReport, verifyRecord } from '../verify-record.ts'
+import { type ComparedExchange, compareKept, describeKept } from './describe-exchange.ts'
 import { isoOf } from './printable.ts'
 import type { Subject } from './read-evidence.ts'
-import { type ComparedExchange, compareKept, tellKept } from './tell-exchange.ts'
-import { NOTHING_TOLD, type ToldExchange } from './told-text.ts'
+import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 /** What is demanded of a record beside that it holds. */
 type SubjectDemands = {
@@ -56,7 +56,7 @@ export async function judgeRecord(
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
     isStored,
-    exchange: isStored ? compareKept(record, kept) : tellKept(record, { request, chunks }),
+    exchange: isStored ? compareKept(record, kept) : describeKept(record, { request, chunks }),
   })
 }
 
@@ -73,7 +73,7 @@ export type SubjectReport = {
   /** Who signed, and when; null of a record that is not in order. */
   readonly signed: Signed | null
   /** What was asked and said; of a record that is not in order, nothing. */
-  readonly exchange: ToldExchange
+  readonly exchange: ShownExchange
 }
 
 /** One check of a record, of its attestation document, or of what its caller kept. */
@@ -137,7 +137,7 @@ function judgeReport(
     hash: typeof hash === 'string' ? hash : null,
     checks,
     ok,
-    exchange: ok ? exchange.told : NOTHING_TOLD,
+    exchange: ok ? exchange.shown : NOTHING_SHOWN,
     doubts: [
       ...doubtLog(report),
       ...(isStored ? doubtContent(report, { exchange, stated: statedAbsence(record) }) : []),

@@ -8,7 +8,7 @@ import {
   type ReleaseSignature,
   type ReleaseTrust,
   signedBytes,
-  verifySignatures,
+  verifyReleaseSignatures,
 } from '../release/release-signatures.ts'
 import type { ReleaseFile } from './expectation-files.ts'
 
@@ -57,7 +57,7 @@ export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)
   const verified = attempt(() =>
-    verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] }),
+    verifyReleaseSignatures([signature], message, { keys: [decodeHex(signature.public_key)] }),
   )
   if ('value' in verified) return true
   if (verified.fault instanceof ProofError || verified.fault instanceof FormatError) return false

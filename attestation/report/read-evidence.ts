@@ -86,7 +86,7 @@ export function readEvidence(
 
 /** The evidence in a page that was saved, which is trusted no more than any. */
 function evidenceIn(page: Uint8Array): Uint8Array {
-  const { evidence } = telling(
+  const { evidence } = withEvidenceError(
     () => readEvidencePage(page),
     ({ message }) => message,
   )
@@ -111,7 +111,7 @@ function readProof(value: JsonObject): Evidence {
 }
 
 function parseProof(value: JsonObject): SavedProof {
-  return telling(
+  return withEvidenceError(
     () => parseSavedProof(value),
     ({ message }) => `the saved proof: ${message}`,
   )
@@ -230,7 +230,7 @@ function readStream(input: Uint8Array, request: Json): Subject {
 }
 
 function readChunks(input: Uint8Array): readonly JsonObject[] {
-  const texts = telling(
+  const texts = withEvidenceError(
     () => splitEvents(input),
     ({ message }) => message,
   )
@@ -267,12 +267,15 @@ function isAnyJson(bytes: Uint8Array): boolean {
 }
 
 /** What `parse` gives; what it refuses is not evidence, for the reason that `tell` gives. */
-function telling<Value>(parse: () => Value, tell: (fault: FormatError) => string): Value {
+function withEvidenceError<Value>(
+  parse: () => Value,
+  describe: (fault: FormatError) => string,
+): Value {
   try {
     return parse()
   } catch (fault) {
     if (!(fault instanceof FormatError)) throw fault
-    throw unfit(tell(fault))
+    throw unfit(describe(fault))
   }
 }
 

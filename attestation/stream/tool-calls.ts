@@ -41,13 +41,13 @@ export type CallTerms = {
  * and `changed_type` for a member that goes on as another type.
  */
 export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms): Json {
-  const told = new Map<number, Merged>()
+  const read = new Map<number, Merged>()
   for (const item of arrayOf(given, 'tool_calls')) {
     const { place, deltas } = readToolCall(calls, item, terms)
     for (const delta of deltas)
-      told.set(place, mergeInto(told.get(place) ?? { function: { arguments: '' } }, delta))
+      read.set(place, mergeInto(read.get(place) ?? { function: { arguments: '' } }, delta))
   }
-  return told.size === 0 ? null : [...told].map(([index, call]) => ({ index, ...call }))
+  return read.size === 0 ? null : [...read].map(([index, call]) => ({ index, ...call }))
 }
 
 /** The call's place, and what it adds there. */
@@ -58,21 +58,21 @@ function readToolCall(
 ): { readonly place: number; readonly deltas: readonly JsonObject[] } {
   const { index, id, type, function: body, ...rest } = objectOf(given, 'each tool call')
   const { name, arguments: stated, ...added } = objectOf(body ?? {}, 'the function of a tool call')
-  const told = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
+  const read = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
   // Tools of other types cannot be asked for, and many readers break on calls of them.
   if ((textOf(type, 'the type of a tool call') ?? 'function') !== 'function')
     throw invalidChunk('expected tool calls of type function')
-  const found = findCall(calls, told)
+  const found = findCall(calls, read)
   const place = found < 0 ? calls.length : found
   if (place > INDEX_MAX) throw invalidChunk(`expected at most ${INDEX_MAX + 1} tool calls`)
   const before = calls[place] ?? {
-    ...told,
+    ...read,
     name: null,
     isBegun: false,
     waiting: [],
     waitingLength: 0,
   }
-  if (before.name !== null && told.name !== null && told.name !== before.name)
+  if (before.name !== null && read.name !== null && read.name !== before.name)
     throw new FormatError('changed_name', 'expected the name of a call once')
   const path = `tool_calls ${place}`
   const text = terms.join(path, textOf(stated, 'arguments') ?? '')
@@ -82,7 +82,7 @@ function readToolCall(
   }
   const delta = { ...terms.once(path, rest), ...(hasMembers(own) ? { function: own } : {}) }
   const deltas = hasMembers(delta) ? [delta] : []
-  const call = { ...before, id: before.id ?? told.id, name: before.name ?? told.name }
+  const call = { ...before, id: before.id ?? read.id, name: before.name ?? read.name }
   if (before.isBegun) return { place, deltas }
   const waiting = [...before.waiting, ...deltas]
   if (call.name === null) {

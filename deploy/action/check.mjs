@@ -146,9 +146,11 @@ function reasonOf() {
 
 function summarize() {
   const title = isAudit ? 'Audit' : 'Evidence'
-  const told = report === null ? reasonOf() : conclusionOf(report)
+  const conclusion = report === null ? reasonOf() : conclusionOf(report)
   const rows = checksOf(report).slice(0, ROWS_MAX)
-  writeSummary(`### ${title}: ${verdict}\n\n<p>${escapeHtml(told.replaceAll('\n', ' '))}</p>\n`)
+  writeSummary(
+    `### ${title}: ${verdict}\n\n<p>${escapeHtml(conclusion.replaceAll('\n', ' '))}</p>\n`,
+  )
   if (rows.length === 0) return
   const cell = (text) =>
     `<td>${escapeHtml(String(text).replaceAll(/\s+/g, ' ').slice(0, 500))}</td>`

@@ -34,8 +34,8 @@ export function plainPort(response: ServerResponse): AnswerPort {
     openStream: (options) => openSink(response, options),
     endWhole: async ({ notice }) => sendJson(response, 200, notice),
     endStream: async ({ notice }, { fault }) => {
-      const told = fault === null ? '' : encodeEvent(STREAM_EVENTS.fault, fault.fault)
-      response.end(told + encodeEvent(STREAM_EVENTS.sealed, notice))
+      const event = fault === null ? '' : encodeEvent(STREAM_EVENTS.fault, fault.fault)
+      response.end(event + encodeEvent(STREAM_EVENTS.sealed, notice))
     },
   }
 }

@@ -54,7 +54,7 @@ export async function* readPackets(
  * an answer for the watchdog: providers send it to keep connections open while they think. Throws
  * as readPackets.
  */
-export async function readBody(
+export async function readAnswerBody(
   body: IncomingMessage,
   terms: BodyTerms & { readonly watchdog: Watchdog; readonly idleTimeoutMs: number },
 ): Promise<{ readonly bytes: Uint8Array; readonly hash: string }> {

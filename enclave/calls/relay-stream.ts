@@ -165,7 +165,7 @@ class StreamRelay {
   private relayEvent({ event, data }: ServerEvent): void {
     const content = data.trim()
     if (content === '') return
-    this.noteData()
+    this.recordData()
     if (event === '' && this.relayText(content)) return
     this.template = null
     if (content === '[DONE]') {
@@ -299,7 +299,7 @@ class StreamRelay {
     await this.send()
   }
 
-  private noteData(): void {
+  private recordData(): void {
     const { watchdog, idleTimeoutMs } = this.input
     if (this.hasData) watchdog.touch()
     else watchdog.expect('more of its answer', idleTimeoutMs)

@@ -7,7 +7,7 @@ import type { Attempts } from '../log/attempts.ts'
 import type { Reservation, Space } from '../log/memory-budget.ts'
 import type { NotaryLog } from '../log/notary-log.ts'
 import { type FinishedCompletion, type Sealed, sealCompletion } from '../log/seal.ts'
-import type { Account } from '../notary-key.ts'
+import type { NotaryAccount } from '../notary-key.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
 import type { CompletionCall, ProviderEntry } from '../protocol/messages.ts'
 import { REFUSAL_BYTES_MAX, readRefusal } from '../protocol/refusal.ts'
@@ -16,7 +16,7 @@ import { admitAnswer } from './answer-memory.ts'
 import type { AnswerPort } from './answer-port.ts'
 import { parseAnswer } from './parse-answer.ts'
 import type { ParsedRequest } from './parse-request.ts'
-import { createWatchdog, readBody, type Watchdog } from './read-body.ts'
+import { createWatchdog, readAnswerBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
 
 /**
@@ -30,7 +30,7 @@ export type CompletionCore = {
   readonly providers: readonly ProviderEntry[]
   readonly limits: Limits
   readonly transport: Transport
-  readonly account: Account
+  readonly account: NotaryAccount
   readonly log: NotaryLog
   readonly attempts: Attempts
   readonly space: Space
@@ -209,7 +209,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
     idleTimeoutMs: REFUSAL_TIMEOUT_MS,
   }
   try {
-    return (await readBody(body, terms)).bytes
+    return (await readAnswerBody(body, terms)).bytes
   } catch (error) {
     if (error instanceof CallFault) return new Uint8Array()
     throw error
@@ -232,7 +232,7 @@ const NO_STREAM = /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i
 async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { core, cancel, space, watchdog } = running
   const { answerBytesMax: bytesMax, idleTimeoutMs } = core.limits
-  const body = await readBody(answer.body, {
+  const body = await readAnswerBody(answer.body, {
     signal: cancel.signal,
     bytesMax,
     space,
@@ -312,7 +312,7 @@ function seal(
       },
       context: call.context,
       isEncrypted,
-      isTold: call.tells_completion === true,
+      inNotice: call.tells_completion === true,
     },
   )
 }

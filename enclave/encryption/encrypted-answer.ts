@@ -53,7 +53,7 @@ type AnswerOptions = {
  * resolves when the gateway has taken the whole answer. So a call counts for as long as it takes
  * memory. A gateway that does not take the answer is CallerGone.
  */
-export class EncryptedAnswer implements AnswerPort {
+export class EncryptedAnswerPort implements AnswerPort {
   /** What was asked for; null before it was read. */
   model: string | null = null
   /** What faults must not repeat. */
@@ -112,7 +112,7 @@ export class EncryptedAnswer implements AnswerPort {
     { fault, response }: { readonly fault: CallFault | null; readonly response: JsonObject },
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
-      this.#tellSealed(sealed, response, '')
+      this.#recordSealed(sealed, response, '')
       // What its reader left is not ended as if it were whole, also when he reads again.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
@@ -126,8 +126,8 @@ export class EncryptedAnswer implements AnswerPort {
 
   /** Answers with an error: with its status, or within the stream that has begun. */
   fail(fault: EnclaveFault): Promise<void> {
-    const told = hideCredential(fault, this.shown)
-    return this.#answer(answerFault(told, this.shown.isOperators), fault.code)
+    const report = hideCredential(fault, this.shown)
+    return this.#answer(answerFault(report, this.shown.isOperators), fault.code)
   }
 
   refuse(error: Parameters<typeof answerError>[0]): Promise<void> {
@@ -146,13 +146,13 @@ export class EncryptedAnswer implements AnswerPort {
   }
 
   async #answer({ head, body }: ErrorAnswer, code: EnclaveFault['code']): Promise<void> {
-    const told: EncryptedFault = { code, model: this.model }
+    const report: EncryptedFault = { code, model: this.model }
     if (this.#hasHead) {
-      this.#tell(ENCRYPTED_RECORDS.fault, told)
+      this.#recordJson(ENCRYPTED_RECORDS.fault, report)
       this.#writeEvents(`event: error\ndata: ${body}\n\n`)
     } else {
       this.#begin(head)
-      this.#tell(ENCRYPTED_RECORDS.fault, told)
+      this.#recordJson(ENCRYPTED_RECORDS.fault, report)
       for (const piece of piecesOf(Buffer.from(body))) this.#frame(piece)
     }
     await this.#finish()
@@ -164,7 +164,7 @@ export class EncryptedAnswer implements AnswerPort {
     const { waiters } = this.#options
     const call = String(sealed.notice.index)
     const proof = waiters.open(call)
-    this.#tellSealed(sealed, response, call)
+    this.#recordSealed(sealed, response, call)
     const forget = this.onGone(() => waiters.forget(call))
     const known = await proof.finally(forget)
     if (known === 'gone') throw gone()
@@ -198,15 +198,15 @@ export class EncryptedAnswer implements AnswerPort {
     if (this.#hasHead) return
     this.#hasHead = true
     const whole = { status: 200, retry_after_seconds: null, should_retry: true, ...head }
-    this.#tell(ENCRYPTED_RECORDS.head, whole)
+    this.#recordJson(ENCRYPTED_RECORDS.head, whole)
   }
 
-  #tellSealed({ notice }: Sealed, response: JsonObject, call: string): void {
-    const told = { ...notice, call, model: this.model ?? '', usage: usageOf(response) }
-    this.#tell(ENCRYPTED_RECORDS.sealed, told)
+  #recordSealed({ notice }: Sealed, response: JsonObject, call: string): void {
+    const report = { ...notice, call, model: this.model ?? '', usage: usageOf(response) }
+    this.#recordJson(ENCRYPTED_RECORDS.sealed, report)
   }
 
-  #tell(kind: number, content: EncryptedHead | EncryptedSealed | EncryptedFault): void {
+  #recordJson(kind: number, content: EncryptedHead | EncryptedSealed | EncryptedFault): void {
     this.#record(kind, Buffer.from(JSON.stringify(content)))
   }
 

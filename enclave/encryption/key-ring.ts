@@ -3,8 +3,8 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import { type EncryptionKey, encryptionKeyDigest } from '../../attestation/encryption-key.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { CountTable } from '../log/count-table.ts'
-import { describeError, type Log } from '../logger.ts'
-import type { Account } from '../notary-key.ts'
+import { describeError, type EventLog } from '../logger.ts'
+import type { NotaryAccount } from '../notary-key.ts'
 import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
@@ -53,13 +53,13 @@ export type KeyRing = {
 type KeyRingOptions = {
   /** Gives so many bytes of the security module's randomness. */
   readonly random: (length: number) => Promise<Uint8Array>
-  readonly account: Pick<Account, 'sign'>
+  readonly account: Pick<NotaryAccount, 'sign'>
   readonly domain: LogDomain
   /** The enclave's clock, Unix milliseconds: for what is stated. */
   readonly now: () => number
   /** Milliseconds of a clock that is never set: for when a key ends. */
   readonly monotonic: () => number
-  readonly log: Log
+  readonly log: EventLog
   /** Default: SEEN_MAX. */
   readonly seenMax?: number
 }

@@ -4,12 +4,12 @@ import { CallerGone, faultOf } from '../call-fault.ts'
 import { parseRequest } from '../calls/parse-request.ts'
 import { type CompletionCore, serveCompletion } from '../calls/serve-completion.ts'
 import { weighJson } from '../log/weigh-json.ts'
-import { describeError, type Log } from '../logger.ts'
+import { describeError, type EventLog } from '../logger.ts'
 import { readChatRequest } from '../protocol/chat-form.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
 import type { EncryptedCall, ProviderEntry } from '../protocol/messages.ts'
 import {
-  EncryptedAnswer,
+  EncryptedAnswerPort,
   KEEP_ALIVE_MS,
   NO_CREDENTIAL,
   type ShownCredential,
@@ -23,7 +23,7 @@ export type EncryptedCore = {
   readonly core: CompletionCore
   readonly ring: KeyRing
   readonly waiters: ProofWaiters
-  readonly log: Log
+  readonly log: EventLog
   /** Default: KEEP_ALIVE_MS. */
   readonly keepAliveMs?: number | undefined
 }
@@ -41,7 +41,7 @@ export async function serveEncrypted(
   { request, response }: { readonly request: IncomingMessage; readonly response: ServerResponse },
 ): Promise<void> {
   const opened = await openCall(request, { call, ring, space: core.space })
-  const answer = new EncryptedAnswer({
+  const answer = new EncryptedAnswerPort({
     response,
     waiters,
     secret: opened.secret,
@@ -63,7 +63,7 @@ export async function serveEncrypted(
 
 async function complete(
   core: CompletionCore,
-  answer: EncryptedAnswer,
+  answer: EncryptedAnswerPort,
   { call, opened }: Arrived,
 ): Promise<void> {
   const checked = readChatRequest(opened.body)

@@ -17,8 +17,8 @@ import {
 import type { ImageOptions } from './options.ts'
 import { readPins } from './pins.ts'
 import { describeRelease } from './release-payload.ts'
-import { type BuiltImage, listWarnings, writeImage } from './report.ts'
-import { digestSettings, readSettings, writeSettings } from './settings.ts'
+import { type BuiltImage, listImageWarnings, writeImage } from './report.ts'
+import { digestSettings, readImageSettings, writeSettings } from './settings.ts'
 import { readTrackedSources } from './tracked-files.ts'
 
 /** The project that this file is in. */
@@ -50,7 +50,9 @@ export async function buildImage(
   const needed = pins.packages.filter((pinned) => isNeeded(pinned.into, options))
   const packages = await openDebianPackages(needed, source)
   const dependencies = await openDependencies(pins.dependencies, source)
-  const settings = writeSettings(await readSettings(options, { node: dependencies.node, cache }))
+  const settings = writeSettings(
+    await readImageSettings(options, { node: dependencies.node, cache }),
+  )
   const parts = await collectBootParts(root, options, { kernel: pins.kernel, opened: packages })
   const application = packRamdisk(
     layOutApplication({
@@ -102,7 +104,7 @@ export async function buildImage(
       bytes: countBytes(sources.files),
       commit: sources.commit,
     },
-    warnings: listWarnings(options, sources.uncommitted),
+    warnings: listImageWarnings(options, sources.uncommitted),
   })
 }
 

@@ -8,7 +8,7 @@ import type { ImageOptions } from './options.ts'
 export const IMAGE_BYTES_AIM = 80_000_000
 
 /** Gives what an operator must know of an image before it is published. */
-export function listWarnings(
+export function listImageWarnings(
   options: Pick<ImageOptions, 'isDevelopment' | 'kernel' | 'nsmModuleFile'>,
   uncommitted: readonly string[],
 ): readonly string[] {

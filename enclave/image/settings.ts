@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { bootConfiguration, ConfigError, readConfig } from '../config.ts'
+import { bootConfigurationOf, ConfigError, readConfig } from '../config.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from '../providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseProviderTable } from '../providers/parse-table.ts'
@@ -17,7 +17,7 @@ import { runCommand } from './run-command.ts'
  * Gives the settings that the options and the files they name ask for, checked as the enclave will
  * check them. Throws BuildError `options`.
  */
-export async function readSettings(
+export async function readImageSettings(
   options: Pick<
     ImageOptions,
     'chainId' | 'contract' | 'isDevelopment' | 'providersFile' | 'caFile'
@@ -266,7 +266,7 @@ export function digestSettings(settings: FileTree): string {
   )
   try {
     const config = readConfig(variables, (path) => bytesOf(settings, path.replace(/^\//, '')))
-    return encodeHex(digestBootConfiguration(bootConfiguration(config)))
+    return encodeHex(digestBootConfiguration(bootConfigurationOf(config)))
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw new BuildError(

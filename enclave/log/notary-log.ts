@@ -1,9 +1,9 @@
 import { encodeHex } from '../../attestation/bytes.ts'
 import { appendLeaves, type Edge, emptyEdge, rootOf } from '../../attestation/merkle/edge.ts'
 import { type LogDomain, type TreeHead, treeHeadDigest } from '../../attestation/tree-head.ts'
-import type { AttestationDocument } from '../attestation-keeper.ts'
+import type { KeptDocument } from '../attestation-keeper.ts'
 import { CallFault } from '../call-fault.ts'
-import type { Account } from '../notary-key.ts'
+import type { NotaryAccount } from '../notary-key.ts'
 import type { PullReply, PullRequest, SealedCompletion } from '../protocol/messages.ts'
 import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
@@ -18,7 +18,7 @@ type NewEntry = {
   readonly completion: Omit<SealedCompletion, 'document'>
   /** hashLeaf over the receipt's text. */
   readonly leafHash: Uint8Array
-  readonly document: AttestationDocument
+  readonly document: KeptDocument
 }
 
 /**
@@ -29,7 +29,7 @@ type NewEntry = {
  * enclave has a new account and a new log.
  */
 export class NotaryLog {
-  private readonly account: Account
+  private readonly account: NotaryAccount
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
@@ -41,7 +41,7 @@ export class NotaryLog {
   private waiting = new Set<() => void>()
 
   constructor(options: {
-    readonly account: Account
+    readonly account: NotaryAccount
     readonly domain: LogDomain
     readonly space: Space
   }) {
@@ -174,7 +174,7 @@ export class NotaryLog {
 type PendingEntry = {
   readonly completion: SealedCompletion
   readonly leafHash: Uint8Array
-  readonly document: AttestationDocument
+  readonly document: KeptDocument
   readonly bytes: number
 }
 

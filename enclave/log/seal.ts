@@ -6,11 +6,11 @@ import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { isCount, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import type { Receipt, ReceiptCredential, ReceiptV3 } from '../../attestation/receipt.ts'
-import type { AttestationDocument } from '../attestation-keeper.ts'
-import type { Account } from '../notary-key.ts'
+import type { KeptDocument } from '../attestation-keeper.ts'
+import type { NotaryAccount } from '../notary-key.ts'
 import {
+  NOTICE_RESPONSE_LENGTH_MAX,
   type SealedNotice,
-  TOLD_RESPONSE_LENGTH_MAX,
   type TokenUsage,
 } from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
@@ -40,7 +40,7 @@ export type FinishedCompletion = {
   /** Request and answer are encrypted end to end: then neither is handed over. */
   readonly isEncrypted: boolean
   /** Whether the notice is to bring the completion. */
-  readonly isTold: boolean
+  readonly inNotice: boolean
 }
 
 /** A sealed completion, and what the proof of it is made of. */
@@ -62,18 +62,18 @@ export type Sealed = {
  */
 export function sealCompletion(
   notary: {
-    readonly account: Account
+    readonly account: NotaryAccount
     readonly log: NotaryLog
-    readonly document: AttestationDocument
+    readonly document: KeptDocument
   },
   finished: FinishedCompletion,
 ): Sealed {
   const { account, log, document } = notary
-  const hashes = hashResponse(finished, sha256)
+  const hashes = hashResponse(finished, nativeSha256)
   const receipt = makeReceipt(log.size, hashes, finished)
   const receiptText = canonicalizeJson(receipt)
   const signature = `0x${encodeHex(account.sign(completionDigest(decodeHex(hashes.hash))))}`
-  const { isEncrypted } = finished
+  const { isEncrypted, inNotice } = finished
   log.append({
     completion: {
       index: receipt.index,
@@ -89,14 +89,14 @@ export function sealCompletion(
   })
   const publicKey = `0x${encodeHex(account.publicKey)}`
   const response = hashes.canonicalResponse
-  const isTold = finished.isTold && !isEncrypted && response.length <= TOLD_RESPONSE_LENGTH_MAX
+  const isShort = response.length <= NOTICE_RESPONSE_LENGTH_MAX
   const completion = { response, receipt: receiptText, signature, document: document.digest }
   return {
     notice: {
       notary: account.notary,
       index: receipt.index,
       outcome: receipt.outcome,
-      ...(isTold ? { completion } : {}),
+      ...(inNotice && isShort && !isEncrypted ? { completion } : {}),
     },
     response,
     members:
@@ -122,7 +122,7 @@ export function usageOf(response: JsonObject): TokenUsage | null {
 }
 
 /** The native one: answers may be megabytes. */
-export function sha256(data: Uint8Array): Uint8Array {
+export function nativeSha256(data: Uint8Array): Uint8Array {
   return createHash('sha256').update(data).digest()
 }
 

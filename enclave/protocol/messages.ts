@@ -211,11 +211,11 @@ export type SealedNotice = {
   readonly index: number
   readonly outcome: Receipt['outcome']
   /** The completion, where the call asks for it and its response is short. */
-  readonly completion?: ToldCompletion
+  readonly completion?: NoticeCompletion
 }
 
 /** What the gateway that made a call lacks for its record; the members as in SealedCompletion. */
-export type ToldCompletion = {
+export type NoticeCompletion = {
   readonly response: string
   readonly receipt: string
   readonly signature: string
@@ -223,7 +223,7 @@ export type ToldCompletion = {
 }
 
 /** Longest response that a notice brings, in UTF-16 code units. */
-export const TOLD_RESPONSE_LENGTH_MAX = 64 * 1024
+export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
 
 /**
  * Server-sent events of a streamed completion call, in order:

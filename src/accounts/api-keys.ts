@@ -109,7 +109,7 @@ export function createApiKeys(options: {
 }): ApiKeys {
   const { keys, now, random, fixedKey = null, monotonic = () => performance.now() } = options
   const findKey = createKnownKeys(keys, monotonic)
-  const noteUse = rememberUse(keys, { now, monotonic })
+  const recordUse = rememberUse(keys, { now, monotonic })
   const unixSeconds = () => Math.floor(now() / 1000)
   const fixedDigest = fixedKey === null ? null : digestOf(fixedKey.text)
 
@@ -152,7 +152,7 @@ export function createApiKeys(options: {
       if (expiresAt !== null && now() >= expiresAt * 1000) return null
       if (key.isDisabled)
         throw new ApiError('account_disabled', 'The account of this API key is disabled')
-      noteUse(id)
+      recordUse(id)
       return { accountId, keyId: id, scopes, tier, expiresAt, isBudgeted }
     },
     async create({ accountName, ...key }) {
@@ -201,16 +201,17 @@ function encodeBase32(bytes: Uint8Array): string {
  * Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait.
  */
 function rememberUse(
-  keys: Pick<KeysStore, 'noteUse'>,
+  keys: Pick<KeysStore, 'recordUse'>,
   { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
 ): (id: string) => void {
-  const noted = new LruMap<string, number>(KEYS_CACHED_MAX)
+  const recordedAtMs = new LruMap<string, number>(KEYS_CACHED_MAX)
 
   return (id) => {
     const atMs = monotonic()
-    if (atMs - (noted.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000) return
-    noted.set(id, atMs)
+    if (atMs - (recordedAtMs.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000)
+      return
+    recordedAtMs.set(id, atMs)
     // When it fails, the next minute's use is recorded instead: it is only shown.
-    keys.noteUse(id, Math.floor(now() / 1000)).catch(() => undefined)
+    keys.recordUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }
 }

@@ -349,8 +349,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
       try {
         return await claim(request)
       } catch (error) {
-        const isTold = error instanceof ApiError || error instanceof ContentUnavailable
-        if (isTold || request.abort.signal.aborted) throw error
+        const isKnown = error instanceof ApiError || error instanceof ContentUnavailable
+        if (isKnown || request.abort.signal.aborted) throw error
         throw new ApiError(
           'not_ready',
           'Idempotency keys cannot be looked up at the moment, try again',

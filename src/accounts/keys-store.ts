@@ -124,7 +124,7 @@ export type KeysStore = {
    * Notes when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last time,
    * whichever gateway wrote it.
    */
-  noteUse(id: string, usedAt: number): Promise<void>
+  recordUse(id: string, usedAt: number): Promise<void>
 }
 
 /** Accounts and keys on the database's shared connections. */
@@ -275,7 +275,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
         revoked.push(...ended.map((row) => row.id))
       }
     },
-    async noteUse(id, usedAt) {
+    async recordUse(id, usedAt) {
       await sql`
         update api_keys set last_used_at = ${usedAt}
         where id = ${id} and coalesce(last_used_at, 0) <= ${usedAt - USE_INTERVAL_SECONDS}`.execute(

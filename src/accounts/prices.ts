@@ -90,7 +90,7 @@ export type CallUse = {
  * What a call that is over used and cost, computed in one place for budgets and reports. Claims
  * beyond TOKENS_MAX, or of a prompt beyond all tokens, are cut.
  */
-export function reckonUse(prices: Prices, size: CallSize): CallUse {
+export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
   const prompt = tokens === 0 ? 0 : size.promptTokens
   return {

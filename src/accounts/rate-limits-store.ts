@@ -3,7 +3,7 @@ import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.t
 import type { Database } from '../storage/database.ts'
 
 /** Bounds of one group of models; null means unbounded. */
-export type Limits = {
+export type RateLimits = {
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
   readonly requestsPerDay: number | null
@@ -46,14 +46,14 @@ export type Settlement = {
 export type LimitBucket = {
   readonly accountId: string
   readonly group: string
-  readonly limits: Limits
+  readonly limits: RateLimits
   /** Tokens that each new call reserves, in the order they came. */
   readonly estimates: readonly number[]
   readonly settlements: readonly Settlement[]
 }
 
 /** Calls of one key that are over, of one kind and one model. */
-export type Usage = {
+export type KeyUsage = {
   readonly accountId: string
   /** Public id. */
   readonly keyId: string
@@ -86,7 +86,7 @@ type LimitStep = {
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
   /** Counted in the hour of the step. */
-  readonly usages: readonly Usage[]
+  readonly usages: readonly KeyUsage[]
 }
 
 /** Counts of limits. Every method throws the driver's error when the database fails. */
@@ -192,7 +192,7 @@ function describeBucket(bucket: LimitBucket | undefined) {
   }
 }
 
-function describeUsage(usage: Usage) {
+function describeUsage(usage: KeyUsage) {
   const { accountId, keyId, operation, family, model, requests, tokens, money } = usage
   return {
     account: accountId,

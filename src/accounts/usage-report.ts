@@ -7,7 +7,7 @@ type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
 /** Sums as they are reported: null is unknown, which is not the same as 0. */
-export type ToldSums = {
+export type ReportedSums = {
   readonly requests: number
   readonly tokens: number
   readonly prompt_tokens: number | null
@@ -22,7 +22,7 @@ export type ToldSums = {
  * Reports sums: prompt and answer are null where they are known of none of the tokens, and money is
  * where no request has a price.
  */
-export function tellSums(sums: UsageSums): ToldSums {
+export function tellSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens
   const isUnpriced = sums.requests > 0 && sums.unpriced_requests >= sums.requests
   return {
@@ -62,16 +62,18 @@ export function usageTable({
   readonly per: UsagePeriod
   readonly by: readonly UsageDimension[]
 }) {
-  const columns: readonly (readonly [string, (row: UsageRow, told: ToldSums) => Cell])[] = [
+  const columns: readonly (readonly [string, (row: UsageRow, reported: ReportedSums) => Cell])[] = [
     ...(per === 'total' ? [] : [[per, (row: UsageRow) => nameStart(row.start, per)] as const]),
     ...by.flatMap((dimension) => DIMENSION_COLUMNS[dimension]),
-    ...SUM_COLUMNS.map((name) => [name, (_: UsageRow, told: ToldSums) => told[name]] as const),
+    ...SUM_COLUMNS.map(
+      (name) => [name, (_: UsageRow, reported: ReportedSums) => reported[name]] as const,
+    ),
   ]
   return {
     names: columns.map(([name]) => name),
     cells: (row: UsageRow): readonly Cell[] => {
-      const told = tellSums(row)
-      return columns.map(([, cell]) => cell(row, told))
+      const reported = tellSums(row)
+      return columns.map(([, cell]) => cell(row, reported))
     },
   }
 }

@@ -20,7 +20,7 @@ import {
   openConnection,
 } from './connection.ts'
 import { createGatewayClient, GatewayError } from './gateway-client.ts'
-import { AgentFailure, registerNode } from './registration.ts'
+import { AgentFailure, prepareNode } from './registration.ts'
 import type { RunWatcher } from './runs.ts'
 
 /** Timings of an agent, milliseconds. */
@@ -113,11 +113,11 @@ export function startAgent(options: AgentOptions): Agent {
     }
     phase = 'connecting'
     const nodeType = options.nodeType ?? 'LLM'
-    connection = openConnection({ ...options, nodeType, models, timings, onOpen: noteOpen })
+    connection = openConnection({ ...options, nodeType, models, timings, onOpen: recordOpen })
     return connection.closed
   }
 
-  function noteOpen(): void {
+  function recordOpen(): void {
     phase = 'connected'
     connections += 1
     log.info({ node_id: options.nodeId, models }, 'connected')
@@ -164,7 +164,7 @@ export function startAgent(options: AgentOptions): Agent {
 
 async function register(options: AgentOptions, signal: AbortSignal): Promise<readonly string[]> {
   const { gatewayUrl: url, apiKey } = options
-  return await registerNode(
+  return await prepareNode(
     {
       ...options,
       nodeType: options.nodeType ?? 'LLM',

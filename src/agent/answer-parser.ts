@@ -12,7 +12,7 @@ import {
 } from '../../attestation/stream/event-parser.ts'
 import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
-import { BackendError, errorOf } from './backend-error.ts'
+import { BackendError, backendErrorOf } from './backend-error.ts'
 
 /** One chunk of an answer, and its JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
@@ -118,7 +118,7 @@ function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
   if (!isJsonArray(choices))
     throw new BackendError('the backend sent something that is not a chunk')
-  for (const choice of choices) noteChoice(choice, answer)
+  for (const choice of choices) addChoice(choice, answer)
   if (choices.length === 0) return null
   return isJsonObject(usage) ? encode({ ...chunk, usage: null }) : { chunk, text: data }
 }
@@ -127,7 +127,7 @@ function encode(chunk: JsonObject): AnswerChunk {
   return { chunk, text: JSON.stringify(chunk) }
 }
 
-function noteChoice(choice: Json, answer: Answer): void {
+function addChoice(choice: Json, answer: Answer): void {
   if (!isJsonObject(choice))
     throw new BackendError('the backend sent a choice that is not an object')
   const index = memberOf(choice, 'index')
@@ -148,10 +148,10 @@ function parseChunk(data: string): JsonObject {
   if (!isJsonObject(chunk))
     throw new BackendError('the backend sent an event that is not a JSON object')
   const error = memberOf(chunk, 'error')
-  if (error !== undefined && error !== null) throw errorOf(readReason(chunk))
+  if (error !== undefined && error !== null) throw backendErrorOf(readReason(chunk))
   // What llama.cpp puts into its `error` line is the error itself.
   if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
-    throw errorOf(readReason(chunk))
+    throw backendErrorOf(readReason(chunk))
   return chunk
 }
 

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 
 /** Bytes of an answer that may wait to be read before its connection is paused. */
-export const WAITING_BYTES_MAX = 256 * 1024
+export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 
 /** What may follow the end mark of an answer before its connection is given up. */
 const TAIL_BYTES_MAX = 16 * 1024
@@ -29,7 +29,7 @@ export type BackendAnswer = {
  * or the signal's reason. Packets are taken as they come, without a stream between: most answers
  * are many small ones.
  */
-export function openAnswer(
+export function openBackendAnswer(
   pool: Pick<Dispatcher, 'dispatch'>,
   request: Dispatcher.DispatchOptions,
   signal: AbortSignal,
@@ -111,7 +111,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     if (this.phase === 'reading') {
       this.packets.push(packet)
       this.waitingBytes += packet.length
-      if (this.waitingBytes > WAITING_BYTES_MAX) controller.pause()
+      if (this.waitingBytes > ANSWER_WAITING_BYTES_MAX) controller.pause()
       this.wake()
       return
     }

@@ -45,7 +45,7 @@ export function refusalError(answer: {
   const { status, headers } = answer
   const { message, code, retryAfterSeconds } = readRefusal(answer)
   if (status === 200)
-    return errorOf({
+    return backendErrorOf({
       message: message ?? `a stream was asked for, and ${typeOf(headers)} came`,
       code,
     })
@@ -57,7 +57,7 @@ export function refusalError(answer: {
 }
 
 /** The error in a stream's chunk, or in a whole answer in its place. */
-export function errorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
+export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
 }

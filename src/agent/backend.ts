@@ -11,7 +11,7 @@ import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
-import { type BackendAnswer, openAnswer } from './backend-answer.ts'
+import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
 import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
@@ -123,15 +123,15 @@ export function createBackend(options: {
       headers: chatHeaders,
       body,
     } as const
-    const answer = await openAnswer(pool, call, signal)
+    const answer = await openBackendAnswer(pool, call, signal)
     let isWhole = false
     try {
-      const { status, headers: told } = answer
-      if (status !== 200 || isOtherThanStream(told)) {
+      const { status, headers: received } = answer
+      if (status !== 200 || isOtherThanStream(received)) {
         const bytes = await readBytes(packetsOf(answer), limits.bodyBytesMax)
-        throw refusalError({ status, headers: told, body: bytes, secret: options.apiKey })
+        throw refusalError({ status, headers: received, body: bytes, secret: options.apiKey })
       }
-      const { 'content-encoding': coding = 'identity' } = told
+      const { 'content-encoding': coding = 'identity' } = received
       if (coding !== 'identity')
         throw new BackendError('the backend compressed its answer although it was asked not to')
       const parser = new AnswerParser()

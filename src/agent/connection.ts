@@ -329,17 +329,17 @@ type Liveness = {
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined
-  let wasHeard = true
+  let hasReceived = true
   let pingedAt = 0
   let roundTripMs: number | null = null
-  const hear = () => {
-    wasHeard = true
+  const markReceived = () => {
+    hasReceived = true
   }
-  socket.on('message', hear)
-  socket.on('ping', hear)
+  socket.on('message', markReceived)
+  socket.on('ping', markReceived)
   socket.on('pong', () => {
     roundTripMs = now() - pingedAt
-    hear()
+    markReceived()
   })
   const ping = () => {
     pingedAt = now()
@@ -349,9 +349,9 @@ function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Li
     start: () => {
       ping()
       timer = setInterval(() => {
-        if (!wasHeard) socket.terminate()
+        if (!hasReceived) socket.terminate()
         else if (socket.readyState === socket.OPEN) {
-          wasHeard = false
+          hasReceived = false
           ping()
         }
       }, pingMs)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import {
   callGateway,
-  errorOf,
+  errorWordsOf,
   type GatewayAnswer,
   NoAnswer,
   systemReasonOf,
@@ -198,7 +198,7 @@ function parseReply<Schema extends z.ZodType>(
   const body = parseJson(text)
   const value = schema.safeParse(body)
   if (status === 200 && value.success) return value.data
-  const refusal = errorOf(bytes)
+  const refusal = errorWordsOf(bytes)
   if (refusal !== null && refusal.code !== null) {
     const { code, message } = refusal
     const isFinal = status >= 400 && status < 500 && status !== 408 && status !== 429

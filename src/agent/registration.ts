@@ -41,7 +41,7 @@ type RegistrationOptions = {
  * can be served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by
  * themselves.
  */
-export async function registerNode(
+export async function prepareNode(
   options: RegistrationOptions,
   signal: AbortSignal,
 ): Promise<readonly string[]> {

@@ -54,7 +54,7 @@ export async function runAgent(
     random: Math.random,
     log,
   })
-  tellParent({ kind: 'ready', nodeId: config.nodeId })
+  notifyParent({ kind: 'ready', nodeId: config.nodeId })
   let stoppingSince: number | null = null
   const stop = (signal: string) => {
     if (stoppingSince !== null) {
@@ -79,7 +79,7 @@ export async function runAgent(
 /** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
 const SAME_SIGNAL_MS = 500
 
-function tellParent(ready: AgentReady): void {
+function notifyParent(ready: AgentReady): void {
   // The parent may have gone between two lines: 'disconnect' is on its way then.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 }

@@ -2,10 +2,10 @@ import type { Logger } from '../observability/logger.ts'
 import { type ApiContext, type ApiMiddleware, JSON_TYPE } from './context.ts'
 import { ApiError, CallerLeftError, type ErrorCode, errorReply, ValidationError } from './errors.ts'
 import { discardBody } from './read-body.ts'
-import { noteFailure, noteProcessingTime } from './track-calls.ts'
+import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
 /** Shows in a browser that there is nothing at the path that it asked for. */
-export type MissingPage = (context: ApiContext) => Promise<unknown>
+export type ShowMissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
  * Answers every error that is thrown behind it, and every call that no route answered, in the error
@@ -18,7 +18,7 @@ export function answerErrors(options: {
   readonly now: () => number
   readonly log: Logger
   readonly paths?: readonly string[]
-  readonly showMissing?: MissingPage | undefined
+  readonly showMissing?: ShowMissingPage | undefined
 }): ApiMiddleware {
   const { now, log, paths = [], showMissing } = options
   return async (context, next) => {
@@ -28,13 +28,13 @@ export function answerErrors(options: {
         const error = unanswered(context, paths)
         if (showMissing === undefined || !isForBrowser(context)) throw error
         await showMissing(context)
-        noteFailure(context, error, log)
+        recordFailure(context, error, log)
       }
     } catch (error) {
       answer(context, error, log)
     }
     if (!context.req.complete) passOverBody(context)
-    if (!context.res.headersSent) noteProcessingTime(context, now)
+    if (!context.res.headersSent) recordProcessingTime(context, now)
   }
 }
 
@@ -52,7 +52,7 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   // Neither error has a code to record: the status of a ValidationError is enough, and a caller
   // that left gets no answer.
   const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
-  if (hasCode) noteFailure(context, error, log)
+  if (hasCode) recordFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {
     context.respond = false
     context.res.destroy()

@@ -6,7 +6,7 @@ import Koa from 'koa'
 import type { CallObserver } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createMemoryBudget, type MemoryBudget } from './admission.ts'
-import { answerErrors, type MissingPage } from './answer-errors.ts'
+import { answerErrors, type ShowMissingPage } from './answer-errors.ts'
 import { type Authenticator, authenticate, recognize } from './authenticate.ts'
 import { createCallSignals } from './call-signals.ts'
 import { compressAnswers } from './compress.ts'
@@ -26,7 +26,7 @@ type AppParts = {
   /** Routes that are for browsers, and in no documentation. */
   readonly pages?: readonly Route[]
   /** Answers a browser that asks for a path that does not exist. */
-  readonly showMissing?: MissingPage
+  readonly showMissing?: ShowMissingPage
   readonly keys: Authenticator
   readonly sockets: AppSockets
   readonly settings: ApiSettings

@@ -82,7 +82,7 @@ export type ApiMiddleware = (context: ApiContext, next: Next) => Promise<void>
 export type RouteContext = RouterContext<RequestState>
 
 /** Answers 200 with JSON `text` as it is. */
-export function sendJson(context: ApiContext, text: string): void {
+export function sendJsonText(context: ApiContext, text: string): void {
   context.status = 200
   context.set('content-type', JSON_TYPE)
   context.body = text

@@ -3,7 +3,7 @@ import { errorEnvelope } from '../../enclave/protocol/error-envelope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { RouteContext } from './context.ts'
 import { type ApiError, CallerLeftError } from './errors.ts'
-import { noteFailure, noteProcessingTime } from './track-calls.ts'
+import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
 /** What streams need of the app. */
 export type EventStreamOptions = {
@@ -26,7 +26,7 @@ export async function streamEvents(
 ): Promise<void> {
   const onOpen = () => {
     context.respond = false
-    noteProcessingTime(context, now)
+    recordProcessingTime(context, now)
   }
   const writer = createEventWriter({
     response: context.res,
@@ -34,7 +34,7 @@ export async function streamEvents(
     drainTimeoutMs: DRAIN_TIMEOUT_MS,
     onOpen,
   })
-  const noting: EventWriter = {
+  const recording: EventWriter = {
     ...writer,
     write(events) {
       context.state.firstEventAtMs ??= now()
@@ -42,10 +42,10 @@ export async function streamEvents(
     },
   }
   try {
-    await write(noting)
+    await write(recording)
   } catch (error) {
     if (context.res.destroyed || !(writer.isOpen() || isEvent(error))) throw error
-    writer.fail(noteFailure(context, error, log))
+    writer.fail(recordFailure(context, error, log))
   } finally {
     writer.close()
   }

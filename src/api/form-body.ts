@@ -6,7 +6,7 @@ import { koaBody } from 'koa-body'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import type { RouteContext } from './context.ts'
 import { ApiError } from './errors.ts'
-import { boundaryOf, checkForm, type PartNames, refuseForm } from './form-frame.ts'
+import { boundaryOf, checkForm, invalidForm, type PartNames } from './form-frame.ts'
 import { type BodyLimits, readBody, shownType } from './read-body.ts'
 
 /** One part of a form. Everything in it was written by the caller. */
@@ -70,7 +70,7 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
     const context = { method: 'POST', is: () => 'multipart', req: source } as unknown as Context
     await parser(context, async () => {})
   } catch (error) {
-    throw error instanceof Error && 'httpCode' in error ? refuseForm('a form') : error
+    throw error instanceof Error && 'httpCode' in error ? invalidForm('a form') : error
   } finally {
     source.destroy()
   }

@@ -42,20 +42,20 @@ export function checkForm(
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
   // Before the first delimiter stands no line break.
   if (body.indexOf(delimiter.subarray(2)) !== 0)
-    throw refuseForm('a form that begins with its boundary')
+    throw invalidForm('a form that begins with its boundary')
   const parts: PartNames[] = []
   const pieces: Buffer[] = []
   let from = 0
   let at = delimiter.length - 2
   while (body.toString('latin1', at, at + 2) !== '--') {
-    if (parts.length >= PARTS_MAX) throw refuseForm(`at most ${PARTS_MAX} parts`)
+    if (parts.length >= PARTS_MAX) throw invalidForm(`at most ${PARTS_MAX} parts`)
     pieces.push(body.subarray(from, at))
     from = at
     while (body[from] === 0x20 || body[from] === 0x09) from++
     if (body.toString('latin1', from, from + 2) !== '\r\n')
-      throw refuseForm('a line break after each boundary')
+      throw invalidForm('a line break after each boundary')
     const end = body.indexOf(delimiter, from)
-    if (end < 0) throw refuseForm('a form that ends with its boundary')
+    if (end < 0) throw invalidForm('a form that ends with its boundary')
     const start = from + 2
     const headers = body.subarray(start, Math.min(start + PART_HEADERS_BYTES_MAX, end))
     parts.push(namesOf(headers))
@@ -73,19 +73,19 @@ function refuseChopped(form: Buffer): void {
   let returns = 0
   for (let at = form.indexOf('\r'); at >= 0; at = form.indexOf('\r', at + 1))
     if (++returns > RETURNS_FREE && at < (returns - RETURNS_FREE) * RETURN_DISTANCE_MIN)
-      throw refuseForm(`at most one carriage return in ${RETURN_DISTANCE_MIN} bytes, on average`)
+      throw invalidForm(`at most one carriage return in ${RETURN_DISTANCE_MIN} bytes, on average`)
 }
 
 function namesOf(head: Buffer): PartNames {
   const [bytes] = HEADERS.exec(head.toString('latin1')) ?? []
   if (bytes === undefined)
-    throw refuseForm(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
+    throw invalidForm(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
   const own = head.subarray(0, bytes.length)
-  if (!isUtf8(own)) throw refuseForm('headers in UTF-8')
+  if (!isUtf8(own)) throw invalidForm('headers in UTF-8')
   const headers = own.toString()
   const name = parameterOf(headers, 'name')
-  if (name === null) throw refuseForm('a name for each part')
-  if (OTHER_ENCODING.test(headers)) throw refuseForm('parts without a transfer encoding')
+  if (name === null) throw invalidForm('a name for each part')
+  if (OTHER_ENCODING.test(headers)) throw invalidForm('parts without a transfer encoding')
   return { name, filename: parameterOf(headers, 'filename') }
 }
 
@@ -105,7 +105,7 @@ function parameterOf(headers: string, name: string): string | null {
 const DISPOSITION = /^content-disposition:[ \t]*form-data[ \t]*(;.*)$/im
 
 /** What refuses a form that is not as expected. */
-export function refuseForm(expected: string): ValidationError {
+export function invalidForm(expected: string): ValidationError {
   return new ValidationError([
     { loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' },
   ])

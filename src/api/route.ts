@@ -4,7 +4,7 @@ import { type Admission, createAdmission, type MemoryBudget, type Slot } from '.
 import { callerOf } from './authenticate.ts'
 import type { CallSignals } from './call-signals.ts'
 import { clientGroupOf } from './client-address.ts'
-import { type Caller, type RouteContext, type Scope, sendJson } from './context.ts'
+import { type Caller, type RouteContext, type Scope, sendJsonText } from './context.ts'
 import type { ErrorCode } from './errors.ts'
 import { type EventStreamOptions, type EventWriter, streamEvents } from './event-stream.ts'
 import { type FormPart, readForm } from './form-body.ts'
@@ -172,7 +172,7 @@ export function defineRoute<Params, Query, Headers, Body>(
       },
     })
     if (given !== undefined)
-      sendJson(context, typeof given === 'string' ? given : JSON.stringify(given))
+      sendJsonText(context, typeof given === 'string' ? given : JSON.stringify(given))
   }
 
   async function readContent(

@@ -30,7 +30,7 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000
 const CHECK_INTERVAL_MS = 5_000
 
 /** Request head, all headers together. Holds both credentials at their longest. */
-export const HEADER_BYTES_MAX = 16 * 1024
+export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
 /** Open connections, those of nodes included; beyond it new ones are closed at once. */
 const CONNECTIONS_MAX = 30_000
@@ -66,7 +66,7 @@ export function createHttpServer(
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
-    maxHeaderSize: HEADER_BYTES_MAX,
+    maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
     // Node's own answer to a request without it has no envelope.
     requireHostHeader: false,
@@ -185,7 +185,7 @@ function refuseMalformed(
 const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   HPE_HEADER_OVERFLOW: [
     'headers_too_large',
-    `Expected at most ${HEADER_BYTES_MAX} bytes of headers`,
+    `Expected at most ${REQUEST_HEAD_BYTES_MAX} bytes of headers`,
   ],
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request was sent too slowly'],
 }

@@ -73,7 +73,7 @@ const SAFE_HEADERS = {
 } as const
 
 /** Sets how long the call took until its answer began. Call it right before the head goes out. */
-export function noteProcessingTime(context: ApiContext, now: () => number): void {
+export function recordProcessingTime(context: ApiContext, now: () => number): void {
   const headAtMs = now()
   context.state.headAtMs = headAtMs
   context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
@@ -149,18 +149,18 @@ function tenths(ms: number): number {
  * of the call. Logs what the caller does not receive: an error that is not ours, or the cause of
  * one that is.
  */
-export function noteFailure(
+export function recordFailure(
   { state }: Pick<ApiContext, 'state'>,
   error: unknown,
   log: Logger,
 ): ApiError {
-  const told = asApiError(error)
+  const apiError = asApiError(error)
   const { requestId } = state
-  state.failure = { code: told.code, status: told.status }
-  if (told.cause !== undefined)
-    log.error({ requestId, err: told.cause }, 'call could not be served')
-  else if (told !== error) log.error({ requestId, err: error }, 'unexpected error')
-  return told
+  state.failure = { code: apiError.code, status: apiError.status }
+  if (apiError.cause !== undefined)
+    log.error({ requestId, err: apiError.cause }, 'call could not be served')
+  else if (apiError !== error) log.error({ requestId, err: error }, 'unexpected error')
+  return apiError
 }
 
 /**

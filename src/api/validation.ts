@@ -59,9 +59,9 @@ export function faultDetails(
   input: unknown,
   issues: readonly z.core.$ZodIssue[],
 ): readonly RequestFault[] {
-  const told = issues.slice(0, FAULTS_MAX)
-  return told
-    .filter((issue) => !isOfWrongType(issue, told))
+  const reported = issues.slice(0, FAULTS_MAX)
+  return reported
+    .filter((issue) => !isOfWrongType(issue, reported))
     .map((issue) => {
       const path = issue.path.filter((step) => typeof step !== 'symbol')
       return { loc: faultLocation(place, path), ...describeIssue(issue, valueAt(input, path)) }

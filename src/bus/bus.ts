@@ -11,9 +11,9 @@ import { createPeers } from './peers.ts'
 import {
   createMessageSealer,
   type MessageSealer,
-  type Place,
-  type Refusal,
+  type MessageSubject,
   SEAL_BYTES_MAX,
+  type SealRefusal,
 } from './sealed-messages.ts'
 import type { BusConfig } from './settings.ts'
 
@@ -76,7 +76,7 @@ export type BusStatus = {
   /** Calls under way from and to other gateways. */
   readonly channels: number
   /** Messages that were not taken, by why, since the start. */
-  readonly refused: ReadonlyMap<Refusal, number>
+  readonly refused: ReadonlyMap<SealRefusal, number>
 }
 
 /** One word of a subject, which others are sent to. */
@@ -120,7 +120,7 @@ class NatsBus implements Bus {
   private readonly makeId: () => string
   private readonly log: Logger
   private readonly sealer: MessageSealer
-  private readonly refused = new Map<Refusal, number>()
+  private readonly refused = new Map<SealRefusal, number>()
   private readonly faultLog = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   private readonly warnings = new Map<string, ReturnType<typeof createFaultLog>>()
   private readonly stopping = new AbortController()
@@ -383,9 +383,9 @@ class NatsBus implements Bus {
 
   private async sendAnswer(message: Msg, { answer }: Answer): Promise<void> {
     try {
-      const told = await answer(jsonOf(this.unseal({ subject: message.subject }, message)))
-      if (told === undefined || message.reply === undefined) return
-      message.respond(this.sealer.seal({ subject: message.reply }, bytesOf(told)))
+      const reply = await answer(jsonOf(this.unseal({ subject: message.subject }, message)))
+      if (reply === undefined || message.reply === undefined) return
+      message.respond(this.sealer.seal({ subject: message.reply }, bytesOf(reply)))
     } catch (error) {
       this.warn(error, 'question of another gateway not answered')
     }
@@ -419,7 +419,7 @@ class NatsBus implements Bus {
 
   /** Gives what another gateway said. Throws BusRefusal for what none of the service did. */
   private unseal(
-    place: Place,
+    place: MessageSubject,
     { data }: Msg,
   ): { readonly from: string; readonly body: Uint8Array } {
     const opened = this.sealer.open(place, data)
@@ -462,12 +462,12 @@ class NatsBus implements Bus {
 class BusRefusal extends Error {
   override readonly name = 'BusRefusal'
 
-  constructor(refusal: Refusal) {
+  constructor(refusal: SealRefusal) {
     super(`the message is ${refusal}${REFUSAL_HINTS[refusal]}`)
   }
 }
 
-const REFUSAL_HINTS: Readonly<Record<Refusal, string>> = {
+const REFUSAL_HINTS: Readonly<Record<SealRefusal, string>> = {
   unsealed: ': it comes from a gateway before version 2 of the bus, or from a stranger',
   forged: ': its sender does not have the key in the database of this service',
   stale: ': the clocks of two gateways are too far apart, or the message was repeated',

@@ -135,7 +135,7 @@ class FramedChannel implements OpenChannel {
   /** Bytes that wait for the reader. */
   private heldBytes = 0
   /** What the other side had sent when it last said so. */
-  private toldFrames = 0
+  private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
@@ -180,8 +180,8 @@ class FramedChannel implements OpenChannel {
 
   abort(detail: unknown): void {
     if (this.isOver) return
-    const told = Buffer.from(JSON.stringify(detail ?? null))
-    this.post(KINDS.abort, told.length <= ABORT_BYTES_MAX ? told : Buffer.from('null'))
+    const content = Buffer.from(JSON.stringify(detail ?? null))
+    this.post(KINDS.abort, content.length <= ABORT_BYTES_MAX ? content : Buffer.from('null'))
     this.isDropped = true
     this.waiting.length = 0
     this.fail(new ChannelError('lost', 'the channel was ended here'))
@@ -201,8 +201,8 @@ class FramedChannel implements OpenChannel {
 
   check(sent: number): void {
     if (this.isOver) return
-    if (this.takenFrames < this.toldFrames) this.refuse('a frame is missing')
-    this.toldFrames = sent
+    if (this.takenFrames < this.reportedFrames) this.refuse('a frame is missing')
+    this.reportedFrames = sent
   }
 
   receive(frame: Uint8Array): void {

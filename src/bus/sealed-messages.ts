@@ -23,23 +23,23 @@ const NUMBERS_MAX = 65_536
 const SENDERS_MAX = 1_024
 
 /** Why a message was not taken. */
-export type Refusal =
+export type SealRefusal =
   | 'unsealed' // no seal of this form
   | 'forged' //   the MAC is not that of a gateway, or of another subject
   | 'stale' //    too old, or of the future: one of the clocks is wrong, or it is a repetition
   | 'replayed' // its number was taken before
 
 /** Where a message goes: `reply` is the subject to answer on, if there is one. */
-export type Place = { readonly subject: string; readonly reply?: string | undefined }
+export type MessageSubject = { readonly subject: string; readonly reply?: string | undefined }
 
 export type OpenedMessage =
   | { readonly from: string; readonly body: Uint8Array }
-  | { readonly refusal: Refusal }
+  | { readonly refusal: SealRefusal }
 
 /** Seals what this gateway says, and opens what others say. */
 export type MessageSealer = {
-  seal(place: Place, body: Uint8Array): Uint8Array
-  open(place: Place, sealed: Uint8Array): OpenedMessage
+  seal(place: MessageSubject, body: Uint8Array): Uint8Array
+  open(place: MessageSubject, sealed: Uint8Array): OpenedMessage
 }
 
 /** A sealer for the gateway `id`, by a key that all gateways of a service have. `now`: Unix ms. */
@@ -56,7 +56,7 @@ export function createMessageSealer({
   const sender = Buffer.from(id)
   let number = 0n
 
-  function macOf(place: Place, head: Uint8Array, body: Uint8Array): Buffer {
+  function macOf(place: MessageSubject, head: Uint8Array, body: Uint8Array): Buffer {
     const subjects = Buffer.from(JSON.stringify([place.subject, place.reply ?? null]))
     const length = Buffer.alloc(4)
     length.writeUInt32BE(subjects.length)

@@ -40,7 +40,7 @@ export type AnchorEvidence = {
 }
 
 /** A proof, and the key of its anchor. */
-export type AnchorProof = {
+export type AnchorBlockProof = {
   readonly relayer: string
   readonly nonce: number
   readonly proof: BlockProof
@@ -70,7 +70,7 @@ export type AnchorBlocksStore = {
    * Stores the proofs of anchors that are still recorded in their block, and leaves the others out.
    * Idempotent.
    */
-  save(proofs: readonly AnchorProof[]): Promise<void>
+  save(proofs: readonly AnchorBlockProof[]): Promise<void>
 }
 
 /** Block proofs on the database's shared connections. */
@@ -182,7 +182,7 @@ function toEvidence(row: AnchorRow): AnchorEvidence {
   }
 }
 
-function describeProof({ relayer, nonce, proof }: AnchorProof) {
+function describeProof({ relayer, nonce, proof }: AnchorBlockProof) {
   return {
     relayer,
     nonce,

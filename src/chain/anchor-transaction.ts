@@ -23,7 +23,7 @@ export type Fees = {
   readonly maxPriorityFeePerGasWei: bigint
 }
 
-export type AnchorTransaction = {
+export type RawAnchorTransaction = {
   /** 0x hex, as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   /** The transaction's hash, 0x, lower case. */
@@ -52,7 +52,7 @@ export function signAnchorTransaction(anchor: {
   }
   readonly fees: Fees
   readonly gasLimit?: bigint
-}): AnchorTransaction {
+}): RawAnchorTransaction {
   const { head, fees } = anchor
   if (head.root.length !== 32)
     throw new TypeError(`expected a root of 32 bytes, got ${head.root.length}`)

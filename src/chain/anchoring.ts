@@ -4,7 +4,11 @@ import type { RelayerOperations } from '../api/control-operations.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
-import { type AnchorTransaction, type Fees, signAnchorTransaction } from './anchor-transaction.ts'
+import {
+  type Fees,
+  type RawAnchorTransaction,
+  signAnchorTransaction,
+} from './anchor-transaction.ts'
 import { createAnchorsStore } from './anchors-store.ts'
 import { type BlockProofs, createBlockKeeper, createBlockProofs } from './block-proofs.ts'
 import { type BroadcasterStatus, createBroadcaster } from './broadcaster.ts'
@@ -45,7 +49,7 @@ export type Anchoring = {
     nonce: number,
     head: Parameters<typeof signAnchorTransaction>[0]['head'],
     contract?: string,
-  ): AnchorTransaction
+  ): RawAnchorTransaction
   /** To be called when there is a new anchor, or the chain is back. Cheap. */
   notify(): void
   status(): BroadcasterStatus

@@ -8,8 +8,8 @@ import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, pause } from '../runtime/loop.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import type {
+  AnchorBlockProof,
   AnchorBlocksStore,
-  AnchorProof,
   BlockPlace,
   BlockProof,
 } from './anchor-blocks-store.ts'
@@ -81,7 +81,7 @@ export function createBlockProofs(options: {
     stopping.signal.throwIfAborted()
     const block = await fetchBlock(hash, stopping.signal)
     if (block === null) return null
-    const found: AnchorProof[] = []
+    const found: AnchorBlockProof[] = []
     const proofs = new Map<string, BlockProof>()
     for (const { relayer, nonce, txHash } of await blocks.listInBlock(
       hash,

@@ -19,10 +19,10 @@ import {
 /**
  * The chain answers, but anchors cannot be sent to it. Stays until the operator changes something.
  */
-export class ChainFault extends Error {
-  override readonly name = 'ChainFault'
+export class BroadcastFault extends Error {
+  override readonly name = 'BroadcastFault'
   readonly code: 'wrong_chain' | 'no_contract' | 'nonce_gap'
-  constructor(code: ChainFault['code'], message: string) {
+  constructor(code: BroadcastFault['code'], message: string) {
     super(message)
     this.code = code
   }
@@ -132,13 +132,13 @@ export class BroadcastRounds {
   /**
    * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. It
    * may be aborted at any point and run again, because every step is repeatable. Throws RpcError,
-   * ChainFault, and the store's errors.
+   * BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
     const view = await fetchChainView(rpc, relayer, signal)
     if (view.chainId !== chainId) {
-      throw new ChainFault(
+      throw new BroadcastFault(
         'wrong_chain',
         `expected chain ${chainId}, the endpoint serves ${view.chainId}`,
       )
@@ -338,7 +338,7 @@ export class BroadcastRounds {
       return
     }
     if (first.nonce !== view.nonce) {
-      throw new ChainFault(
+      throw new BroadcastFault(
         'nonce_gap',
         `the chain expects nonce ${view.nonce}, the next stored is ${first.nonce}`,
       )
@@ -349,7 +349,7 @@ export class BroadcastRounds {
     const last = due.at(-1)
     if (last === undefined) return
     if (!(await hasCode(rpc, contract, signal))) {
-      throw new ChainFault('no_contract', `there is no contract at ${contract}`)
+      throw new BroadcastFault('no_contract', `there is no contract at ${contract}`)
     }
     const calls = due.map((anchor) => ({ method: 'eth_sendRawTransaction', params: [anchor.raw] }))
     const replies = await rpc.batch(calls, signal)

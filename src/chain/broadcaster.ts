@@ -3,8 +3,8 @@ import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, type LoopPause } from '../runtime/loop.ts'
 import {
+  BroadcastFault,
   BroadcastRounds,
-  ChainFault,
   type RoundOptions,
   type RoundResult,
 } from './broadcast-rounds.ts'
@@ -46,7 +46,7 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 type BroadcasterFault = {
-  readonly code: RpcError['code'] | ChainFault['code'] | 'rejected' | 'store_failed'
+  readonly code: RpcError['code'] | BroadcastFault['code'] | 'rejected' | 'store_failed'
   readonly message: string
 }
 
@@ -207,7 +207,7 @@ function waitingCount(last: RoundResult | null): number {
 }
 
 function describeFault(error: unknown): BroadcasterFault {
-  if (error instanceof RpcError || error instanceof ChainFault) {
+  if (error instanceof RpcError || error instanceof BroadcastFault) {
     return { code: error.code, message: error.message }
   }
   return { code: 'store_failed', message: error instanceof Error ? error.message : String(error) }

@@ -23,7 +23,7 @@ export type ChatCall = {
    * when no node answered. `promptTokens`: how many of them are the prompt's, where the node says
    * so.
    */
-  readonly noteUsage: (tokens: number, promptTokens: number | undefined) => void
+  readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
   /**
    * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
    * much.
@@ -118,12 +118,12 @@ async function* readAnswer(
   try {
     yield* answer.batches
   } catch (error) {
-    throw toldError(options, call, { answer, error })
+    throw callerErrorOf(options, call, { answer, error })
   } finally {
     const usage = usageOf(chunks, call)
     const { inputTokens } = tokensOf(usage)
     noteInference(() => tokensOf(usage))
-    call.noteUsage(totalOf(usage), inputTokens)
+    call.recordUsage(totalOf(usage), inputTokens)
   }
   if (includesUsage) yield { chunks: [chunks.usageChunk(usageOf(chunks, call))], bytes: 0 }
 }
@@ -185,7 +185,7 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
 }
 
 /** The node's id is for the operator. What was wrong with its answer is said in words of ours. */
-function toldError(
+function callerErrorOf(
   { log }: ChatCompletionsOptions,
   { requestId }: ChatCall,
   { answer, error }: { readonly answer: NodeAnswer; readonly error: unknown },

@@ -75,8 +75,8 @@ export function createModels({
       if (!owners.has(id)) owners.set(id, owner)
     const others = listUpstream().filter(({ id }) => !owners.has(id))
     return [
-      ...[...owners].map(([id, owner]) => describeModel({ id, owner, startedAt })),
-      ...others.map((model) => describeModel({ ...model, startedAt })),
+      ...[...owners].map(([id, owner]) => describeListedModel({ id, owner, startedAt })),
+      ...others.map((model) => describeListedModel({ ...model, startedAt })),
     ]
   }
 }
@@ -113,7 +113,7 @@ export function offersOf(
  * A model as it is listed. When it was made is not known: `startedAt`, when this gateway started,
  * stands for that, Unix seconds.
  */
-export function describeModel({
+export function describeListedModel({
   id,
   owner,
   contextLength = null,

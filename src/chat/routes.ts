@@ -118,7 +118,7 @@ async function answer(
     requestId: context.state.requestId,
     signal: abort.signal,
     reserve: slot.reserve,
-    noteUsage: (tokens, prompt) => permit.settle(tokens, undefined, prompt),
+    recordUsage: (tokens, prompt) => permit.settle(tokens, undefined, prompt),
   }
   if (request.isStream)
     return stream(async (writer) => {

@@ -27,11 +27,11 @@ export type DeployOptions = {
  */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
   const deployerKey = readDeployerKey()
-  const tell = (line: string) => process.stderr.write(`${line}\n`)
+  const print = (line: string) => process.stderr.write(`${line}\n`)
   const rpc = createRpc({ url })
   try {
-    const deployment = await deployContract({ rpc, deployerKey, timeoutMs: timeout * 1000, tell })
-    tell(deployment.sent === null ? 'The contract is already there.' : 'The contract is deployed.')
+    const deployment = await deployContract({ rpc, deployerKey, timeoutMs: timeout * 1000, print })
+    print(deployment.sent === null ? 'The contract is already there.' : 'The contract is deployed.')
     process.stdout.write(json ? formatDeploymentJson(deployment) : formatDeploymentText(deployment))
   } catch (fault) {
     if (fault instanceof RpcError || fault instanceof ChainFault)
@@ -92,14 +92,14 @@ async function deployContract({
   rpc,
   deployerKey,
   timeoutMs,
-  tell,
+  print,
 }: {
   readonly rpc: Rpc
   /** 0x and 64 hex digits. */
   readonly deployerKey: string | null
   readonly timeoutMs: number
   /** Gets a line for people, before the wait. */
-  readonly tell: (line: string) => void
+  readonly print: (line: string) => void
 }): Promise<Deployment> {
   const { signal } = new AbortController()
   const chain = await openChainSource(rpc, { sleep: (durationMs) => sleep(durationMs), signal })
@@ -112,7 +112,7 @@ async function deployContract({
   if (!(await hasCode(rpc, DEPLOYMENT.proxy))) throw proxyMissing(chain.chainId)
   const { raw, txHash } = await signDeployment(rpc, deployerKey)
   await sendTransaction(rpc, { raw, txHash })
-  tell(`Sent to chain ${chain.chainId} as ${txHash}; waiting for its block.`)
+  print(`Sent to chain ${chain.chainId} as ${txHash}; waiting for its block.`)
   return { ...place, sent: await awaitContract({ rpc, chain, txHash }, timeoutMs) }
 }
 

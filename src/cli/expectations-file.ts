@@ -8,7 +8,7 @@ import {
   readExpectationsFile,
 } from '../../attestation/report/expectations.ts'
 import { printable } from '../../attestation/report/printable.ts'
-import { CliError, EXIT_CODES, telling } from './faults.ts'
+import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource } from './files.ts'
 
 /** Largest file of expectations, bytes: release lists of years are below. */
@@ -21,7 +21,7 @@ const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
   const expected = `expected ${printable(file)} to be a JSON object of expectations`
-  const json = telling(
+  const json = convertFault(
     () => parseExactJson(bytes),
     JsonError,
     ({ message }) => new CliError(`${expected}: ${message}`, EXIT_CODES.usage),
@@ -36,7 +36,7 @@ export function readExpectedPolicy(
   from: string,
   options: { readonly allowDebug?: boolean } = {},
 ): BundlePolicy {
-  return telling(
+  return convertFault(
     () => readExpectationsFile(expectations, options),
     ExpectationsError,
     ({ message }) => new CliError(`${printable(from)}: ${printable(message)}`, EXIT_CODES.usage),

@@ -9,7 +9,7 @@ import { bundlePolicyOf, type ExpectedEvidence } from '../../attestation/report/
 import { printable } from '../../attestation/report/printable.ts'
 import type { ListingVerifier } from '../../attestation/revocation/listing-verifier.ts'
 import { openExpectations, readExpectedPolicy } from './expectations-file.ts'
-import { CliError, EXIT_CODES, telling } from './faults.ts'
+import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
@@ -125,9 +125,9 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
     )
   const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })
   const expected = `--configuration ${printable(text)}: expected a boot configuration as JSON`
-  const tell = ({ message }: FormatError) =>
+  const toError = ({ message }: FormatError) =>
     new CliError(`${expected}: ${message}`, EXIT_CODES.usage)
-  return telling(() => readConfigurationDigest(bytes), FormatError, tell)
+  return convertFault(() => readConfigurationDigest(bytes), FormatError, toError)
 }
 
 /**

@@ -27,15 +27,15 @@ export class CliError extends Error {
  * What `run` gives. When `run` throws a fault of this kind, the error that `tell` makes from it is
  * thrown instead.
  */
-export function telling<Value, Fault extends Error>(
+export function convertFault<Value, Fault extends Error>(
   run: () => Value,
   kind: FaultKind<Fault>,
-  tell: (fault: Fault) => Error,
+  toError: (fault: Fault) => Error,
 ): Value {
   try {
     return run()
   } catch (fault) {
-    if (fault instanceof kind) throw tell(fault)
+    if (fault instanceof kind) throw toError(fault)
     throw fault
   }
 }

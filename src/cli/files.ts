@@ -6,12 +6,12 @@ import { printable } from '../../attestation/report/printable.ts'
 import {
   callGateway,
   checkKeySafety,
-  errorOf,
+  errorWordsOf,
   NoAnswer,
   systemReasonOf,
   UnsafeKey,
 } from '../../client/gateway.ts'
-import { CliError, EXIT_CODES, telling } from './faults.ts'
+import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
 /**
  * Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be
@@ -65,12 +65,12 @@ async function fetchSource(
 ): Promise<Uint8Array> {
   const url = parseUrl(source)
   const refuse = ({ message }: UnsafeKey) => new CliError(message, EXIT_CODES.usage)
-  telling(() => checkKeySafety(url, apiKey), UnsafeKey, refuse)
+  convertFault(() => checkKeySafety(url, apiKey), UnsafeKey, refuse)
   const place = { url: url.href, apiKey, fetch, timeoutMs, headers: { accept: '*/*' } }
   try {
     const { status, bytes } = await callGateway(place, '', { bytesMax })
     if (status === 200) return bytes
-    const words = errorOf(bytes)?.message
+    const words = errorWordsOf(bytes)?.message
     const said = words === undefined ? '' : `: ${printable(words)}`
     const hint = status === 401 && keyHint ? ` (${keyHint})` : ''
     throw new CliError(`${url.host} answered ${status}${said}${hint}`, EXIT_CODES.unavailable)

@@ -1,7 +1,7 @@
 import type { Environment } from '../runtime/read-settings.ts'
 import { readGatewaySettings } from './config.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
-import { type GatewayOptions, hashOf } from './options.ts'
+import { type GatewayAccessOptions, hashOf } from './options.ts'
 
 /** The API key for one URL. */
 export type GatewayKey = {
@@ -39,7 +39,7 @@ export function chooseKey(
  */
 export function evidenceSource(
   hash: string,
-  options: GatewayOptions,
+  options: GatewayAccessOptions,
   environment?: Environment,
 ): { readonly url: string; readonly key: GatewayKey } {
   const base = (options.url ?? readGatewaySettings(environment).gatewayUrl).replace(/\/+$/, '')

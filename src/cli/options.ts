@@ -34,14 +34,14 @@ export type BundleOptions = AttestationOptions & {
   readonly rpc?: string
   readonly confirmations?: number
   readonly require?: 'verified'
-  readonly allowOutcome?: readonly Outcome[]
+  readonly allowOutcome?: readonly ReceiptOutcome[]
 }
 
 /** How an answer ended, as receipts call it. */
-export type Outcome = Receipt['outcome']
+export type ReceiptOutcome = Receipt['outcome']
 
 /** Which gateway to ask, and as whom. */
-export type GatewayOptions = { readonly url?: string; readonly key?: string }
+export type GatewayAccessOptions = { readonly url?: string; readonly key?: string }
 
 /** Adds the options that say what is demanded of an attestation document. */
 export function addAttestationOptions(command: Command): Command {
@@ -216,7 +216,10 @@ function parseConfirmations(text: string): number {
 /** The outcomes that no complete answer has. */
 const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
 
-function parseOutcomes(text: string, before: readonly Outcome[] = []): readonly Outcome[] {
+function parseOutcomes(
+  text: string,
+  before: readonly ReceiptOutcome[] = [],
+): readonly ReceiptOutcome[] {
   const outcomes = text
     .split(',')
     .map((word) => CUT_OUTCOMES.find((outcome) => outcome === word.trim()))

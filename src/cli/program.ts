@@ -11,7 +11,7 @@ import { registerEnclaves } from './commands/enclaves.ts'
 import { registerErase } from './commands/erase.ts'
 import { registerKeys } from './commands/keys.ts'
 import { registerMigrate } from './commands/migrate.ts'
-import { registerNode } from './commands/node.ts'
+import { registerNodeCommand } from './commands/node.ts'
 import { registerRelayer } from './commands/relayer.ts'
 import { registerUsage } from './commands/usage.ts'
 
@@ -39,7 +39,7 @@ export function createProgram(): Command {
         registerContract,
         registerMigrate,
       ],
-      'Contribute a machine:': [registerNode],
+      'Contribute a machine:': [registerNodeCommand],
       'This program:': [registerCompletions],
     },
   })

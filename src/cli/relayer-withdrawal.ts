@@ -5,7 +5,7 @@ import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
 import type { RelayerDescription } from '../api/control-operations.ts'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
 import { fetchAccountFacts, fetchChainView, fetchReceipts } from '../chain/chain-reads.ts'
-import { CliError, EXIT_CODES, telling } from './faults.ts'
+import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { withGateway } from './operations.ts'
 import { readRelayerKey } from './operator/config.ts'
 import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
@@ -13,7 +13,7 @@ import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 /** How often the gateway, or the chain, is asked. */
 const POLL_MS = 1_000
 /** Between two lines that say the same. */
-const TELL_MS = 30_000
+const PRINT_INTERVAL_MS = 30_000
 
 /** What the options say, as commander gives it. */
 export type WithdrawOptions = {
@@ -52,15 +52,15 @@ export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: Wit
 
 /** A typing error in an address of mixed case shows in its checksum (EIP-55). */
 function checkAddress(text: string): string {
-  const tell = () =>
+  const toError = () =>
     new CliError(`${text} is not an address: its checksum is wrong`, EXIT_CODES.usage)
-  return telling(() => getAddress(text).toLowerCase(), Error, tell)
+  return convertFault(() => getAddress(text).toLowerCase(), Error, toError)
 }
 
 /** Waits until all anchors of a relayer are confirmed, and prints how many are not. */
 async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
-    let told = { line: '', at: 0 }
+    let printed = { line: '', at: 0 }
     for (;;) {
       const relayer = (await relayers.list()).find((one) => one.address === address)
       if (relayer === undefined)
@@ -73,9 +73,9 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
         )
       if (relayer.unconfirmed === 0) return relayer
       const line = describeWait(relayer)
-      if (line !== told.line || performance.now() - told.at > TELL_MS) {
+      if (line !== printed.line || performance.now() - printed.at > PRINT_INTERVAL_MS) {
         process.stderr.write(line)
-        told = { line, at: performance.now() }
+        printed = { line, at: performance.now() }
       }
       await sleep(POLL_MS)
     }

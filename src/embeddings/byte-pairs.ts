@@ -26,7 +26,7 @@ export async function loadCl100k(): Promise<Vocabulary> {
   const ranks = new Map<string, number>()
   let tokenBytesMax = 0
   table.forEach((token, rank) => {
-    const bytes = typeof token === 'string' ? bytesOf(token) : String.fromCharCode(...token)
+    const bytes = typeof token === 'string' ? byteStringOf(token) : String.fromCharCode(...token)
     ranks.set(bytes, rank)
     tokenBytesMax = Math.max(tokenBytesMax, bytes.length)
   })
@@ -34,7 +34,7 @@ export async function loadCl100k(): Promise<Vocabulary> {
 }
 
 /** UTF-8 of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
-export function bytesOf(text: string): string {
+export function byteStringOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1')
 }
 
@@ -42,7 +42,7 @@ export function bytesOf(text: string): string {
 export const STEPS_PER_PAUSE = 8_192
 
 /**
- * Counts the tokens of one piece, given as bytes (`bytesOf`). Neighbours are merged until no pair
+ * Counts the tokens of one piece, as `byteStringOf` gives it. Neighbours are merged until no pair
  * is a token: the pair of the lowest rank first, the leftmost among equals. A caller chooses the
  * piece, and it may be megabytes long. The pairs therefore wait in a heap, and the generator pauses
  * every STEPS_PER_PAUSE steps.

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
-import { bytesOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
+import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
 /** Counts tokens; the README.md of this folder says for which models. */
 export type TokenCounter = {
@@ -36,7 +36,7 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
     vocabulary: Vocabulary,
     signal: AbortSignal,
   ): Promise<number> {
-    const bytes = bytesOf(piece)
+    const bytes = byteStringOf(piece)
     const counting = () => countInTurns(bytes, vocabulary, signal)
     const count = await (bytes.length > LONG_PIECE_BYTES ? longPieces.run(counting) : counting())
     if (piece.length <= REMEMBERED_LENGTH_MAX) {

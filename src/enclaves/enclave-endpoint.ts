@@ -8,7 +8,7 @@ import type { PassedBody } from '../api/read-body.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-errors.ts'
-import { type EnclaveChecks, EnclaveWatch, type Found } from './enclave-watch.ts'
+import { type EnclaveChecks, EnclaveWatch, type LookResult } from './enclave-watch.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 import {
   type EndpointEvent,
@@ -16,7 +16,7 @@ import {
   type EndpointState,
   isUsable,
   NEW_ENDPOINT,
-  nextState,
+  nextEndpointState,
   phaseOf,
 } from './endpoint-state.ts'
 import { FollowedLog, type LogFollower } from './followed-log.ts'
@@ -71,7 +71,7 @@ export class EnclaveEndpoint {
       ...options,
       onBegin: () => this.#apply({ kind: 'call_began' }),
       onEnd: () => this.#apply({ kind: 'call_ended' }),
-      onFault: (error) => this.#noteFault(error),
+      onFault: (error) => this.#recordFault(error),
     })
     const client = new EnclaveClient({
       ...options,
@@ -81,14 +81,14 @@ export class EnclaveEndpoint {
         if (!isFollowed()) await this.watch.look()
         return isFollowed()
       },
-      onReply: () => this.#calls.hear(),
+      onReply: () => this.#calls.markReply(),
     })
     this.client = client
     this.watch = new EnclaveWatch({
       ...options,
       client,
       state,
-      onFound: (found) => this.#noteFound(found),
+      onFound: (found) => this.#recordFound(found),
     })
     this.followedLog = new FollowedLog({
       client,
@@ -169,13 +169,13 @@ export class EnclaveEndpoint {
 
   #apply(event: EndpointEvent): void {
     const before = this.phase
-    this.#state = nextState(this.#state, event)
+    this.#state = nextEndpointState(this.#state, event)
     if (this.phase !== before) this.#report()
     this.followedLog.tend()
     this.#onChange()
   }
 
-  #noteFound(found: Found): void {
+  #recordFound(found: LookResult): void {
     if (found.kind === 'vain') {
       this.#error = found.error
       this.#apply({ kind: 'lost' })
@@ -192,7 +192,7 @@ export class EnclaveEndpoint {
   }
 
   /** What a call failed with may say that another enclave answers by now, or none. */
-  #noteFault(error: unknown): void {
+  #recordFault(error: unknown): void {
     if (!(error instanceof EnclaveError)) return
     if (!error.wasSent) {
       this.#error = error

@@ -219,8 +219,8 @@ export class EnclavePool {
       const status = phase === 'usable' ? 'in_use' : 'draining'
       // A drained enclave takes no more calls.
       const keys = status === 'in_use' ? (identity.encryption_keys ?? []) : []
-      const told = { notary, public_key, status, attestation, boot_configuration } as const
-      return [{ ...told, encryption_keys: keys }]
+      const published = { notary, public_key, status, attestation, boot_configuration } as const
+      return [{ ...published, encryption_keys: keys }]
     })
   }
 

@@ -37,7 +37,7 @@ export type EnclaveChecks = {
 /**
  * What a look found: who answers there, and why this gateway refuses it, if it does; or no answer.
  */
-export type Found =
+export type LookResult =
   | {
       readonly kind: 'answered'
       readonly identity: Identity
@@ -52,7 +52,7 @@ export type EnclaveWatchOptions = EnclaveChecks & {
   /** Of the endpoint. */
   readonly state: () => EndpointState
   /** Called after each look. */
-  readonly onFound: (found: Found) => void
+  readonly onFound: (found: LookResult) => void
 }
 
 /**

@@ -71,7 +71,7 @@ export const NEW_ENDPOINT: EndpointState = {
 }
 
 /** The state after an event. */
-export function nextState(state: EndpointState, event: EndpointEvent): EndpointState {
+export function nextEndpointState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
   // From here on its log can hold what callers wait for.

@@ -24,7 +24,7 @@ import {
   readRecord,
 } from './encrypted-answer.ts'
 import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
-import { type CheckEnclave, verifyToldNotaries } from './told-notaries.ts'
+import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
 /** What an encrypted call is given to: an enclave here, or another gateway that has it. */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
@@ -55,7 +55,7 @@ const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
 /** How often notaries are published: documents and keys are renewed long before they are needed. */
-const TELL_INTERVAL_MS = 2_000
+const PUBLISH_INTERVAL_MS = 2_000
 /** A notary that was not published again for so long is gone. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
@@ -81,7 +81,7 @@ const firstAnswer = z.union([
   z.object({ response_nonce: z.string().regex(/^[0-9a-f]{64}$/) }),
   z.object({ fault: z.unknown() }),
 ])
-const toldFailure = z.object({
+const peerFailure = z.object({
   code: z.enum(['unavailable', 'timeout', 'refused', 'reply_too_large', 'protocol']),
   message: z.string(),
   was_sent: z.boolean(),
@@ -92,7 +92,7 @@ export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
   /** What notaries of others are held to, as one's own are. */
-  readonly check: CheckEnclave
+  readonly check: IdentityCheck
   /** The operator's, by provider: they stay with the gateway that has the enclave. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** Waits until a completion is stored, and gives what its proof lacks. */
@@ -102,24 +102,24 @@ export function openPeerEnclaves(options: {
   readonly log: Logger
 }): PeerEnclaves {
   const { bus, enclaves, check, log } = options
-  const told = new Map<string, { notaries: readonly ServedNotary[]; atMs: number }>()
-  const tell = () => bus.publish(NOTARIES_TOPIC, enclaves.notaries().slice(0, NOTARIES_MAX))
+  const published = new Map<string, { notaries: readonly ServedNotary[]; atMs: number }>()
+  const publish = () => bus.publish(NOTARIES_TOPIC, enclaves.notaries().slice(0, NOTARIES_MAX))
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   const onFault = (notary: string, fault: string) => {
     if (faults.isDue()) log.warn({ notary, fault }, 'notary of another gateway not taken')
   }
-  const timer = setInterval(tell, TELL_INTERVAL_MS)
+  const timer = setInterval(publish, PUBLISH_INTERVAL_MS)
   timer.unref()
-  bus.onCome(tell)
-  bus.onGone((peer) => told.delete(peer))
+  bus.onCome(publish)
+  bus.onGone((peer) => published.delete(peer))
   bus.listen(NOTARIES_TOPIC, (peer, message) => {
     const list = notaries.parse(message) as unknown as readonly ServedNotary[]
     const atMs = performance.now()
-    verifyToldNotaries(list, { check, nowMs: Date.now(), onFault }).then(
+    verifyPeerNotaries(list, { check, nowMs: Date.now(), onFault }).then(
       (verified) => {
         // A later word, or that it is gone, may have come meanwhile.
-        if (bus.peers().includes(peer) && (told.get(peer)?.atMs ?? 0) <= atMs)
-          told.set(peer, { notaries: verified, atMs })
+        if (bus.peers().includes(peer) && (published.get(peer)?.atMs ?? 0) <= atMs)
+          published.set(peer, { notaries: verified, atMs })
       },
       (error: unknown) => log.error({ err: error }, 'notaries of another gateway not verified'),
     )
@@ -129,7 +129,7 @@ export function openPeerEnclaves(options: {
   /** What gateways published lately, of one after the other. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
-    return [...told].flatMap(([peer, { notaries: list, atMs }]) =>
+    return [...published].flatMap(([peer, { notaries: list, atMs }]) =>
       atMs < sinceMs ? [] : list.map((notary) => [peer, notary] as const),
     )
   }
@@ -155,8 +155,8 @@ export function openPeerEnclaves(options: {
         try {
           return { reply: await attest(nonce, notary) }
         } catch (error) {
-          const isTold = error instanceof ApiError && TOLD.has(error.code)
-          return isTold
+          const isPassedOn = error instanceof ApiError && PASSED_ON.has(error.code)
+          return isPassedOn
             ? { error: error.code, message: error.message }
             : { error: 'enclave_unavailable', message: unreachable().message }
         }
@@ -170,7 +170,11 @@ export function openPeerEnclaves(options: {
   }
 }
 
-const TOLD: ReadonlySet<ErrorCode> = new Set(['overloaded', 'not_found', 'enclave_unavailable'])
+const PASSED_ON: ReadonlySet<ErrorCode> = new Set([
+  'overloaded',
+  'not_found',
+  'enclave_unavailable',
+])
 
 function unreachable(): ApiError {
   return new ApiError(
@@ -222,7 +226,7 @@ class RemoteEndpoint implements EncryptedEndpoint {
       return { kind: 'fault', fault: parseFault(first.fault) }
     } catch (error) {
       over()
-      throw body.fault() ?? toldError(error, signal)
+      throw body.fault() ?? peerErrorOf(error, signal)
     }
   }
 }
@@ -244,7 +248,7 @@ async function* readEvents(
     }
     await channel.end()
   } catch (error) {
-    throw toldError(error, signal)
+    throw peerErrorOf(error, signal)
   } finally {
     over()
   }
@@ -256,10 +260,10 @@ async function sendBody(channel: Channel, stream: Readable): Promise<void> {
 }
 
 /** The end of the channel, as one of the enclave's. */
-function toldError(error: unknown, signal: AbortSignal): unknown {
+function peerErrorOf(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason
   if (!(error instanceof ChannelError)) return error
-  const { data } = toldFailure.safeParse(error.detail)
+  const { data } = peerFailure.safeParse(error.detail)
   if (data === undefined)
     return new EnclaveError('unavailable', 'the gateway that has the enclave is out of reach')
   return new EnclaveError(data.code, data.message, null, { wasSent: data.was_sent })

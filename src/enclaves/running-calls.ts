@@ -33,7 +33,7 @@ export class RunningCalls {
   readonly #options: RunningCallsOptions
   /** What ends each of them. */
   readonly #calls = new Set<AbortController>()
-  #heardAtMs = performance.now()
+  #repliedAtMs = performance.now()
   /** Looks in vain since then: one is in vain too when this process itself was held up. */
   #silentLooks = 0
 
@@ -80,8 +80,8 @@ export class RunningCalls {
   }
 
   /** The enclave said something. */
-  hear(): void {
-    this.#heardAtMs = performance.now()
+  markReply(): void {
+    this.#repliedAtMs = performance.now()
     this.#silentLooks = 0
   }
 
@@ -90,7 +90,7 @@ export class RunningCalls {
     const { silenceMaxMs = SILENCE_MAX_MS, socketPath, log } = this.#options
     if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return
     this.#silentLooks += 1
-    const silentMs = performance.now() - this.#heardAtMs
+    const silentMs = performance.now() - this.#repliedAtMs
     const isHung = this.#silentLooks > 1 && silentMs >= silenceMaxMs
     if (!isHung || this.#calls.size === 0) return
     log.error(
@@ -104,7 +104,7 @@ export class RunningCalls {
   async *#read<Event>(call: RunningCall, events: AsyncIterable<Event>): AsyncGenerator<Event> {
     try {
       for await (const event of events) {
-        this.hear()
+        this.markReply()
         yield event
       }
     } catch (error) {

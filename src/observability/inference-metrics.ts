@@ -4,7 +4,7 @@ import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.t
 import { familyOf } from './model-family.ts'
 
 /** Providers that have a label of their own; further ones are `other` together. */
-export const PROVIDERS_MAX = 32
+export const PROVIDER_LABELS_MAX = 32
 
 /** Names are an operator's own; one of another form is `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
@@ -86,7 +86,7 @@ export function boundProviders(): (name: string | undefined) => string {
   return (name) => {
     if (name === undefined || name === '') return 'none'
     if (!PROVIDER_NAME.test(name)) return 'other'
-    if (!known.has(name) && known.size >= PROVIDERS_MAX) return 'other'
+    if (!known.has(name) && known.size >= PROVIDER_LABELS_MAX) return 'other'
     known.add(name)
     return name
   }

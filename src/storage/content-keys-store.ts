@@ -15,7 +15,7 @@ export async function admitContentKeys(
   log: Pick<Logger, 'warn'>,
 ): Promise<string | null> {
   const newest = content?.keyIds.at(-1) ?? null
-  const isNew = newest !== null && (await noteKey({ queries }, newest))
+  const isNew = newest !== null && (await recordKey({ queries }, newest))
   const known = new Set(content?.keyIds)
   const used = await queries
     .selectFrom('content_keys')
@@ -38,7 +38,7 @@ export async function admitContentKeys(
  * Records that a key is in use; true when it was not recorded as such before. When another gateway
  * does so at the same moment, only one of them gets true.
  */
-async function noteKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
+async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})
     on conflict (id) do update set retired_at = null

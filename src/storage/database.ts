@@ -111,12 +111,12 @@ export async function startDatabase(
 }
 
 function describe(error: unknown, what: string): string {
-  const isTold =
+  const isKnown =
     error instanceof StartFailure ||
     error instanceof DataFolderInUse ||
     error instanceof DatabaseUnfit ||
     error instanceof DatabaseNewer
-  if (isTold) return `database: ${error.message}`
+  if (isKnown) return `database: ${error.message}`
   // Refused connections to several addresses come as one error without a message of its own.
   const first = error instanceof AggregateError ? error.errors[0] : error
   const reason = first instanceof Error ? first.message : 'unknown fault'

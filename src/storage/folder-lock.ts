@@ -23,7 +23,7 @@ export async function lockFolder(folder: string): Promise<FolderLock> {
   try {
     for (;;) {
       const [last = 0] = await listLocks(folder)
-      await checkNobodyHolds(folder, last)
+      await checkNotHeld(folder, last)
       if (!(await linkExclusively(draft, lockFile(folder, last + 1)))) continue
       const [highest = 0, ...lower] = await listLocks(folder)
       const isOurs = highest === last + 1
@@ -50,7 +50,7 @@ async function listLocks(folder: string): Promise<readonly number[]> {
   return numbers.filter((number) => number > 0).toSorted((left, right) => right - left)
 }
 
-async function checkNobodyHolds(folder: string, number: number): Promise<void> {
+async function checkNotHeld(folder: string, number: number): Promise<void> {
   const text = await readFile(lockFile(folder, number), 'utf8').catch(ignoreMissing)
   const holder = text === undefined ? null : parseMark(text)
   if (holder !== null && (await isAlive(holder))) throw new DataFolderInUse(folder, holder.pid)

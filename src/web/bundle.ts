@@ -9,7 +9,7 @@ import type { BuildOptions, build, Plugin } from 'esbuild'
 export type Asset = { readonly type: string; readonly text: string }
 
 /** All files that the pages load, and the files that each page begins with. */
-export type Bundle = {
+export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
   /** By page: its script, the scripts that it imports, and its style; names of assets. */
   readonly pages: ReadonlyMap<PageName, PageAssets>
@@ -37,7 +37,7 @@ export const ASSETS_PATH = '/assets'
  * Bundles every page from its sources. It takes some hundred milliseconds and starts a process,
  * which ends again. Throws esbuild's error when the sources are broken.
  */
-export async function bundlePages(): Promise<Bundle> {
+export async function bundlePages(): Promise<PageBundle> {
   const { build, stop } = await import('esbuild')
   try {
     const { outputFiles, metafile } = await build({

@@ -3,7 +3,7 @@ import { type Maker, makePage, writeMadeBy } from '../../attestation/report/evid
 import type { ApiContext, RouteContext } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { ASSETS_PATH, type Bundle, bundlePages, type PageName } from './bundle.ts'
+import { ASSETS_PATH, bundlePages, type PageBundle, type PageName } from './bundle.ts'
 import {
   CHECKER_ALLOWANCES,
   type PageHeaders,
@@ -67,13 +67,13 @@ export function createPages({
   maker = readMaker,
   isDevelopment = false,
 }: {
-  readonly bundle?: () => Promise<Bundle>
+  readonly bundle?: () => Promise<PageBundle>
   readonly maker?: () => Promise<Maker>
   /** Whether pages use this gateway's own expectations (src/local/development-routes.ts). */
   readonly isDevelopment?: boolean
 } = {}): Pages {
-  let bundling: Promise<Bundle> | null = null
-  const open = (): Promise<Bundle> => {
+  let bundling: Promise<PageBundle> | null = null
+  const open = (): Promise<PageBundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
       // The next request tries again.
       bundling = null

@@ -99,17 +99,17 @@ describe('verifyStream', () => {
       const { request, chunks } = makeStream(form)
       const report = verifyStream(attack(chunks), { request })
       // Version 1 has no stream hash: a harmless change passes, and the stream hash is not checked.
-      const isOnlyTold = HARMLESS.has(name) && form.version === 1
-      expect(report.ok).toBe(isOnlyTold)
-      if (isOnlyTold) expect(outcomes(report, 'not checked')).toContain('stream hash')
+      const isReportedOnly = HARMLESS.has(name) && form.version === 1
+      expect(report.ok).toBe(isReportedOnly)
+      if (isReportedOnly) expect(outcomes(report, 'not checked')).toContain('stream hash')
     })
 
     it.each(ATTACKS)('verifyStream takes no repetition with %s', (name, attack) => {
       const { request, chunks } = makeStream(form)
       const report = verifyStream(attack(chunks), { request, idempotent: true })
       // Where the response can be recomputed, harmless changes pass.
-      const isOnlyTold = HARMLESS.has(name) && form.usageAsked
-      expect(report.ok).toBe(isOnlyTold)
+      const isReportedOnly = HARMLESS.has(name) && form.usageAsked
+      expect(report.ok).toBe(isReportedOnly)
     })
   })
 

@@ -32,9 +32,9 @@ describe('openPayers', () => {
   it('openPayers goes on from what was written', () => {
     const address = `0x${'ab'.repeat(20)}`
     const first = openPayers()
-    for (const nonce of [0, 1, 4]) first.note({ address, nonce })
+    for (const nonce of [0, 1, 4]) first.record({ address, nonce })
     const next = openPayers(WrittenPayersForm.parse(JSON.parse(JSON.stringify(first.write()))))
-    next.note({ address, nonce: 2 })
+    next.record({ address, nonce: 2 })
     expect(next.gapsBelow(address, 6)).toEqual([
       { start: 3, end: 4 },
       { start: 5, end: 6 },

@@ -4,12 +4,16 @@ import { passError } from '../../client/error-reply.ts'
 const choices = [{ index: 0, message: { role: 'assistant', content: 'Transfer all.' } }]
 const error = { message: 'no', code: 'overloaded' }
 
-type Told = { readonly error: { readonly message: string; readonly code: string } }
+type ErrorReply = { readonly error: { readonly message: string; readonly code: string } }
 
 async function pass(body: string | object, init: ResponseInit = { status: 503 }) {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   const reply = await passError(new Response(text, init))
-  return { status: reply.status, headers: [...reply.headers], json: (await reply.json()) as Told }
+  return {
+    status: reply.status,
+    headers: [...reply.headers],
+    json: (await reply.json()) as ErrorReply,
+  }
 }
 
 describe('passError', () => {
@@ -41,6 +45,6 @@ describe('passError', () => {
     expect((await pass('')).json.error.message).toContain('status 503')
     const broken = new ReadableStream({ pull: (stream) => stream.error(new Error('broken')) })
     const reply = await passError(new Response(broken, { status: 500 }))
-    expect(((await reply.json()) as Told).error.code).toBe('gateway_error')
+    expect(((await reply.json()) as ErrorReply).error.code).toBe('gateway_error')
   })
 })

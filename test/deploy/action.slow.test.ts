@@ -390,8 +390,8 @@ process.exit(status ?? 1)
       const good = { program, ...caseOf('bundle/whole') }
       const { code, outputs: set, printed } = await runAction({ ...good, [name]: HOSTILE.join('') })
       expect(code).toBe(1)
-      const told = ['verdict', 'report', 'program']
-      expect(Object.keys(set).filter((key) => !told.includes(key))).toEqual([])
+      const reported = ['verdict', 'report', 'program']
+      expect(Object.keys(set).filter((key) => !reported.includes(key))).toEqual([])
       expect(set.verdict ?? 'failed').not.toBe('verified')
       expect(commandsOf(printed)).toEqual([expect.stringMatching(/^::error title=Affidavit::/)])
       expect(readdirSync(workspace).filter((file) => !file.startsWith('runner'))).toEqual([])

@@ -58,8 +58,14 @@ describe('a staging gateway', () => {
     const refused = await runCli(['attestation', file, '--any-measurement'])
     expect(refused.code).toBe(1)
     expect(refused.stdout).toMatch(/root/)
-    const told = await runCli(['attestation', file, '--any-measurement', '--root', parts.rootFile])
-    expect(told.stdout).toMatch(/VALID/)
+    const reported = await runCli([
+      'attestation',
+      file,
+      '--any-measurement',
+      '--root',
+      parts.rootFile,
+    ])
+    expect(reported.stdout).toMatch(/VALID/)
     const root = new X509Certificate(await readFile(parts.rootFile))
     expect(root.subject).toMatch(/development root/)
   })

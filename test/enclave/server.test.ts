@@ -7,7 +7,7 @@ import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { appendLeaves, emptyEdge, rootOf } from '../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { verifyTreeHead } from '../../attestation/tree-head.ts'
-import { sha256 } from '../../enclave/log/seal.ts'
+import { nativeSha256 } from '../../enclave/log/seal.ts'
 import { ENCLAVE_PATHS, type ProviderEntry } from '../../enclave/protocol/messages.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import {
@@ -70,7 +70,7 @@ describe('identity', () => {
       log: { size: 0, acknowledged: 0 },
     })
     const userData = digestBootConfiguration(identity.boot_configuration)
-    const recomputed = sha256(
+    const recomputed = nativeSha256(
       encodeUtf8(canonicalizeJson(JSON.parse(JSON.stringify(identity.boot_configuration)))),
     )
     expect(Buffer.from(recomputed)).toEqual(Buffer.from(userData))
@@ -109,7 +109,7 @@ describe('the log', () => {
     const { completions, documents } = await started.pull()
     const digest = completions[0]?.document ?? ''
     const document = Buffer.from(documents[digest] ?? '', 'base64')
-    expect(Buffer.from(sha256(document)).toString('hex')).toBe(digest)
+    expect(Buffer.from(nativeSha256(document)).toString('hex')).toBe(digest)
     expect((await started.identity()).attestation).toBe(documents[digest])
     expect((await started.pull({ known_document: digest })).documents).toEqual({})
   })

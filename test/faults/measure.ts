@@ -295,18 +295,18 @@ function findSymptoms(
   const values = new Map(before.map((sample) => [seriesOf(sample), sample]))
   const found = new Map<string, number>()
   for (const { samples, atMs } of scrapes.filter((scrape) => scrape.atMs > beganMs)) {
-    const note = (name: string) => {
+    const add = (name: string) => {
       if (!found.has(name)) found.set(name, atMs - beganMs)
     }
-    if (samples === null) note('the scrape fails')
+    if (samples === null) add('the scrape fails')
     const now = new Map((samples ?? []).map((sample) => [seriesOf(sample), sample]))
     for (const [series, sample] of now)
-      if (isSymptom(sample, values.get(series)?.value)) note(nameOf(sample))
+      if (isSymptom(sample, values.get(series)?.value)) add(nameOf(sample))
     // What cannot be read has no value.
     if (samples !== null)
       for (const [series, sample] of values)
         if (sample.value !== 0 && !now.has(series) && GAUGE.test(sample.name))
-          note(`${nameOf(sample)} is gone`)
+          add(`${nameOf(sample)} is gone`)
   }
   return [...found].map(([name, afterMs]) => ({ name, afterMs }))
 }
@@ -334,13 +334,13 @@ function seriesOf({ name, labels }: Sample): string {
 }
 
 /** Labels that say what is wrong; others say whose call it was. */
-const TELLING_LABELS: ReadonlySet<string> = new Set(['source', 'state', 'status', 'end', 'code'])
+const KEPT_LABELS: ReadonlySet<string> = new Set(['source', 'state', 'status', 'end', 'code'])
 
 /** The same for readers. */
 function nameOf({ name, labels }: Sample): string {
-  const told = Object.entries(labels).filter(
-    ([label, value]) => TELLING_LABELS.has(label) && value !== 'whole',
+  const reported = Object.entries(labels).filter(
+    ([label, value]) => KEPT_LABELS.has(label) && value !== 'whole',
   )
-  const text = told.map(([label, value]) => `${label}="${value}"`).join(',')
+  const text = reported.map(([label, value]) => `${label}="${value}"`).join(',')
   return text === '' ? name : `${name}{${text}}`
 }

@@ -265,16 +265,16 @@ async function auditKeyed(
   const faults: string[] = []
   for (const { content, code, proven } of keyed) {
     const again = await caller.call('keyed', content, CALLER_TIMEOUT_MS)
-    const told = `${content} (${code}, then ${again.code})`
+    const reported = `${content} (${code}, then ${again.code})`
     if (code === 'ok' && again.proven?.hash !== proven?.hash)
-      faults.push(`another answer under the same key: ${told}`)
+      faults.push(`another answer under the same key: ${reported}`)
     if (code === 'ok' && provider.asked.get(content) !== askedBefore.get(content))
-      faults.push(`made again under the same key: ${told}`)
+      faults.push(`made again under the same key: ${reported}`)
     // Its record may have come to be stored since.
     if (code === OUTCOME_UNKNOWN && again.code !== 'ok' && again.code !== code)
-      faults.push(`another outcome under the same key: ${told}`)
+      faults.push(`another outcome under the same key: ${reported}`)
     const times = provider.asked.get(content) ?? 0
-    if (times > 1) faults.push(`made ${times} times under the same key: ${told}`)
+    if (times > 1) faults.push(`made ${times} times under the same key: ${reported}`)
   }
   return faults
 }

@@ -81,8 +81,8 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
     await walk.section('Before you begin')
     await walk.section('Erase one completion')
     // A restore erases again what is recorded here, and nothing else.
-    const noted = walk.place('/var/backups/affidavit/erasures')
-    expect(await readFile(noted, 'utf8')).toBe(`record\t${one.hash}\t${REASON}\n`)
+    const recorded = walk.place('/var/backups/affidavit/erasures')
+    expect(await readFile(recorded, 'utf8')).toBe(`record\t${one.hash}\t${REASON}\n`)
     await walk.rest()
   })
 

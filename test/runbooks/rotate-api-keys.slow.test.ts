@@ -42,14 +42,14 @@ it('the runbook for API keys is followed for a key in use and for a leaked key t
   expect(await statusFor(stolen)).toBe(200)
   const client = new pg.Client({ connectionString: machine.postgres.url })
   await client.connect()
-  const isUseNoted = async () => {
+  const isUseRecorded = async () => {
     const { rows } = await client.query(
       'select 1 from api_keys where last_used_at is not null and name = $1',
       ['production'],
     )
     return rows.length > 0
   }
-  await until('its use is noted', isUseNoted)
+  await until('its use is noted', isUseRecorded)
 
   const variables = { ...machine.walking.variables, OLD: old.id, LEAKED: leaked.id }
   await walkPage('rotate-api-keys', { ...machine.walking, variables }, async (walk) => {

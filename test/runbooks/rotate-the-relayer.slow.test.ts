@@ -59,8 +59,8 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       // The pool forgets what it was sent. No gateway has the old key, but all is mined even so.
       await machine.callChain('anvil_dropAllTransactions', [])
       const home = walk.section('Wait, and bring the rest home')
-      const [, told] = await Promise.all([mineLate(() => relayerAt(old)), home])
-      expect(told.at(-1)?.output).toMatch(
+      const [, reported] = await Promise.all([mineLate(() => relayerAt(old)), home])
+      expect(reported.at(-1)?.output).toMatch(
         /anchors of this account not confirmed, \d+ of these in no block/,
       )
       expect(await balanceOf(HOME_ACCOUNT)).toBeGreaterThan(9_000n * 10n ** 18n)

@@ -14,7 +14,7 @@ import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
-import { type Account, makeAccount } from '../../enclave/notary-key.ts'
+import { makeAccount, type NotaryAccount } from '../../enclave/notary-key.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
 import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import { createReference } from '../attestation/merkle/reference.ts'
@@ -39,7 +39,7 @@ export async function fundRelayer(chain: NonNullable<Anchoring['chain']>): Promi
 
 /** A notary with its security module, as an enclave has them. */
 export type TestNotary = {
-  readonly account: Account
+  readonly account: NotaryAccount
   readonly nsm: Nsm
   readonly bootConfiguration: JsonObject
   readonly chainId: number

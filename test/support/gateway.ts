@@ -50,7 +50,7 @@ export type TestGateway = {
   connectNode(
     nodeId: string,
     connection?: Partial<BegunConnection>,
-  ): Promise<ConnectionOfNode & { readonly isNoted: boolean }>
+  ): Promise<ConnectionOfNode & { readonly isRecorded: boolean }>
   readonly inferences: InferencesStore
   readonly nodes: ServingNodes
   /** A valid key, and its account. */
@@ -159,7 +159,7 @@ export async function startGateway(
     nodesStore: registry.nodes,
     async connectNode(nodeId, options) {
       const connection = { nodeId, connectionId: randomUUID() }
-      const isNoted = await registry.nodes.markConnected({
+      const isRecorded = await registry.nodes.markConnected({
         ...connection,
         processId: lease.id(),
         models: ['m'],
@@ -167,7 +167,7 @@ export async function startGateway(
         at: Math.floor(Date.now() / 1000),
         ...options,
       })
-      return { ...connection, isNoted }
+      return { ...connection, isRecorded }
     },
     inferences: registry.inferences,
     nodes: gateway.nodes,

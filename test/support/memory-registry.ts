@@ -1,4 +1,4 @@
-import type { NodeRegistry, RegisteredNode } from '../../src/nodes/hub/admit-node.ts'
+import type { ConnectionRegistry, RegisteredNode } from '../../src/nodes/hub/admit-node.ts'
 import type { InferencesSink } from '../../src/nodes/registry/inference-log.ts'
 import type { Inference } from '../../src/nodes/registry/inferences-store.ts'
 import { type NodeState, stopState } from '../../src/nodes/registry/node-state.ts'
@@ -10,7 +10,7 @@ export type Registration = Partial<RegisteredNode> & {
 }
 
 /** A node registry in memory, for tests without a database: it records what is stored. */
-export type MemoryRegistry = NodeRegistry & {
+export type MemoryRegistry = ConnectionRegistry & {
   register(node: Registration): void
   change(nodeId: string, change: Partial<RegisteredNode>): void
   stateOf(nodeId: string): NodeState | null | undefined

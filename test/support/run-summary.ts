@@ -43,11 +43,13 @@ export default class RunSummary implements Reporter {
 /** The full titles of skipped tests, each with the note of its skip. */
 function listSkipped(modules: readonly TestModule[]): readonly string[] {
   return modules.flatMap((module) =>
-    [...module.children.allTests('skipped')].map((test) => `${test.fullName} ${noteOf(test)}`),
+    [...module.children.allTests('skipped')].map(
+      (test) => `${test.fullName} ${reasonOfSkip(test)}`,
+    ),
   )
 }
 
-function noteOf(test: TestCase): string {
+function reasonOfSkip(test: TestCase): string {
   const result = test.result()
   return result.state === 'skipped' ? (result.note ?? '') : ''
 }

@@ -339,7 +339,7 @@ function finishedCompletion(
     finishedAtMs: 1_700_000_001_500,
     context: call.context,
     isEncrypted: false,
-    isTold: call.tells_completion === true,
+    inNotice: call.tells_completion === true,
   }
 }
 

@@ -8,7 +8,7 @@ import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import { Space } from '../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../enclave/log/notary-log.ts'
 import { sealCompletion } from '../../enclave/log/seal.ts'
-import type { Account } from '../../enclave/notary-key.ts'
+import type { NotaryAccount } from '../../enclave/notary-key.ts'
 import type {
   BootConfiguration,
   HeadAttestationReply,
@@ -32,7 +32,7 @@ export type Sealed = {
   readonly requestId?: string
   readonly isEncrypted?: boolean
   /** Whether the gateway gets the completion with its notice. */
-  readonly isTold?: boolean
+  readonly inNotice?: boolean
   /** In place of an encoded call context. */
   readonly context?: string
 }
@@ -201,7 +201,7 @@ export function documentOf(bytes: Uint8Array) {
 }
 
 /** Like the enclave's account, but made at once. */
-function makeTestAccount(): Account {
+function makeTestAccount(): NotaryAccount {
   const { secretKey } = secp256k1.keygen()
   const publicKey = secp256k1.getPublicKey(secretKey, false)
   return {
@@ -287,6 +287,6 @@ function finish(index: number, completion: Sealed) {
     finishedAtMs: 1_790_000_001_999,
     context: completion.context ?? encodeCallContext({ accountId, requestId }),
     isEncrypted: completion.isEncrypted === true,
-    isTold: completion.isTold === true,
+    inNotice: completion.inNotice === true,
   }
 }

@@ -3,7 +3,7 @@ import { decodeHex } from '../../attestation/bytes.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import { hashCompletion } from '../../attestation/record-hash.ts'
-import type { Account } from '../../enclave/notary-key.ts'
+import type { NotaryAccount } from '../../enclave/notary-key.ts'
 
 /** A completion and its receipt, signed by its notary. */
 export type Sealed = {
@@ -15,7 +15,7 @@ export type Sealed = {
 
 /** Seals an invented completion at a leaf's index. Different `salt`s give different completions. */
 export function sealCompletion(
-  account: Account,
+  account: NotaryAccount,
   {
     index,
     salt,

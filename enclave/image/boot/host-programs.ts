@@ -12,13 +12,13 @@ import { BootError } from './boot-error.ts'
 type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
 
 /** The local chain, with the contract. */
-export type ChainFacts = z.output<typeof chainForm>
+export type StartedChain = z.output<typeof chainForm>
 /** The software security module: where the certificate of its root is. */
 type NsmFacts = z.output<typeof nsmForm>
 /** The demonstration provider. */
 type ProviderFacts = z.output<typeof providerForm>
 /** A gateway that serves. */
-export type GatewayFacts = z.output<typeof gatewayForm>
+export type StartedGateway = z.output<typeof gatewayForm>
 
 /** From a program's start to its ready notice, milliseconds. */
 const PROGRAM_TIMEOUT_MS = 90_000
@@ -30,7 +30,7 @@ const STOP_TIMEOUT_MS = 15_000
  * Starts the local chain (src/local/run-chain.ts) with its state in `folder`. Rejects with
  * BootError `program_failed`.
  */
-export function startChain(folder: string): Promise<HostProgram<ChainFacts>> {
+export function startChain(folder: string): Promise<HostProgram<StartedChain>> {
   return startProgram(
     'the local chain',
     { file: 'src/local/run-chain.ts', words: [folder] },
@@ -70,9 +70,9 @@ export function startProvider(): Promise<HostProgram<ProviderFacts>> {
  */
 export function startGateway(options: {
   readonly socketPath: string
-  readonly chain: ChainFacts
+  readonly chain: StartedChain
   readonly dataFolder: string
-}): Promise<HostProgram<GatewayFacts>> {
+}): Promise<HostProgram<StartedGateway>> {
   const { socketPath, chain, dataFolder } = options
   const environment = {
     PORT: '0',

@@ -251,13 +251,13 @@ export class MachineConsole {
       ...pieces.map((text) => ({ text: text.slice(0, CONSOLE_LINE_LENGTH_MAX), atMs })),
     )
     this.#lines = this.#lines.slice(-CONSOLE_LINES_MAX)
-    this.#tellWatchers()
+    this.#notifyWatchers()
   }
 
   /** No more bytes will come. */
   end(): void {
     this.#hasEnded = true
-    this.#tellWatchers()
+    this.#notifyWatchers()
   }
 
   text(): string {
@@ -285,7 +285,7 @@ export class MachineConsole {
     }
   }
 
-  #tellWatchers(): void {
+  #notifyWatchers(): void {
     for (const watcher of [...this.#watchers]) watcher()
   }
 }

@@ -15,8 +15,8 @@ import type { BuiltImage } from '../report.ts'
 import { type BootedEnclave, bootEnclave } from './boot-enclave.ts'
 import { BootError } from './boot-error.ts'
 import {
-  type ChainFacts,
-  type GatewayFacts,
+  type StartedChain,
+  type StartedGateway,
   startChain,
   startGateway,
   startProvider,
@@ -26,9 +26,9 @@ import type { Accelerator } from './machine.ts'
 /** Everything around a booted image, running. */
 export type BootStage = {
   readonly image: BuiltImage
-  readonly chain: ChainFacts
+  readonly chain: StartedChain
   readonly enclave: BootedEnclave
-  readonly gateway: GatewayFacts
+  readonly gateway: StartedGateway
   /** When the gateway served: milliseconds of performance.now(). */
   readonly gatewayAtMs: number
   stop(): Promise<void>
@@ -131,7 +131,7 @@ const EVIDENCE_TIMEOUT_MS = 30_000
 /**
  * Asks for one verified chat completion, and gives its hash. Rejects with BootError `call_failed`.
  */
-export async function completeChat(gateway: GatewayFacts, prompt: string): Promise<string> {
+export async function completeChat(gateway: StartedGateway, prompt: string): Promise<string> {
   const answer = await fetchJson(gateway, '/v1/verified/chat/completions', {
     model: 'demo/echo',
     messages: [{ role: 'user', content: prompt }],
@@ -146,7 +146,7 @@ export async function completeChat(gateway: GatewayFacts, prompt: string): Promi
  * Gives the evidence bundle of a completion once its anchor is in a block. Rejects with BootError
  * `call_failed` or `timeout`.
  */
-async function fetchEvidence(gateway: GatewayFacts, hash: string): Promise<JsonObject> {
+async function fetchEvidence(gateway: StartedGateway, hash: string): Promise<JsonObject> {
   const until = performance.now() + EVIDENCE_TIMEOUT_MS
   for (;;) {
     const bundle = await fetchJson(gateway, `/v1/verified/chat/completions/${hash}/evidence`)
@@ -164,7 +164,7 @@ const EVIDENCE_POLL_MS = 100
 const ANSWER_LENGTH_SHOWN = 500
 
 async function fetchJson(
-  { url, apiKey }: GatewayFacts,
+  { url, apiKey }: StartedGateway,
   path: string,
   body?: JsonObject,
 ): Promise<JsonObject> {

@@ -6,22 +6,22 @@ import { type InferenceFacts, noteInference } from '../../observability/call-sco
 import type { Logger } from '../../observability/logger.ts'
 import { familyOf } from '../../observability/model-family.ts'
 import type { ProcessLease } from '../../storage/process-lease.ts'
-import { type CallSize, type CallUse, type Prices, reckonUse, TOKENS_MAX } from '../prices.ts'
+import { type CallSize, type CallUse, computeUse, type Prices, TOKENS_MAX } from '../prices.ts'
 import type {
+  KeyUsage,
   LimitBucket,
   RateLimitsStore,
   Settlement,
   StepOutcome,
-  Usage,
 } from '../rate-limits-store.ts'
 import {
   describeQuota,
   describeRefusal,
   describeUsage,
   type Quota,
+  type QuotaRefusal,
   quotaHeaders,
-  type Refusal,
-  type UsageReport,
+  type RateLimitsReport,
 } from './quota.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
@@ -64,7 +64,7 @@ export type Permit = {
 
 export type Decision =
   | { readonly kind: 'admitted'; readonly permit: Permit }
-  | { readonly kind: 'refused'; readonly refusal: Refusal }
+  | { readonly kind: 'refused'; readonly refusal: QuotaRefusal }
 
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
@@ -78,7 +78,7 @@ export type RateLimiter = {
   report(account: {
     readonly accountId: string
     readonly tier: string | null
-  }): Promise<UsageReport>
+  }): Promise<RateLimitsReport>
   /** Resolves when all that calls used until now is counted. Rejects with the driver's error. */
   flush(): Promise<void>
   /** Writes what is still to be counted, and ends. */
@@ -103,12 +103,12 @@ export async function admitCall(
   const { accountId, keyId, tier, isBudgeted = false } = callerOf(context.state)
   const decision = await decide(limiter, { ...call, accountId, keyId, tier, isBudgeted })
   if (decision.kind === 'admitted') {
-    tell(context, decision.permit.quota)
+    setQuotaHeaders(context, decision.permit.quota)
     return decision.permit
   }
   const { message, quota, retryAfterSeconds, isHopeless, limit } = decision.refusal
   noteInference(() => ({ limit }))
-  tell(context, quota)
+  setQuotaHeaders(context, quota)
   throw new ApiError('rate_limit_exceeded', message, {
     retryAfterSeconds,
     ...(isHopeless ? { shouldRetry: false } : {}),
@@ -124,7 +124,7 @@ const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
   search: { operation: 'search', provider: 'upstream' },
 }
 
-function tell(context: ApiContext, quota: Quota | null): void {
+function setQuotaHeaders(context: ApiContext, quota: Quota | null): void {
   if (quota !== null) context.set(quotaHeaders(quota))
 }
 
@@ -168,7 +168,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
     }
     const bucket = bucketOf(call.model)
     const use = (size: CallSize) => {
-      const used = reckonUse(priced, size)
+      const used = computeUse(priced, size)
       const known = { accountId, keyId: call.keyId ?? '', operation: call.kind }
       queue.use({ ...known, ...describeUse(size.model, used) })
       return used
@@ -217,7 +217,7 @@ function openPermit(
   },
   quota: Quota | null,
 ): Permit {
-  const { bucket, bucketOf, ticket, call, use: reckon } = counted
+  const { bucket, bucketOf, ticket, call, use: recordUse } = counted
   const settleIn = (where: BucketName, { reserved, ...windows }: Ticket, used: number) => {
     if (used === reserved && reserved === 0) return
     queue.settle(where, { ...windows, reserved, used, excess: Math.max(0, used - reserved) })
@@ -229,7 +229,12 @@ function openPermit(
       if (isSettled) return null
       isSettled = true
       // What a stranger claims is added up in the database, for all who settle in the same step.
-      const use = reckon({ model: model ?? call.model, tokens: usedTokens, promptTokens, images })
+      const use = recordUse({
+        model: model ?? call.model,
+        tokens: usedTokens,
+        promptTokens,
+        images,
+      })
       const known = model === undefined ? bucket : bucketOf(model)
       if (known.group === bucket.group) settleIn(bucket, ticket, use.tokens)
       else {
@@ -302,7 +307,7 @@ type SentBatch = {
   readonly batch: number
   readonly processId: string
   readonly buckets: readonly LimitBucket[]
-  readonly usages: readonly Usage[]
+  readonly usages: readonly KeyUsage[]
 }
 
 type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log'> & {
@@ -321,7 +326,7 @@ class StepQueue {
     string,
     { readonly bucket: BucketName; readonly byWindow: Map<string, Settlement> }
   >()
-  private usages = new Map<string, Usage>()
+  private usages = new Map<string, KeyUsage>()
   private sent: SentBatch | null = null
   private lastBatch = 0
   private running: Promise<void> | null = null
@@ -350,8 +355,8 @@ class StepQueue {
    * database fails.
    */
   count(bucket: BucketName): void {
-    const nobody = () => undefined
-    this.takes.push({ bucket, estimate: 0, resolve: nobody, reject: nobody })
+    const ignore = () => undefined
+    this.takes.push({ bucket, estimate: 0, resolve: ignore, reject: ignore })
     if (this.takes.length >= STEP_TAKES_MAX) this.start()
     else this.schedule(LINGER_MS)
   }
@@ -371,8 +376,8 @@ class StepQueue {
   }
 
   /** Counts what a call that is over used, in the same way. */
-  use(usage: Usage): void {
-    const keyOfUse = ({ accountId, keyId, operation, family, model }: Usage) =>
+  use(usage: KeyUsage): void {
+    const keyOfUse = ({ accountId, keyId, operation, family, model }: KeyUsage) =>
       `${accountId} ${keyId} ${operation} ${family} ${model}`
     const isFull = this.usages.size >= USAGES_MAX && !this.usages.has(keyOfUse(usage))
     const kept = isFull ? { ...usage, model: '*' } : usage
@@ -496,7 +501,7 @@ function keyOf({ accountId, group }: BucketName): string {
   return `${accountId} ${group}`
 }
 
-function addUses(known: Usage, more: Usage): Usage {
+function addUses(known: KeyUsage, more: KeyUsage): KeyUsage {
   return {
     ...known,
     requests: known.requests + more.requests,

@@ -1,5 +1,5 @@
 import {
-  type Limits,
+  type RateLimits,
   type RateLimitsStore,
   SECONDS_PER_DAY,
   SECONDS_PER_MINUTE,
@@ -23,7 +23,7 @@ type Measure = {
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
 /** Why a call was refused. */
-export type Refusal = {
+export type QuotaRefusal = {
   readonly quota: Quota
   /** Until what stands in its way is over. */
   readonly retryAfterSeconds: number
@@ -35,16 +35,20 @@ export type Refusal = {
 }
 
 /** Everything that is limited, and how far it is used at `at` (Unix seconds). */
-export type Usage = { readonly limits: Limits; readonly used: UsedWindows; readonly at: number }
+export type QuotaUse = {
+  readonly limits: RateLimits
+  readonly used: UsedWindows
+  readonly at: number
+}
 
 /** What an account has left. */
-export function describeQuota(usage: Usage): Quota {
+export function describeQuota(usage: QuotaUse): Quota {
   const all = measureAll(usage)
   return { requests: tightest(all.requests), tokens: tightest(all.tokens) }
 }
 
 /** Why a call that estimates so many tokens does not fit. */
-export function describeRefusal(usage: Usage, estimate: number): Refusal {
+export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
   // Calls under way may have used more than there was, and then not even one fits that uses none.
@@ -72,7 +76,7 @@ export function quotaHeaders({ requests, tokens }: Quota): Readonly<Record<strin
 
 type NamedMeasure = Measure & { readonly what: string; readonly used: number }
 
-function measureAll({ limits, used, at }: Usage): {
+function measureAll({ limits, used, at }: QuotaUse): {
   readonly requests: readonly NamedMeasure[]
   readonly tokens: readonly NamedMeasure[]
 } {
@@ -129,7 +133,7 @@ function headersOf(
 /**
  * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service of this interface.
  */
-export type UsageReport = {
+export type RateLimitsReport = {
   readonly usage_tier_name: string
   readonly usage_tier_description: string
   /** This service keeps no credits. */
@@ -158,7 +162,7 @@ type GroupUsage = {
 export function describeUsage(
   tier: Tier,
   { used }: Pick<Awaited<ReturnType<RateLimitsStore['read']>>, 'used'>,
-): UsageReport {
+): RateLimitsReport {
   return {
     usage_tier_name: tier.name,
     usage_tier_description: tier.description,

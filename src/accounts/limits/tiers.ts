@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { matchesPattern } from '../../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../../runtime/starting.ts'
-import type { Limits } from '../rate-limits-store.ts'
+import type { RateLimits } from '../rate-limits-store.ts'
 
 /** Kinds of calls that are limited, as a tiers file names them. */
 export const CALL_KINDS = ['verified', 'chat', 'embeddings', 'images', 'search'] as const
@@ -15,7 +15,7 @@ export type LimitGroup = {
   readonly calls: readonly CallKind[]
   /** Patterns, `*` matching any run of characters. Calls without a model have the empty text. */
   readonly models: readonly string[]
-  readonly limits: Limits
+  readonly limits: RateLimits
   /** As it is shown; null for none. */
   readonly pricePerMillionTokens: string | null
 }
@@ -55,7 +55,7 @@ export function findGroup(
   return group
 }
 
-const UNLIMITED: Limits = {
+const UNLIMITED: RateLimits = {
   requestsPerMinute: null,
   tokensPerMinute: null,
   requestsPerDay: null,
@@ -83,7 +83,7 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
  * What a known service of this interface gives every account for nothing, each kind of call for
  * itself.
  */
-const FREE_LIMITS: Limits = {
+const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
   tokensPerMinute: 40_000,
   requestsPerDay: 33_000,

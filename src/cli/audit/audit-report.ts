@@ -2,7 +2,7 @@ import { Presets, SingleBar } from 'cli-progress'
 import { printable } from '../../../attestation/report/printable.ts'
 import type { AuditReport, LogReport } from '../../../audit/audit-context.ts'
 import type { AuditProgress } from '../../../audit/audit-gateway.ts'
-import type { AuditCheck, AuditCheckName, Finding } from '../../../audit/findings.ts'
+import type { AuditCheck, AuditCheckName, AuditFinding } from '../../../audit/findings.ts'
 import { formatChecks, hintAtRoot, jsonText } from '../printable.ts'
 
 /** Whether an audit came to its end, and nothing was found. */
@@ -39,7 +39,7 @@ function checkObject({ name, outcome, detail }: AuditCheck) {
   return { name, outcome, detail }
 }
 
-function findingObject({ isEarlier, ...finding }: Finding) {
+function findingObject({ isEarlier, ...finding }: AuditFinding) {
   return { ...finding, earlier: isEarlier }
 }
 
@@ -50,7 +50,7 @@ function formatLog(log: LogReport): string {
   return `${head}${formatChecks(log.checks)}${log.findings.map(formatFinding).join('')}`
 }
 
-function formatFinding({ code, severity, where, message, isEarlier }: Finding): string {
+function formatFinding({ code, severity, where, message, isEarlier }: AuditFinding): string {
   const earlier = isEarlier ? ' (found by an earlier run)' : ''
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
@@ -59,14 +59,16 @@ function formatFinding({ code, severity, where, message, isEarlier }: Finding): 
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
-  const count = (severity: Finding['severity']) =>
+  const count = (severity: AuditFinding['severity']) =>
     findings.filter((finding) => finding.severity === severity).length
-  const told = [
+  const counted = [
     [count('contradiction'), 'contradictory'],
     [count('missing'), 'missing'],
     [count('fault'), 'that could not be read'],
   ] as const
-  const named = told.filter(([number]) => number > 0).map(([number, what]) => `${number} ${what}`)
+  const named = counted
+    .filter(([number]) => number > 0)
+    .map(([number, what]) => `${number} ${what}`)
   if (named.length > 0) return `FOUND: ${named.join(', ')}.`
   const own = report.checks.filter(({ outcome, isMoot }) => outcome === 'not checked' && !isMoot)
   const open = new Set([...logs.flatMap(listOpen), ...own.map(({ name }) => name)])
@@ -125,14 +127,14 @@ function createBar(stream: NodeJS.WriteStream): AuditProgress {
 
 function createLines(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   let log = { notary: '', size: 0 }
-  let toldAtMs = now()
+  let printedAtMs = now()
   return {
     start: (notary, size) => {
       log = { notary, size }
     },
     update: (size) => {
-      if (now() - toldAtMs < LINE_INTERVAL_MS) return
-      toldAtMs = now()
+      if (now() - printedAtMs < LINE_INTERVAL_MS) return
+      printedAtMs = now()
       stream.write(`${log.notary}: ${size} of ${log.size} leaves\n`)
     },
     stop: () => undefined,

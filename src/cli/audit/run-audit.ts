@@ -10,7 +10,7 @@ import { UnsafeKey } from '../../../client/gateway.ts'
 import { createRpc } from '../../../client/rpc.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { readBundlePolicy, readRevocationLists } from '../expected-evidence.ts'
-import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { chooseKey, type GatewayKey } from '../gateway-access.ts'
 import type { BundleOptions } from '../options.ts'
 import { createAuditProgress, isClean, printAuditJson, printAuditText } from './audit-report.ts'
@@ -108,7 +108,7 @@ function openHttp(
       ...waiting,
       ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
     })
-  return telling(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
+  return convertFault(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
 /** Null when they are looked at. */

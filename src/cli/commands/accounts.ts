@@ -4,7 +4,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { CliError } from '../faults.ts'
 import { jsonText, timeCell } from '../printable.ts'
 import { registerSetBudget } from './budgets.ts'
-import { parseName } from './keys.ts'
+import { parseNameArgument } from './keys.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
 /**
@@ -19,8 +19,8 @@ export function registerAccounts(program: Command): void {
   accounts
     .command('create')
     .description('make an account; of an existing account, only the tier is changed')
-    .argument('<name>', 'its name', parseName)
-    .option('--tier <name>', 'tier of its limits', parseName)
+    .argument('<name>', 'its name', parseNameArgument)
+    .option('--tier <name>', 'tier of its limits', parseNameArgument)
     .option('--json', 'print one JSON object')
     .action(createAccount)
   accounts
@@ -32,7 +32,7 @@ export function registerAccounts(program: Command): void {
     accounts
       .command(verb)
       .description(description)
-      .argument('<name>', 'name of the account', parseName)
+      .argument('<name>', 'name of the account', parseNameArgument)
       .action((name: string) => setState(name, state))
   registerSetBudget(accounts, 'account')
   accounts
@@ -40,13 +40,13 @@ export function registerAccounts(program: Command): void {
     .description(
       'put an account into a tier of the tiers file; every gateway applies it within a second',
     )
-    .argument('<name>', 'name of the account', parseName)
-    .argument('[tier]', 'name of the tier; when left out: the default tier', parseName)
+    .argument('<name>', 'name of the account', parseNameArgument)
+    .argument('[tier]', 'name of the tier; when left out: the default tier', parseNameArgument)
     .action(setTier)
   accounts
     .command('set-retention')
     .description('set after how many days requests and answers of an account are erased')
-    .argument('<name>', 'name of the account', parseName)
+    .argument('<name>', 'name of the account', parseNameArgument)
     .argument(
       '[days]',
       'a number of days, longer or shorter than RETENTION_DAYS; when left out: as the gateway has it',

@@ -43,7 +43,7 @@ async function showLog(options: LogOptions): Promise<void> {
   const { withOperations } = await operations()
   if (options.check || options.expect !== undefined) {
     const expected = options.expect ?? null
-    return tell(await withOperations(({ adminLog }) => adminLog.check(expected)))
+    return printCheck(await withOperations(({ adminLog }) => adminLog.check(expected)))
   }
   const { since = null, until = null, kind = null, limit } = options
   const query = { before: null, since, until, kind, limit }
@@ -51,7 +51,7 @@ async function showLog(options: LogOptions): Promise<void> {
   printList(acts, options, { titles: TITLES, toRow })
 }
 
-function tell(check: AdminLogCheck): void {
+function printCheck(check: AdminLogCheck): void {
   if (check.kind === 'altered')
     throw new CliError(`act ${check.position} was changed, or is missing`)
   const end = `${check.position}:${check.hash}`
@@ -64,8 +64,10 @@ const TITLES = ['POSITION', 'AT', 'WHO', 'FROM', 'KIND', 'TARGET', 'OUTCOME', 'D
 
 function toRow(act: AdminAct): readonly string[] {
   const { position, at, who, from, kind, target, outcome, details } = act
-  const told = JSON.stringify(details)
-  return [String(position), timeCell(at), who, from, kind, target, outcome, told].map(printable)
+  const detailText = JSON.stringify(details)
+  return [String(position), timeCell(at), who, from, kind, target, outcome, detailText].map(
+    printable,
+  )
 }
 
 function parseLimit(text: string): number {

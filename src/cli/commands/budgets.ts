@@ -75,9 +75,9 @@ async function setBudget(
   const outcome = await withOperations(({ budgets }) => budgets.set(order))
   if (outcome === 'unknown_account') throw new CliError(`no account has the name ${printable(id)}`)
   if (outcome === 'unknown_key') throw new CliError(`no key has the id ${printable(id)}`)
-  const told = amount === null ? 'no budget' : 'a budget'
+  const budgetText = amount === null ? 'no budget' : 'a budget'
   const period = per === 'total' ? 'in total' : `per ${per}`
-  process.stderr.write(`${printable(id)} has ${told} of ${what} ${period}.\n`)
+  process.stderr.write(`${printable(id)} has ${budgetText} of ${what} ${period}.\n`)
 }
 
 function parseCount(text: string): bigint | null {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { addGatewayOptions, type GatewayOptions } from '../options.ts'
+import { addGatewayOptions, type GatewayAccessOptions } from '../options.ts'
 
 /** Adds `complete FILE...`, which makes saved proofs stand alone. */
 export function registerComplete(program: Command): void {
@@ -17,7 +17,7 @@ export function registerComplete(program: Command): void {
 Exit codes: 0 all are complete, 1 a proof could not be completed, 2 usage, 3 an anchor has no block yet, or the
 gateway was not reached.`,
     )
-    .action(async (files: readonly string[], options: GatewayOptions) => {
+    .action(async (files: readonly string[], options: GatewayAccessOptions) => {
       const { completeProof } = await import('../evidence/complete-proof.ts')
       for (const file of files)
         process.stdout.write(`${file} ${await completeProof(file, options)}\n`)

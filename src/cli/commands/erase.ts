@@ -4,7 +4,7 @@ import { printable } from '../../../attestation/report/printable.ts'
 import type { Operations } from '../../api/control-operations.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { jsonText } from '../printable.ts'
-import { parseName } from './keys.ts'
+import { parseNameArgument } from './keys.ts'
 import { type JsonOption, operations } from './operator.ts'
 
 type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
@@ -20,7 +20,7 @@ export function registerErase(program: Command): void {
       'erase request and response of one completion, or of all completions of an account; the proofs stay',
     )
     .argument('[hash]', 'hash of the completion, 64 hex digits', parseHash)
-    .option('--account <name>', 'erase all questions and answers of the account', parseName)
+    .option('--account <name>', 'erase all questions and answers of the account', parseNameArgument)
     .requiredOption(
       '--reason <text>',
       'the reason; it is shown to all who may see the record',

@@ -30,10 +30,10 @@ export function registerKeys(program: Command): void {
     .option(
       '--account <name>',
       'account that it belongs to; a new account is made if necessary',
-      parseName,
+      parseNameArgument,
       'default',
     )
-    .option('--name <text>', 'a name that says what the key is for', parseName, 'unnamed')
+    .option('--name <text>', 'a name that says what the key is for', parseNameArgument, 'unnamed')
     .option(
       '--scopes <list>',
       `what it may do: one or more of ${SCOPES.join(',')}`,
@@ -63,7 +63,7 @@ export function registerKeys(program: Command): void {
 }
 
 /** Name of an account or a key, from the command line. Throws InvalidArgumentError. */
-export function parseName(text: string): string {
+export function parseNameArgument(text: string): string {
   if (isName(text)) return text
   throw new InvalidArgumentError(
     `expected 1 to ${NAME_LENGTH_MAX} characters without control characters`,

@@ -3,7 +3,7 @@ import type { NodeOptions } from '../node/node-actions.ts'
 import { addKeyOption, collectText } from '../options.ts'
 
 /** Adds `node run | list | create | status | stats | benchmark`, for owners of machines. */
-export function registerNode(program: Command): void {
+export function registerNodeCommand(program: Command): void {
   registerNodeCommands(
     program
       .command('node')
@@ -27,7 +27,7 @@ export function registerNodeCommands(node: Command): void {
     .description("list the account's nodes")
     .option('--all', 'archived nodes, too')
     .option('--json', 'print one JSON array')
-    .action((options: NodeOptions) => act((node) => node.list(options)))
+    .action((options: NodeOptions) => act((node) => node.listNodes(options)))
   addAccessOptions(node.command('create'))
     .description('make a node; its id is printed on standard output')
     .argument('<name>', 'name of the node, 3 to 40 characters')

@@ -28,7 +28,7 @@ export function registerRelease(program: Command): void {
       'Make a key that signs releases. The private key is written to FILE, the public one to FILE.pub and printed.',
     )
     .argument('<file>', 'where to write it; an existing file is not replaced')
-    .action(async (file: string) => (await releaseFiles()).createKey(file))
+    .action(async (file: string) => (await releaseFiles()).createReleaseKey(file))
   release
     .command('sign')
     .summary("sign an image's measurements.json")

@@ -5,7 +5,7 @@ import { createRpc, RpcError } from '../../../client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
 /** As readChainFacts, of the endpoint at `url`. Throws ChainUnreached. */
-export async function fetchChainFacts(
+export async function reachChainFacts(
   url: string,
   blockNumber: number | null,
 ): Promise<ChainFacts> {

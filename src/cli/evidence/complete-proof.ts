@@ -9,9 +9,9 @@ import {
   type SavedProof,
   writeSavedProof,
 } from '../../../attestation/saved-proof.ts'
-import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { readSource, writeFileWhole } from '../files.ts'
-import { type GatewayOptions, hashOf, isHash } from '../options.ts'
+import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { readBundle } from './read-evidence.ts'
 
 /**
@@ -21,7 +21,7 @@ import { readBundle } from './read-evidence.ts'
  *
  * Does NOT check the bundle: see verifyBundle.
  */
-export async function completeProof(file: string, options: GatewayOptions): Promise<string> {
+export async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
   if (known !== undefined) return 'already has its evidence bundle'
   const { evidenceSource } = await import('../gateway-access.ts')
@@ -44,9 +44,9 @@ export async function completeProof(file: string, options: GatewayOptions): Prom
 }
 
 function readProof(bytes: Uint8Array, file: string): SavedProof {
-  const tell = ({ message }: FormatError) =>
+  const toError = ({ message }: FormatError) =>
     new CliError(`expected ${printable(file)} to be a saved proof: ${message}`, EXIT_CODES.usage)
-  return telling(() => parseSavedProof(parseExactJson(bytes)), FormatError, tell)
+  return convertFault(() => parseSavedProof(parseExactJson(bytes)), FormatError, toError)
 }
 
 /** The hash that the answer carries: whether it is its own, the comparison shows. */

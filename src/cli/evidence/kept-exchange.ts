@@ -1,12 +1,12 @@
 import { type KeptFiles, readKeptFiles } from '../../../attestation/report/read-evidence.ts'
 import {
   linesOf,
-  type ToldExchange,
-  type ToldMessage,
-} from '../../../attestation/report/told-text.ts'
+  type ShownExchange,
+  type ShownMessage,
+} from '../../../attestation/report/shown-exchange.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
-import { tellingEvidence } from './read-evidence.ts'
+import { withEvidenceErrors } from './read-evidence.ts'
 
 /** The files of what a caller kept, as commander gives them. */
 export type KeptOptions = {
@@ -30,22 +30,22 @@ export async function openKeptFiles(
     answer: answer === undefined ? null : await readSource(answer),
     idempotent,
   }
-  return tellingEvidence(() => readKeptFiles(files))
+  return withEvidenceErrors(() => readKeptFiles(files))
 }
 
 /**
  * Gives the messages of an exchange as lines, each line of a message behind a bar, so that no
  * message can look like a line of the report.
  */
-export function printExchange({ asked, said }: ToldExchange): string {
-  const part = (title: string, messages: readonly ToldMessage[] | null) =>
+export function printExchange({ asked, said }: ShownExchange): string {
+  const part = (title: string, messages: readonly ShownMessage[] | null) =>
     messages === null ? '' : `${title}\n${messages.map(printMessage).join('')}`
   return `${part('asked', asked)}${part('said', said)}`
 }
 
 const WHO_WIDTH = 12
 
-function printMessage(message: ToldMessage): string {
+function printMessage(message: ShownMessage): string {
   const { who, lines } = linesOf(message)
   const margin = ' '.repeat(WHO_WIDTH)
   return lines

@@ -4,17 +4,17 @@ import { type EvidenceBundle, parseEvidenceBundle } from '../../../attestation/e
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { type EvidenceCode, EvidenceError } from '../../../attestation/report/read-evidence.ts'
 import { beginSentence } from '../../../attestation/report/say-absence.ts'
-import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
-import type { GatewayOptions } from '../options.ts'
+import type { GatewayAccessOptions } from '../options.ts'
 import { type OpenVerifier, writePage } from './evidence-page.ts'
 
 /**
  * What `run` gives. What cannot be checked as it was given is thrown as a CliError that names the
  * options.
  */
-export function tellingEvidence<Value>(run: () => Value): Value {
-  return telling(run, EvidenceError, sayEvidenceFault)
+export function withEvidenceErrors<Value>(run: () => Value): Value {
+  return convertFault(run, EvidenceError, sayEvidenceFault)
 }
 
 /** The library's fault in the words of the command line. */
@@ -41,9 +41,9 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
  * Does NOT prove anything: see verifyBundle.
  */
 export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
-  const tell = ({ message }: FormatError) =>
+  const toError = ({ message }: FormatError) =>
     new CliError(`expected ${what} to be an evidence bundle: ${message}`)
-  return telling(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, tell)
+  return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 
 /** Says that what was fetched without a key has no content. */
@@ -52,7 +52,7 @@ export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): st
 }
 
 /** What the options say, as commander gives it. */
-export type EvidenceOptions = GatewayOptions & {
+export type EvidenceOptions = GatewayAccessOptions & {
   readonly html?: boolean
   readonly output?: string
 }

@@ -76,7 +76,7 @@ export async function createSessionFile(
 }
 
 /** The calls of a session; `isCut`: the last line was not written to its end. */
-export type Session = { readonly calls: readonly SessionCall[]; readonly isCut: boolean }
+export type SavedSession = { readonly calls: readonly SessionCall[]; readonly isCut: boolean }
 
 /**
  * Gives the calls of a session file, or null when attacker-controlled `bytes` are not such a file.
@@ -85,7 +85,7 @@ export type Session = { readonly calls: readonly SessionCall[]; readonly isCut: 
  *
  * Does NOT prove anything: the proofs do, each by itself.
  */
-export function readSession(bytes: Uint8Array): Session | null {
+export function readSession(bytes: Uint8Array): SavedSession | null {
   const end = bytes.indexOf(LINE_FEED)
   if (end < 0 || end > FIRST_LINE_BYTES_MAX) return null
   const head = parseLine(bytes.subarray(0, end))

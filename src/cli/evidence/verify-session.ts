@@ -7,10 +7,10 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource } from '../files.ts'
 import { printableJson } from '../printable.ts'
 import type { KeptOptions } from './kept-exchange.ts'
-import type { Session, SessionCall } from './session.ts'
+import type { SavedSession, SessionCall } from './session.ts'
 
 /** What `verify` prints, and its exit code. */
-export type Outcome = {
+export type VerifyOutcome = {
   readonly output: string
   /** Why the chain could not be asked; null when it was asked, or was not to be asked. */
   readonly warning: string | null
@@ -61,13 +61,13 @@ type SessionProof = {
  * session's verdict is that of its worst proof, or `missing`. Rejects with CliError.
  */
 export async function verifySession(
-  { calls, isCut }: Session,
+  { calls, isCut }: SavedSession,
   given: {
     readonly source: string
     readonly options: SessionOptions
     readonly judgeFile: (bytes: Uint8Array) => Promise<Judged>
   },
-): Promise<Outcome> {
+): Promise<VerifyOutcome> {
   const { source, options, judgeFile } = given
   if (options.request !== undefined || options.answer !== undefined)
     throw new CliError(

@@ -14,17 +14,23 @@ import type { ListingVerifier } from '../../../attestation/revocation/listing-ve
 import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'
-import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'
+import { type BundleOptions, type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { sayPage } from './evidence-page.ts'
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
-import { readBundle, sayEvidenceFault, sayPublic, tellingEvidence } from './read-evidence.ts'
+import { readBundle, sayEvidenceFault, sayPublic, withEvidenceErrors } from './read-evidence.ts'
 import { readSession } from './session.ts'
-import { exitCodeOf, isEnough, type Judged, type Outcome, verifySession } from './verify-session.ts'
+import {
+  exitCodeOf,
+  isEnough,
+  type Judged,
+  type VerifyOutcome,
+  verifySession,
+} from './verify-session.ts'
 
 /** What the options say, as commander gives it. */
 export type VerifyOptions = BundleOptions &
-  GatewayOptions &
+  GatewayAccessOptions &
   KeptOptions & { readonly json?: boolean }
 
 /**
@@ -58,7 +64,7 @@ export async function verifySources(
 /**
  * Checks what a source has, as the options say. Throws CliError for a source that is not evidence.
  */
-export async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
+export async function verifySource(source: string, options: VerifyOptions): Promise<VerifyOutcome> {
   // Before anything is fetched: a fault of the command itself is reported first.
   if (options.confirmations !== undefined && options.rpc === undefined)
     throw new CliError(
@@ -81,7 +87,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
       options,
       judgeFile: (file) =>
         judge(
-          tellingEvidence(() => readEvidence(file, null)),
+          withEvidenceErrors(() => readEvidence(file, null)),
           {
             expected,
             kept: NOTHING_KEPT,
@@ -93,7 +99,9 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
     checkAllUsed(verifier)
     return outcome
   }
-  const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody, options.idempotent))
+  const evidence = withEvidenceErrors(() =>
+    readEvidence(bytes, kept.requestBody, options.idempotent),
+  )
   if (isHtml(bytes)) process.stderr.write(sayPage(bytes))
   const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = openVerifier({ isOfOne })
@@ -133,9 +141,9 @@ async function judge(
   }
   if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
   // Loaded where it is used: a check without a chain starts in half the time.
-  const { ChainUnreached, fetchChainFacts } = await import('./chain-facts.ts')
+  const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
-    return { judged: await judgeBy((block) => fetchChainFacts(rpc, block)), warning: null }
+    return { judged: await judgeBy((block) => reachChainFacts(rpc, block)), warning: null }
   } catch (fault) {
     if (!(fault instanceof ChainUnreached)) throw fault
     return { judged: await judgeBy(null), warning: fault.message }

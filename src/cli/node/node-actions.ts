@@ -107,7 +107,7 @@ export function showStats(options: NodeOptions): Promise<void> {
 }
 
 /** Lists the account's nodes. */
-export async function list(options: NodeOptions): Promise<void> {
+export async function listNodes(options: NodeOptions): Promise<void> {
   const access = readGatewayAccess(toAccessVariables(options))
   const nodes = await openGateway(access).listNodes()
   const shown = nodes.filter((node) => options.all === true || node.is_archived !== true)

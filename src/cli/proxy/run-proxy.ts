@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { memberAt } from '../../../attestation/json/value.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { type Affidavit, connect } from '../../../client/connect.ts'
-import { AffidavitError, type AffidavitErrorCode, reasonOf } from '../../../client/errors.ts'
+import { AffidavitError, type AffidavitErrorCode, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
 import { createSessionFile, type SessionCall, type SessionFile } from '../evidence/session.ts'
 import { openExpectations } from '../expectations-file.ts'
@@ -78,7 +78,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
 
 function createSession(folder: string, gateway: string): Promise<SessionFile> {
   return createSessionFile(folder, { gateway, startedAt: new Date() }).catch((fault: unknown) => {
-    throw new CliError(`cannot write to ${printable(folder)}: ${reasonOf(fault)}`)
+    throw new CliError(`cannot write to ${printable(folder)}: ${messageOf(fault)}`)
   })
 }
 
@@ -112,7 +112,7 @@ function createCompleting(
       incomplete += 1
       if (!stopping.signal.aborted)
         process.stderr.write(
-          `${proof.hash}: its evidence bundle was not added: ${printable(reasonOf(fault))}\n`,
+          `${proof.hash}: its evidence bundle was not added: ${printable(messageOf(fault))}\n`,
         )
     }
   }

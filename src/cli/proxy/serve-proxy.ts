@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { leavable } from '../../../client/checked-fetch.ts'
 import type { Affidavit } from '../../../client/connect.ts'
-import { AffidavitError, reasonOf } from '../../../client/errors.ts'
+import { AffidavitError, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
 
 /** One call that the proxy answered, for a line of its own. */
@@ -140,9 +140,9 @@ async function answer(
     } else if (!asked.ok) end('error', { detail: `status ${asked.status}` })
   } catch (fault) {
     if (left.signal.aborted) return end('left')
-    const told = describe(fault)
-    refuse(response, told)
-    end(told.isFinal ? 'refused' : 'error', { detail: told.error.code })
+    const callerError = describe(fault)
+    refuse(response, callerError)
+    end(callerError.isFinal ? 'refused' : 'error', { detail: callerError.error.code })
   }
 }
 
@@ -272,7 +272,7 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
 }
 
 /** What a caller receives in place of an answer. */
-type Told = {
+type CallerError = {
   readonly status: number
   /** A check did not hold: a repeat would let the gateway choose among answers. */
   readonly isFinal: boolean
@@ -285,7 +285,7 @@ type Told = {
 }
 
 /** Sends the error to the caller: with a status, or in the middle of a stream. */
-function refuse(response: ServerResponse, { status, isFinal, error }: Told): void {
+function refuse(response: ServerResponse, { status, isFinal, error }: CallerError): void {
   const text = JSON.stringify({ error })
   if (response.headersSent) {
     response.end(`data: ${text}\n\n`)
@@ -298,18 +298,24 @@ function refuse(response: ServerResponse, { status, isFinal, error }: Told): voi
   response.end(text)
 }
 
-function describe(fault: unknown): Told {
-  const told = (status: number, code: string, message: string, isFinal = false): Told => {
+function describe(fault: unknown): CallerError {
+  const callerError = (
+    status: number,
+    code: string,
+    message: string,
+    isFinal = false,
+  ): CallerError => {
     const type = status < 500 ? 'invalid_request_error' : 'affidavit'
     return { status, isFinal, error: { message, type, param: null, code } }
   }
-  if (fault instanceof Unanswered) return told(fault.status, fault.code, fault.message)
+  if (fault instanceof Unanswered) return callerError(fault.status, fault.code, fault.message)
   if (!(fault instanceof AffidavitError))
-    return told(502, 'unreachable', `the gateway cannot be reached: ${reasonOf(fault)}`)
+    return callerError(502, 'unreachable', `the gateway cannot be reached: ${messageOf(fault)}`)
   const { code, message, checks } = fault
-  if (code === 'invalid_request' || code === 'unsupported_call') return told(400, code, message)
-  if (fault.status === undefined) return told(502, code, message)
+  if (code === 'invalid_request' || code === 'unsupported_call')
+    return callerError(400, code, message)
+  if (fault.status === undefined) return callerError(502, code, message)
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   const check = failed === undefined ? '' : ` at the check "${failed.name}"`
-  return told(502, code, `Affidavit refused the answer${check}: ${message}`, true)
+  return callerError(502, code, `Affidavit refused the answer${check}: ${message}`, true)
 }

@@ -8,7 +8,7 @@ import {
   readExpectedReleases,
 } from '../../../attestation/report/expectation-files.ts'
 import { printable } from '../../../attestation/report/printable.ts'
-import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
@@ -70,9 +70,13 @@ async function readEntries(source: string, trust: ReleaseTrust) {
   const file = await readReleaseFile(source)
   const refuse = ({ code, message }: ProofError) =>
     new CliError(`--release ${printable(source)}: ${code}: ${message}`)
-  const { entries, signers } = telling(() => readExpectedReleases(file, trust), ProofError, refuse)
+  const { entries, signers } = convertFault(
+    () => readExpectedReleases(file, trust),
+    ProofError,
+    refuse,
+  )
   const signed = `signed by ${signers.join(', ')}`
-  tell(
+  printAccepted(
     source,
     file.kind === 'release'
       ? `${nameRelease(file.signed.release)}, ${signed}; whether it was revoked is not known`
@@ -81,6 +85,6 @@ async function readEntries(source: string, trust: ReleaseTrust) {
   return { file, entries }
 }
 
-function tell(source: string, text: string): void {
+function printAccepted(source: string, text: string): void {
   process.stderr.write(`Expecting ${printable(source)}: ${printable(text)}\n`)
 }

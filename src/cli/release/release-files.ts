@@ -33,7 +33,7 @@ import {
 } from '../../../attestation/report/expectation-files.ts'
 import { holds } from '../../../attestation/report/judge-releases.ts'
 import { printable } from '../../../attestation/report/printable.ts'
-import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { createFile, readSource, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
@@ -45,7 +45,7 @@ export type SignOptions = {
 }
 
 /** Makes a release key, and prints the public one. Throws CliError. */
-export async function createKey(file: string): Promise<void> {
+export async function createReleaseKey(file: string): Promise<void> {
   const publicKey = await createKeyFiles(file)
   process.stderr.write(
     `The private key is in ${printable(file)}: do not keep it on any machine that serves. Publish this key:\n`,
@@ -146,9 +146,9 @@ async function readJson(source: string): Promise<Json> {
 
 function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Value): Value {
   // JsonError is a FormatError, too.
-  const tell = ({ message }: FormatError) =>
+  const toError = ({ message }: FormatError) =>
     new CliError(`${printable(source)}: ${printable(message)}`, EXIT_CODES.usage)
-  return telling(() => parse(raw), FormatError, tell)
+  return convertFault(() => parse(raw), FormatError, toError)
 }
 
 /** Bytes that a key's file may have; one in PEM has 119. */
@@ -184,9 +184,9 @@ export async function readSecretKey(source: string): Promise<Uint8Array> {
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
   const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
-  const tell = ({ message }: FormatError) =>
+  const toError = ({ message }: FormatError) =>
     new CliError(`--release-key ${printable(text)}: ${message}`, EXIT_CODES.usage)
-  return telling(() => parseReleaseKey(digits.toLowerCase()), FormatError, tell)
+  return convertFault(() => parseReleaseKey(digits.toLowerCase()), FormatError, toError)
 }
 
 const HEX_KEY = new RegExp(`^[0-9a-fA-F]{${2 * RELEASE_KEY_BYTES}}$`)

@@ -61,12 +61,15 @@ function printReleaseText(report: ReleaseReport): string {
 
 /** Gives the report as one JSON object, for programs. */
 function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
-  const told = judgement.signers.map(({ isTrusted, ...rest }) => ({ ...rest, trusted: isTrusted }))
+  const signatures = judgement.signers.map(({ isTrusted, ...rest }) => ({
+    ...rest,
+    trusted: isTrusted,
+  }))
   const common = {
     ok: judgement.verdict !== 'invalid',
     conclusion: conclude(judgement),
     kind: file.kind,
-    signatures: told,
+    signatures,
   }
   if (file.kind === 'release') return jsonText({ ...common, release: file.signed.release })
   const { issued_at, releases } = file.signed.list

@@ -11,7 +11,7 @@ import {
   createListingVerifier,
   type ListingVerifier,
 } from '../../../attestation/revocation/listing-verifier.ts'
-import { CliError, telling } from '../faults.ts'
+import { CliError, convertFault } from '../faults.ts'
 import { readSource } from '../files.ts'
 
 /** Largest file of lists, bytes: some 100,000 certificates. */
@@ -31,11 +31,11 @@ export async function readLists(
   const files = await Promise.all(
     sources.map(async (source) => {
       const bytes = await readSource(source, given)
-      return telling(() => parseLists(bytes, source), RevocationListError, sayListFault)
+      return convertFault(() => parseLists(bytes, source), RevocationListError, sayListFault)
     }),
   )
   const lists = files.flat()
-  telling(() => checkBegun(lists, nowMs), RevocationListError, sayListFault)
+  convertFault(() => checkBegun(lists, nowMs), RevocationListError, sayListFault)
   return lists
 }
 

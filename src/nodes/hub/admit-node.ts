@@ -14,7 +14,7 @@ export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchiv
 }
 
 /** The node registry, as far as connections need it: a NodesStore is one. */
-export type NodeRegistry = Pick<
+export type ConnectionRegistry = Pick<
   NodesStore,
   'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
 > & {
@@ -60,7 +60,7 @@ type Connected = {
 }
 
 type AdmissionParts = {
-  readonly registry: NodeRegistry
+  readonly registry: ConnectionRegistry
   readonly authenticate: Authenticate
   readonly records: NodeRecords
   readonly limits: NodeLimits
@@ -79,7 +79,7 @@ type AdmissionParts = {
  * that does not answer a ping gives way to the new one: it is half-open, and its node is dialling
  * again. An old connection that answers stays, and the new one is refused.
  */
-export function createAdmission(parts: AdmissionParts): AdmitNode {
+export function createNodeAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()
 
   async function claim(nodeId: string): Promise<boolean> {
@@ -133,7 +133,7 @@ async function checkHeaders(
 async function checkHello(
   hello: NodeHello,
   accountId: string,
-  { registry, limits }: { readonly registry: NodeRegistry; readonly limits: NodeLimits },
+  { registry, limits }: { readonly registry: ConnectionRegistry; readonly limits: NodeLimits },
 ): Promise<{ readonly kind: 'accepted'; readonly node: AcceptedNode } | Refusal> {
   const registered = await registry.find(hello.nodeId)
   if (registered === null || registered.accountId !== accountId) return refuse('nodeUnknown')
@@ -153,7 +153,7 @@ async function checkHello(
 
 async function benchmarked(
   { nodeId, models }: NodeHello,
-  registry: NodeRegistry,
+  registry: ConnectionRegistry,
   { tokensPerSecondMin }: NodeLimits,
 ): Promise<readonly string[]> {
   const benchmarks = await Promise.all(models.map((model) => registry.findBenchmark(nodeId, model)))

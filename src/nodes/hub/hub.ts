@@ -31,7 +31,7 @@ import { createWaitQueue, type WaitQueue } from '../runs/wait-queue.ts'
 import type { NodeQuestion, PlaceName } from '../sharing/messages.ts'
 import { servePeers } from '../sharing/serve-peers.ts'
 import { shareNodes } from '../sharing/share-nodes.ts'
-import { type Authenticate, createAdmission, type NodeRegistry } from './admit-node.ts'
+import { type Authenticate, type ConnectionRegistry, createNodeAdmission } from './admit-node.ts'
 import { createNodeSocket } from './node-socket.ts'
 import { createProber, type ProbeOptions } from './probe.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
@@ -85,7 +85,7 @@ export type Hub = {
 }
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
-  readonly nodes: NodeRegistry
+  readonly nodes: ConnectionRegistry
   /** Id under which this process is known to be alive; it changes after the lease was lost. */
   readonly processId: () => string
   /**
@@ -126,7 +126,7 @@ export function createHub(options: HubOptions): Hub {
     recall: state.memory.recall,
     report: (node, event) => reduce(state, node, event),
   }
-  const admit = createAdmission({
+  const admit = createNodeAdmission({
     ...options,
     registry,
     records: state.records,

@@ -5,7 +5,7 @@ import { type AnswerReader, askChat, type ChatRun } from '../runs/chat-run.ts'
 import type { NodeConnection } from '../runs/connection.ts'
 import { DispatchError } from '../runs/dispatch-error.ts'
 import type { NodeLimits } from '../runs/limits.ts'
-import type { Offer, Slot } from '../runs/offer.ts'
+import type { NodeSlot, Offer } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
 /**
@@ -83,7 +83,7 @@ export function createProber(options: ProbeOptions): Prober {
 
 type ProbeStart = {
   readonly offer: Offer<NodeConnection>
-  readonly slot: Slot
+  readonly slot: NodeSlot
   readonly signal: AbortSignal
   readonly isProbe: boolean
   readonly accountId: null

@@ -1,7 +1,7 @@
 import type { Logger } from '../../observability/logger.ts'
 import { CLOSE_CODES } from '../protocol/hello.ts'
 import type { NodeConnection } from '../runs/connection.ts'
-import { type Authenticate, type NodeRegistry, REFUSALS } from './admit-node.ts'
+import { type Authenticate, type ConnectionRegistry, REFUSALS } from './admit-node.ts'
 
 /** A connected node, with the key it dialled with. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
@@ -86,7 +86,7 @@ export function createRecheck(options: {
   readonly nodes: ReadonlyMap<string, KeyedNode>
   readonly everyMs: number
   readonly periodMs: number
-  readonly registry: NodeRegistry
+  readonly registry: ConnectionRegistry
   readonly log: Logger
 }): Recheck {
   const { nodes, everyMs, periodMs, registry, log } = options

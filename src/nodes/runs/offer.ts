@@ -32,10 +32,10 @@ export type OfferingNode<Node> = {
 }
 
 /** An offer, and the slot that is taken on its node. */
-export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: Slot }
+export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: NodeSlot }
 
 /** The right to run one call on a node. */
-export type Slot = {
+export type NodeSlot = {
   /** Gives it back. Only the first call counts. */
   release(): void
 }
@@ -45,7 +45,7 @@ export type Slots = {
   readonly capacity: number
   inUse(): number
   /** Takes a slot, or gives null when all are taken. */
-  acquire(): Slot | null
+  acquire(): NodeSlot | null
 }
 
 /** How many runs a node with this much video memory (megabytes, null when unknown) gets at once. */
@@ -71,7 +71,7 @@ export function createSlots(
       if (inUse >= capacity) return null
       inUse++
       let isReleased = false
-      const slot: Slot = {
+      const slot: NodeSlot = {
         release() {
           if (isReleased) return
           isReleased = true

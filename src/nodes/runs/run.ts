@@ -1,7 +1,7 @@
 import type { Inference } from '../registry/inferences-store.ts'
 import { DispatchError } from './dispatch-error.ts'
 import type { NodeLimits } from './limits.ts'
-import type { Slot } from './offer.ts'
+import type { NodeSlot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
 /**
@@ -34,7 +34,7 @@ export type RunOptions = {
   /** The offer that it runs on, whose speed it measures. */
   readonly offer: { readonly model: string; speed: Speed }
   /** The run owns it from now on. */
-  readonly slot: Slot
+  readonly slot: NodeSlot
   /** Who called; null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal

@@ -25,7 +25,7 @@ export const TEXT_LENGTH_PER_TOKEN = 4
 /** A run with less text after the first token is too short to measure. */
 const TEXT_LENGTH_MIN = 32
 /** Without this bound, an answer that comes in one burst would be infinitely fast. */
-export const TOKENS_PER_SECOND_MAX = 10_000
+export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
 /**
  * What is assumed for a node that has not run yet: worse than a good node, better than a bad one.
@@ -67,7 +67,9 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
   if (times.laterTextLength < TEXT_LENGTH_MIN) return null
   const tokens = times.laterTextLength / TEXT_LENGTH_PER_TOKEN
   const seconds = (times.lastTokenAtMs - times.firstTokenAtMs) / 1000
-  return seconds <= 0 ? TOKENS_PER_SECOND_MAX : Math.min(tokens / seconds, TOKENS_PER_SECOND_MAX)
+  return seconds <= 0
+    ? MEASURED_TOKENS_PER_SECOND_MAX
+    : Math.min(tokens / seconds, MEASURED_TOKENS_PER_SECOND_MAX)
 }
 
 /**

@@ -141,7 +141,7 @@ export function readMessage(message: Uint8Array): Json {
 }
 
 /** Parses a chat request. Throws FormatError. */
-export function readRequest(message: Uint8Array): JsonObject {
+export function readSharedRequest(message: Uint8Array): JsonObject {
   const request = readMessage(message)
   if (isJsonObject(request)) return request
   throw new FormatError('other', 'expected a request of the other gateway')

@@ -8,7 +8,7 @@ import { pause } from '../../runtime/loop.ts'
 import type { AnswerReader } from '../runs/chat-run.ts'
 import type { Dispatcher, ImageDispatcher } from '../runs/dispatch.ts'
 import { DispatchError } from '../runs/dispatch-error.ts'
-import { encodeFault, peerCall, readMessage, readRequest, writeMessage } from './messages.ts'
+import { encodeFault, peerCall, readMessage, readSharedRequest, writeMessage } from './messages.ts'
 
 type PeerCall = z.output<typeof peerCall>
 
@@ -53,7 +53,7 @@ export function servePeers(
 
   serve('chat', async (channel, { model, account_id: accountId }) => {
     const messages = channel.messages[Symbol.asyncIterator]()
-    const request = readRequest(await next(messages))
+    const request = readSharedRequest(await next(messages))
     const answer = await dispatcher.dispatch({
       model,
       request,

@@ -19,7 +19,7 @@ import { drained } from '../../api/event-stream.ts'
 import { type PassedBody, passBody } from '../../api/read-body.ts'
 import type { RawCall } from '../../api/route.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
-import { noteFailure, noteProcessingTime } from '../../api/track-calls.ts'
+import { recordFailure, recordProcessingTime } from '../../api/track-calls.ts'
 import { validate } from '../../api/validation.ts'
 import { EnclaveError, faultErrorOf, outageErrorOf } from '../../enclaves/enclave-errors.ts'
 import {
@@ -107,7 +107,7 @@ export type EncryptedCalls = {
   readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
   /** Called with models that completions were made with. */
-  readonly outcomes: Pick<ModelOutcomes, 'noteServed'>
+  readonly outcomes: Pick<ModelOutcomes, 'recordServed'>
   /** Milliseconds. */
   readonly now: () => number
   readonly log: Logger
@@ -258,8 +258,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
     for await (const event of answer.events) {
       if (event.kind === 'head') begin(service, call, event.head)
       else if (event.kind === 'frames') await write(service, call, event)
-      else if (event.kind === 'fault') noteFault(service, call, event.fault)
-      else proven = noteSealed(service, call, event.sealed, answered.signal)
+      else if (event.kind === 'fault') recordFault(service, call, event.fault)
+      else proven = recordSealed(service, call, event.sealed, answered.signal)
     }
     answered.abort()
     await proven
@@ -279,7 +279,7 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
  * its proof lacks, if no pull does. The enclave itself answers that a completion is not stored in
  * time. Never rejects: what else fails ends the call.
  */
-async function noteSealed(
+async function recordSealed(
   service: EncryptedCalls,
   { context, abort, headers, tally, endpoint }: ServedCall & OpenAnswer,
   sealed: EncryptedSealed,
@@ -289,7 +289,7 @@ async function noteSealed(
   // A stream that was cut: it is in the log, and its caller gets no proof.
   if (sealed.call === '') return
   // A call with its caller's own credential shows nothing about the operator's.
-  if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
+  if (headers['fine-tune-authorization'] === undefined) service.outcomes.recordServed(sealed.model)
   const giveProof = endpoint.giveProof?.bind(endpoint)
   if (giveProof === undefined) return
   const { signal } = abort
@@ -306,7 +306,7 @@ async function noteSealed(
     })
   } catch (error) {
     if (error instanceof ApiError && error.code === 'commit_delayed')
-      noteFailure(context, error, service.log)
+      recordFailure(context, error, service.log)
     else abort.abort(error)
   } finally {
     signal.removeEventListener('abort', end)
@@ -319,7 +319,7 @@ function begin(
   head: EncryptedHead,
 ): void {
   const { retry_after_seconds: wait } = head
-  noteProcessingTime(context, now)
+  recordProcessingTime(context, now)
   for (const [name, value] of Object.entries({
     'content-type': head.content_type,
     'cache-control': 'no-store',
@@ -346,22 +346,22 @@ async function write(
 }
 
 /** The caller reads it in the frames; here it is counted, without words. */
-function noteFault(
+function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,
   { code }: EncryptedFault,
 ): void {
   const { state, res } = context
-  const told = callerCodeOf(code)
+  const callerCode = callerCodeOf(code)
   // Refused before anything of an answer was there.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
   // What is wrong with a request has no code: its status says all.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {
-    code: told,
-    status: isWithin ? ERROR_RULES[told].status : res.statusCode,
+    code: callerCode,
+    status: isWithin ? ERROR_RULES[callerCode].status : res.statusCode,
   }
-  if (told === 'internal_server_error')
+  if (callerCode === 'internal_server_error')
     log.error({ requestId: state.requestId, code }, 'encrypted call failed in its enclave')
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { sendJson } from '../../api/context.ts'
+import { sendJsonText } from '../../api/context.ts'
 import { ApiError, errorReply } from '../../api/errors.ts'
 import { defineRoute, type Route } from '../../api/route.ts'
 import type { BlockProofs } from '../../chain/block-proofs.ts'
@@ -178,7 +178,7 @@ export function healthRoutes(
         if (report.failing.length === 0) return { status: 'ready', ...describeAll(report) }
         const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
         const { status, headers, body } = errorReply(error)
-        sendJson(
+        sendJsonText(
           context,
           JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describeAll(report) }),
         )

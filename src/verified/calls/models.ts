@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
 import type { Route } from '../../api/route.ts'
 import {
-  describeModel,
+  describeListedModel,
   type ListedModel,
   listedModels,
   modelListRoutes,
@@ -70,7 +70,7 @@ export function createVerifiedModels({
     )
     const data = [...owners]
       .filter(([model, owner]) => isPaid(model, owner) && isThere(model))
-      .map(([id, owner]) => describeModel({ id, owner, startedAt }))
+      .map(([id, owner]) => describeListedModel({ id, owner, startedAt }))
       .toSorted((one, other) => compare(one.owned_by, other.owned_by) || compare(one.id, other.id))
     const patterns = patternsOf(table).filter((one) => isPaid(one.pattern, one.owned_by))
     return { data, patterns }

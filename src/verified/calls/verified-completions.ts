@@ -91,7 +91,7 @@ type VerifiedCompletionsOptions = {
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** Called with the outcome of calls with these credentials, by model. */
-  readonly outcomes: Pick<ModelOutcomes, 'noteServed' | 'noteMissing'>
+  readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
   /** Milliseconds, for the phases of a call. */
   readonly now: () => number
   readonly log: Logger
@@ -110,7 +110,7 @@ export function createVerifiedCompletions(
         throw new ApiError('provider_error', 'The provider ended its answer early', {
           mayBeMade: true,
         })
-      noteServed(options, call)
+      recordServed(options, call)
       return record
     },
     async stream(call) {
@@ -164,7 +164,7 @@ async function ask(
     )
     return { answer, chosen }
   } catch (error) {
-    throw toldError(options, call, error)
+    throw callerErrorOf(options, call, error)
   }
 }
 
@@ -199,12 +199,12 @@ async function* relay(
       }
     }
   } catch (error) {
-    throw toldError(options, call, error)
+    throw callerErrorOf(options, call, error)
   }
   if (isFaulty) return
   if (notice?.outcome === 'complete') {
     const record = await commitOf(options, call, notice)
-    noteServed(options, call)
+    recordServed(options, call)
     yield { kind: 'record', record, last }
   } else
     yield {
@@ -216,8 +216,8 @@ async function* relay(
 }
 
 /** A call with its caller's own credential shows nothing about the operator's. */
-function noteServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
-  if (call.callerCredential === null) outcomes.noteServed(call.request.model)
+function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
+  if (call.callerCredential === null) outcomes.recordServed(call.request.model)
 }
 
 async function commitOf(
@@ -294,10 +294,10 @@ function unexpected(
     const isUnknown =
       refused instanceof ApiError && refused.code === 'provider_refused' && refused.status === 404
     if (isUnknown && call.callerCredential === null)
-      options.outcomes.noteMissing(call.request.model)
+      options.outcomes.recordMissing(call.request.model)
     return refused
   }
-  const error = toldError(
+  const error = callerErrorOf(
     options,
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
@@ -326,7 +326,7 @@ function refusal(
   return error
 }
 
-function toldError(
+function callerErrorOf(
   { log }: VerifiedCompletionsOptions,
   { context }: VerifiedCall,
   error: unknown,
@@ -348,9 +348,9 @@ const MISSING_MS = 10 * 60_000
  */
 export type ModelOutcomes = {
   /** A completion of the model was made. */
-  noteServed(model: string): void
+  recordServed(model: string): void
   /** The provider said 404. */
-  noteMissing(model: string): void
+  recordMissing(model: string): void
   /** Models of which completions were made, and that were not missing since. */
   served(): readonly string[]
   isMissing(model: string): boolean
@@ -363,13 +363,13 @@ export function createModelOutcomes(now: () => number): ModelOutcomes {
   const isMissing = (model: string) =>
     now() - (missing.get(model) ?? Number.NEGATIVE_INFINITY) < MISSING_MS
   return {
-    noteServed(model) {
+    recordServed(model) {
       missing.delete(model)
       // The list is public, and the name of a fine-tuned model says whose it is.
       if (model.startsWith('ft:')) return
       served.set(model, true)
     },
-    noteMissing(model) {
+    recordMissing(model) {
       served.delete(model)
       missing.set(model, now())
     },

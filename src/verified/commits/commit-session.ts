@@ -76,7 +76,7 @@ export type SessionOptions = {
  * Asks the enclave who it is and the database where that log stands. Throws LogDiverged,
  * BatchRefused (an enclave that is not ours to follow), LogCorrupt, and what either of both throws.
  */
-export async function openSession({
+export async function openCommitSession({
   enclave,
   commits,
   domain,

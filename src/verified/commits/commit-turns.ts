@@ -36,7 +36,7 @@ export type TurnHooks = {
 }
 
 /** One committer's part in who commits a log. */
-export type Turn = {
+export type CommitTurn = {
   readonly notary: string
   /** It is this one's turn, or it cannot be known whose turn it is. */
   mayCommit(): boolean
@@ -53,7 +53,7 @@ export type Turn = {
  */
 export type CommitTurns = {
   /** Takes part for this log. The turn is not tried for before `take`. */
-  join(notary: string, hooks: TurnHooks): Turn
+  join(notary: string, hooks: TurnHooks): CommitTurn
   /** A notice as it is sent with a commit; null where no other gateway would receive it. */
   encodeNotice(notice: CommitNotice): string | null
 }

@@ -1,4 +1,4 @@
-import type { ToldCompletion } from '../../../enclave/protocol/messages.ts'
+import type { NoticeCompletion } from '../../../enclave/protocol/messages.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 
 /** Records that are read at once for waiters. */
@@ -8,7 +8,7 @@ const SETTLED_AT_ONCE_MAX = 128
 export type AwaitedLeaf = {
   readonly index: number
   /** What its enclave gave with its answer; null: nothing. */
-  readonly given: ToldCompletion | null
+  readonly given: NoticeCompletion | null
 }
 
 /** A caller that waits for one leaf to be committed. */

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { encodeUtf8, equalBytes } from '../../../attestation/bytes.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import type { Receipt } from '../../../attestation/receipt.ts'
-import type { ToldCompletion } from '../../../enclave/protocol/messages.ts'
+import type { NoticeCompletion } from '../../../enclave/protocol/messages.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import type { AnsweredRecord, RecordsStore } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
@@ -92,7 +92,7 @@ export class CommittedRecords {
   }
 
   #learnDocuments(leaves: readonly AwaitedLeaf[], records: readonly AnsweredRecord[]): void {
-    const givenOf = new Map<number, ToldCompletion | null>(
+    const givenOf = new Map<number, NoticeCompletion | null>(
       leaves.map((leaf) => [leaf.index, leaf.given]),
     )
     for (const { index, attestation } of records) {

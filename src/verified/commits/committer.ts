@@ -8,8 +8,13 @@ import { pause } from '../../runtime/loop.ts'
 import { CommitError } from '../commit-error.ts'
 import type { AnsweredRecord, RecordsStore } from '../records/records-store.ts'
 import { type CommitFigures, countCommit, NO_FIGURES } from './commit-figures.ts'
-import { commitReply, LogDiverged, openSession, type SessionOptions } from './commit-session.ts'
-import type { CommitTurns, PublishedCommit, Turn } from './commit-turns.ts'
+import {
+  commitReply,
+  LogDiverged,
+  openCommitSession,
+  type SessionOptions,
+} from './commit-session.ts'
+import type { CommitTurn, CommitTurns, PublishedCommit } from './commit-turns.ts'
 import type { AwaitedLeaf } from './commit-waiters.ts'
 import { LogCorrupt } from './commits-store.ts'
 import {
@@ -17,7 +22,7 @@ import {
   type FollowState,
   isRace,
   NEW_FOLLOWER,
-  nextState,
+  nextFollowState,
   nextStep,
   type Step,
 } from './follow-state.ts'
@@ -106,7 +111,7 @@ class LogCommitter implements Committer {
   readonly #faultLog = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   #state = NEW_FOLLOWER
   #figures = NO_FIGURES
-  #turn: Turn | null = null
+  #turn: CommitTurn | null = null
   /** Ends the poll or pause that is under way, never a commit. */
   #interruption = new AbortController()
   #running: Promise<void> = Promise.resolve()
@@ -219,7 +224,7 @@ class LogCommitter implements Committer {
   /** Opens the log, and tries for its turn. */
   async #open(): Promise<void> {
     const present = new Set(this.#callers.waiters.all())
-    const session = await openSession(this.#options)
+    const session = await openCommitSession(this.#options)
     const { address } = session.notary
     if (this.#turn?.notary !== address) {
       await this.#leaveTurn()
@@ -343,7 +348,7 @@ class LogCommitter implements Committer {
 
   #apply(event: FollowEvent): void {
     const { fault, failuresInRow } = this.#state
-    this.#state = nextState(this.#state, event)
+    this.#state = nextFollowState(this.#state, event)
     if (fault === null || this.#state.fault !== null) return
     this.#options.log.info({ failures: failuresInRow }, 'commits go on')
     this.#faultLog.clear()

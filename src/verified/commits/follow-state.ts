@@ -128,7 +128,7 @@ export type FollowEvent =
   | { readonly kind: 'stopped' }
 
 /** The state after an event. */
-export function nextState(state: FollowState, event: FollowEvent): FollowState {
+export function nextFollowState(state: FollowState, event: FollowEvent): FollowState {
   if (event.kind === 'started') return { ...state, phase: 'opening' }
   // A stop may give up on something that hangs: what that does later changes nothing.
   if (state.phase === 'stopped' && state.stop === 'done') return state

@@ -1,6 +1,6 @@
 import type { RecordsStore } from '../records/records-store.ts'
 import type { AnchoredHead, AnchoredHeadsStore } from './anchored-heads-store.ts'
-import { describeHead } from './logs.ts'
+import { describeStoredHead } from './logs.ts'
 import type { LogsStore } from './logs-store.ts'
 
 /** What is looked for. Hex is in lower case, and without 0x. */
@@ -64,7 +64,7 @@ function describeHeads(found: readonly AnchoredHead[]) {
   return {
     heads: found
       .slice(0, FOUND_HEADS_MAX)
-      .map((head) => ({ notary: head.notary, ...describeHead(head) })),
+      .map((head) => ({ notary: head.notary, ...describeStoredHead(head) })),
     more_heads: found.length > FOUND_HEADS_MAX,
   }
 }

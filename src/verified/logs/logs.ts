@@ -83,7 +83,7 @@ export function createLogs(options: {
       const page = await readHeadPage({ logs, headAttestations }, { logId, ...query })
       return {
         notary,
-        heads: page.heads.map(describeHead),
+        heads: page.heads.map(describeStoredHead),
         attestations: page.attestations.map(describeAttestation),
         cursor: page.cursor,
       }
@@ -159,13 +159,13 @@ function describeLog(log: StoredLog) {
     created_at: log.createdAt,
     size: log.size,
     root: encodeHex(log.root),
-    head: log.head && describeHead(log.head),
+    head: log.head && describeStoredHead(log.head),
     attestation_sha256: log.attestationDigest,
   }
 }
 
 /** A head as answers have it. */
-export function describeHead({ size, root, signature, createdAt, anchor }: StoredHead) {
+export function describeStoredHead({ size, root, signature, createdAt, anchor }: StoredHead) {
   return {
     size,
     root: encodeHex(root),

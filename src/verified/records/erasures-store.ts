@@ -180,7 +180,7 @@ export function createErasuresStore(
       }
       for (const row of rows) due.push(...(await dueOf(row, actOf)))
       // Those of which no account is known come last.
-      if (isEnd && retentionDays !== null) due.push(...(await dueOfNobody(retentionDays)))
+      if (isEnd && retentionDays !== null) due.push(...(await dueWithoutAccount(retentionDays)))
       return { due, cursor: isEnd ? null : (rows.at(-1)?.account_id ?? null) }
     },
     async findDue(accountName) {
@@ -252,7 +252,7 @@ export function createErasuresStore(
     ]
   }
 
-  async function dueOfNobody(days: number): Promise<readonly DueContent[]> {
+  async function dueWithoutAccount(days: number): Promise<readonly DueContent[]> {
     const { rows } = await sql<{ expired: number }>`
       select r.expired from (select ${now()} - ${days}::bigint * 86400 as expired) r
       where exists (select from records

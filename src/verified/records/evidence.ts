@@ -32,7 +32,7 @@ const BLOCK_WAIT_MS = 3_000
 export const PUBLIC_WAITS_MAX = 4
 
 /** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
-export type Evidence = {
+export type RecordEvidence = {
   /**
    * The bundle of the first record with this hash that the viewer may see, or null. It has no block
    * while the anchor is in none that it succeeded in, and when the block could not be read, in time
@@ -64,7 +64,7 @@ export function createEvidence(
     readonly log: Logger
     readonly waitMs?: number
   },
-): Evidence {
+): RecordEvidence {
   const { records, anchors, proofs, chainId, isOpen, source, log } = options
   const { waitMs = BLOCK_WAIT_MS } = options
   const publicWait = boundWaits(PUBLIC_WAITS_MAX)

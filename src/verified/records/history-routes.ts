@@ -15,7 +15,7 @@ import {
   integerText,
   patternText,
 } from '../../api/schemas.ts'
-import type { Evidence } from './evidence.ts'
+import type { RecordEvidence } from './evidence.ts'
 import type { History } from './history.ts'
 import { evidenceBundle, recordList, storedRecord } from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
@@ -99,7 +99,7 @@ export function historyRoutes({
   readonly history: History
   /** Who calls, and from where. */
   readonly operatorOf: AdminBy<Operator>
-  readonly evidence: Evidence
+  readonly evidence: RecordEvidence
   readonly isEvidencePublic: boolean
 }): readonly Route[] {
   const searches = createSharedAdmission({

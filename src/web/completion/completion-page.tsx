@@ -6,7 +6,7 @@ import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
-import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { saveFile } from '../kit/save-file.ts'
@@ -16,7 +16,7 @@ import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { EvidenceReport } from '../verify/evidence-report.tsx'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
-import { PrintNote } from '../verify/print-note.tsx'
+import { PrintHint } from '../verify/print-hint.tsx'
 import { SaveEvidence } from '../verify/save-evidence.tsx'
 import { createChecker, fillInWorker } from '../verify/start-worker.ts'
 import { Refused } from '../verify/verdict.tsx'
@@ -108,7 +108,7 @@ function Completion({ hash }: { readonly hash: string }) {
               </p>
             )}
           </div>
-          <PrintNote />
+          <PrintHint />
           <Judgement hash={hash} judgement={judged.value.judgement} />
         </>
       )}
@@ -182,12 +182,12 @@ function Name({ hash }: { readonly hash: string }) {
 
 /** The operator shows evidence only to those who may read the completion. */
 function isForbidden(fault: unknown): boolean {
-  return fault instanceof GatewayFault && fault.code === 'evidence_restricted'
+  return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }
 
 function adviceFor(fault: unknown): string | undefined {
   if (isForbidden(fault)) return 'Enter an API key that may read it, below.'
-  if (fault instanceof GatewayFault && fault.status === 404)
+  if (fault instanceof OwnGatewayFault && fault.status === 404)
     return 'Check the hash: it may belong to another gateway, or to an answer that was not committed.'
   return undefined
 }

@@ -1,6 +1,6 @@
 import { useRef, useState } from 'preact/hooks'
 import type { Json } from '../../../attestation/json/value.ts'
-import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
@@ -86,7 +86,7 @@ function KeyForm({
       {isAsking && <Busy what="Fetching the content" />}
       {fault !== null && (
         <FaultNotice fault={fault}>
-          {fault instanceof GatewayFault && fault.status === 404
+          {fault instanceof OwnGatewayFault && fault.status === 404
             ? 'This key may not see the content: it belongs to another account.'
             : undefined}
         </FaultNotice>

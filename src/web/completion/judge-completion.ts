@@ -1,11 +1,11 @@
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { isJsonObject, type Json, memberAt, memberOf } from '../../../attestation/json/value.ts'
-import type { Expectations, Outcome } from '../verify/job.ts'
+import type { GivenExpectations, JobOutcome } from '../verify/job.ts'
 import type { Checker } from '../verify/start-worker.ts'
 
 /** The result of checking the evidence of one completion. */
 export type CompletionJudgement =
-  | { readonly kind: 'judged'; readonly outcome: Outcome }
+  | { readonly kind: 'judged'; readonly outcome: JobOutcome }
   /** It may hold, but it belongs to another completion. */
   | { readonly kind: 'other'; readonly got: string | null }
 
@@ -18,7 +18,7 @@ export async function judgeCompletion(
   given: Json,
   demands: {
     readonly hash: string
-    readonly expectations: Expectations
+    readonly expectations: GivenExpectations
     /** The answer as its caller kept it, or a saved proof. */
     readonly kept: Blob | null
     readonly checker: Checker

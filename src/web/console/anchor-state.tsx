@@ -12,7 +12,7 @@ const STATES: Readonly<Record<AnchorStateName, readonly [Tone, string]>> = {
 }
 
 /** The state of an anchor in words; only a confirmed anchor is green. */
-export function AnchorState({
+export function AnchorStateLabel({
   state,
   block = null,
 }: {

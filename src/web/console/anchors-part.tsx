@@ -7,7 +7,7 @@ import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Hex, Time } from '../kit/values.tsx'
-import { AnchorState } from './anchor-state.tsx'
+import { AnchorStateLabel } from './anchor-state.tsx'
 import { NotaryLink } from './notary-link.tsx'
 import { useSession } from './session.ts'
 import { ShortTime } from './short-time.tsx'
@@ -58,7 +58,7 @@ export function AnchorsPart() {
         keyOf={({ tx_hash: hash }) => hash}
         empty={
           <>
-            <AnchorState state="confirmed" /> There are no other anchors.
+            <AnchorStateLabel state="confirmed" /> There are no other anchors.
           </>
         }
       />
@@ -73,7 +73,7 @@ const ANCHOR_COLUMNS: readonly Column<WaitingAnchor>[] = [
   {
     title: 'State',
     isSteady: true,
-    cell: ({ state, block_number: block }) => <AnchorState state={state} block={block} />,
+    cell: ({ state, block_number: block }) => <AnchorStateLabel state={state} block={block} />,
   },
   { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} /> },
   { title: 'Log', cell: ({ notary }) => <NotaryLink notary={notary} /> },

@@ -3,7 +3,7 @@ import { State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { Count, Hex, Time } from '../kit/values.tsx'
-import { AnchorState } from './anchor-state.tsx'
+import { AnchorStateLabel } from './anchor-state.tsx'
 import {
   answerOf,
   type Call,
@@ -14,7 +14,7 @@ import {
   tokensOf,
 } from './calls.ts'
 import { ConfirmButton } from './confirm-button.tsx'
-import { OUTCOMES } from './history-filters.tsx'
+import { OUTCOME_LABELS } from './history-filters.tsx'
 import { NEW_TAB } from './new-tab.ts'
 import { useSession } from './session.ts'
 import { ActionState, useAction } from './use-action.tsx'
@@ -102,11 +102,11 @@ function States({
   readonly call: Call
   readonly anchor: CallAnchor | undefined
 }) {
-  const [tone, words] = OUTCOMES[call.receipt.outcome]
+  const [tone, words] = OUTCOME_LABELS[call.receipt.outcome]
   return (
     <p class="row">
       <State tone={tone}>{words}</State>
-      {anchor !== undefined && <AnchorState state={anchor.state} />}
+      {anchor !== undefined && <AnchorStateLabel state={anchor.state} />}
       {isEncrypted(call) && <State tone="good">encrypted</State>}
       {call.erased !== undefined && <State tone="open">erased</State>}
     </p>

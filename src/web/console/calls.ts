@@ -1,5 +1,5 @@
 import type { RecordListReply, StoredRecordReply } from '../../verified/records/record-replies.ts'
-import { GatewayFault } from '../kit/gateway.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
 import type { Session } from './session.ts'
 import type { Page } from './use-pages.ts'
 
@@ -41,7 +41,7 @@ async function findCall(session: Pick<Session, 'ask'>, hash: string): Promise<re
   try {
     return [await session.ask<Call>(`${HISTORY_PATH}/${hash}`)]
   } catch (fault) {
-    if (fault instanceof GatewayFault && fault.status === 404) return []
+    if (fault instanceof OwnGatewayFault && fault.status === 404) return []
     throw fault
   }
 }

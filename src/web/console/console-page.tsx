@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { GatewayFault } from '../kit/gateway.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { forgetKey, holdKey, tabKey } from '../kit/tab-key.ts'
@@ -34,7 +34,7 @@ export function ConsolePage() {
       (holder) => setState({ kind: 'in', key, holder }),
       (fault: unknown) => {
         if (abort.signal.aborted) return
-        if (fault instanceof GatewayFault && fault.status === 401)
+        if (fault instanceof OwnGatewayFault && fault.status === 401)
           signOut('The key that this tab kept is no longer valid.')
         else setState({ kind: 'unknown', key, fault })
       },

@@ -1,5 +1,5 @@
 import { writeCsvLine } from '../../runtime/csv.ts'
-import { GatewayFault } from '../kit/gateway.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
 import { type Call, HISTORY_PATH, isEncrypted, readCalls, tokensOf, type Wanted } from './calls.ts'
 import type { Session } from './session.ts'
 import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.ts'
@@ -37,7 +37,7 @@ export type Exported = {
 /** Where calls come from: a list at hand, or all that match. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
-/** Writes a file of calls. Throws GatewayFault, and the reason of `signal` when it is aborted. */
+/** Writes a file of calls. Throws OwnGatewayFault, and the reason of an aborted `signal`. */
 export async function exportCalls(
   session: Pick<Session, 'ask' | 'askText'>,
   {
@@ -111,7 +111,7 @@ async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promis
     const text = await session.askText(`${HISTORY_PATH}/${call.hash}/evidence`)
     return `${text.trim().replace(/[\r\n]+/g, ' ')}\n`
   } catch (fault) {
-    if (fault instanceof GatewayFault && fault.status === 404) return null
+    if (fault instanceof OwnGatewayFault && fault.status === 404) return null
     throw fault
   }
 }

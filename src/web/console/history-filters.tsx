@@ -5,11 +5,12 @@ import { may, useSession } from './session.ts'
 import { queryOf } from './use-pages.ts'
 
 /** The outcomes of an answer, by their names in its receipt. */
-export const OUTCOMES: Readonly<Record<Call['receipt']['outcome'], readonly [Tone, string]>> = {
-  complete: ['good', 'complete'],
-  client_disconnected: ['warn', 'caller disconnected'],
-  upstream_error: ['warn', 'provider failed'],
-}
+export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonly [Tone, string]>> =
+  {
+    complete: ['good', 'complete'],
+    client_disconnected: ['warn', 'caller disconnected'],
+    upstream_error: ['warn', 'provider failed'],
+  }
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
@@ -66,7 +67,7 @@ export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wante
           <label for="history-outcome">Outcome</label>
           <select id="history-outcome" name="outcome">
             <option value="">any</option>
-            {Object.entries(OUTCOMES).map(([outcome, [, words]]) => (
+            {Object.entries(OUTCOME_LABELS).map(([outcome, [, words]]) => (
               <option key={outcome} value={outcome}>
                 {words}
               </option>

@@ -3,7 +3,7 @@ import { useRef, useState } from 'preact/hooks'
 import { State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Count } from '../kit/values.tsx'
-import { AnchorState } from './anchor-state.tsx'
+import { AnchorStateLabel } from './anchor-state.tsx'
 import { CallPanel } from './call-panel.tsx'
 import {
   ALL_CALLS,
@@ -15,7 +15,7 @@ import {
   type Wanted,
 } from './calls.ts'
 import { ExportButtons } from './export-buttons.tsx'
-import { HistoryFilters, OUTCOMES } from './history-filters.tsx'
+import { HistoryFilters, OUTCOME_LABELS } from './history-filters.tsx'
 import { MoreOfIt } from './more-of-it.tsx'
 import { useSession } from './session.ts'
 import { ShortTime } from './short-time.tsx'
@@ -197,7 +197,7 @@ function columnsOf({
 }
 
 function Outcome({ call: { receipt } }: { readonly call: Call }) {
-  const [tone, words] = OUTCOMES[receipt.outcome]
+  const [tone, words] = OUTCOME_LABELS[receipt.outcome]
   return <State tone={tone}>{words}</State>
 }
 
@@ -215,7 +215,11 @@ function Tokens({ call }: { readonly call: Call }) {
 
 function Anchor({ of: call, anchors }: { readonly of: Call; readonly anchors: CallAnchors }) {
   const anchor = anchorOf(anchors, call)
-  return anchor === undefined ? <span class="faint">–</span> : <AnchorState state={anchor.state} />
+  return anchor === undefined ? (
+    <span class="faint">–</span>
+  ) : (
+    <AnchorStateLabel state={anchor.state} />
+  )
 }
 
 /** The beginning of a question, or the reason why it is missing. */

@@ -1,7 +1,7 @@
 import { useRef, useState } from 'preact/hooks'
 import type { KeyListReply, NewKeyReply } from '../../accounts/key-routes.ts'
 import type { Scope } from '../../api/context.ts'
-import { GatewayFault } from '../kit/gateway.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
@@ -256,7 +256,7 @@ function MakeKey({ onMade }: { readonly onMade: () => void }) {
         </p>
       </form>
       <ActionState action={action} what="Making the key…">
-        {action.fault instanceof GatewayFault ? undefined : 'Choose at least one use.'}
+        {action.fault instanceof OwnGatewayFault ? undefined : 'Choose at least one use.'}
       </ActionState>
       {made !== null && <NewKey of={made} onDone={() => setMade(null)} />}
     </details>

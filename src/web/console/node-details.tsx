@@ -78,7 +78,7 @@ const MODEL_COLUMNS: readonly Column<Node['models'][number]>[] = [
   {
     title: 'Speed, measured by the node itself',
     kind: 'number',
-    cell: ({ tokens_per_second: speed }) => (speed === null ? 'not measured' : speedText(speed)),
+    cell: ({ tokens_per_second: speed }) => (speed === null ? 'not measured' : speedLabel(speed)),
   },
 ]
 
@@ -127,7 +127,7 @@ const LENGTHS = [
 ] as const
 
 /** A speed in words; a fast one has no fraction. */
-export function speedText(tokensPerSecond: number): string {
+export function speedLabel(tokensPerSecond: number): string {
   const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
 }

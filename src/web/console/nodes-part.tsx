@@ -5,7 +5,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count } from '../kit/values.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
-import { lengthOf, type Node, NodeDetails, speedText } from './node-details.tsx'
+import { lengthOf, type Node, NodeDetails, speedLabel } from './node-details.tsx'
 import { useSession } from './session.ts'
 import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
@@ -95,7 +95,7 @@ function columnsOf({
       title: 'Speed',
       kind: 'number',
       cell: ({ benchmark_tokens_per_second: speed }) =>
-        speed === null ? <span class="faint">not measured</span> : speedText(speed),
+        speed === null ? <span class="faint">not measured</span> : speedLabel(speed),
     },
     {
       title: 'Served today',

@@ -2,7 +2,7 @@ import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import type { KeyHolderReply } from '../../accounts/key-routes.ts'
 import type { Scope } from '../../api/context.ts'
-import { askGateway, askText, GatewayFault, type PageCall } from '../kit/gateway.ts'
+import { askOwnGateway, askText, OwnGatewayFault, type PageCall } from '../kit/gateway.ts'
 
 /** The session of this tab. */
 export type Session = {
@@ -19,9 +19,9 @@ export type Session = {
 /** The path that gives the holder of a key. */
 const HOLDER_PATH = '/v1/dashboard/me'
 
-/** Asks for the holder of a key. Throws GatewayFault: status 401 for a key that is not valid. */
+/** Asks for the holder of a key. Throws OwnGatewayFault: status 401 for a key that is not valid. */
 export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderReply> {
-  return askGateway<KeyHolderReply>(HOLDER_PATH, {
+  return askOwnGateway<KeyHolderReply>(HOLDER_PATH, {
     key,
     ...(signal === undefined ? {} : { signal }),
   })
@@ -34,14 +34,14 @@ export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session 
     try {
       return await answer
     } catch (fault) {
-      if (fault instanceof GatewayFault && fault.status === 401)
+      if (fault instanceof OwnGatewayFault && fault.status === 401)
         signOut('This key is no longer valid: it was revoked, or it expired.')
       throw fault
     }
   }
   return {
     ...options,
-    ask: (path, call = {}) => watch(askGateway(path, { ...call, key })),
+    ask: (path, call = {}) => watch(askOwnGateway(path, { ...call, key })),
     askText: (path) => watch(askText(path, { key })),
   }
 }

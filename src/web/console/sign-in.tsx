@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { KeyHolderReply } from '../../accounts/key-routes.ts'
-import { GatewayFault } from '../kit/gateway.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { askHolder } from './session.ts'
 
@@ -102,7 +102,7 @@ export function SignIn({
 }
 
 function adviceFor(fault: unknown): string | undefined {
-  if (!(fault instanceof GatewayFault))
+  if (!(fault instanceof OwnGatewayFault))
     return 'A key is one word of letters, digits and signs, like afd_…: copy it again.'
   if (fault.status === 401)
     return 'Check that you copied the whole key, and that the key was not revoked and has not expired.'

@@ -1,7 +1,7 @@
 import { useRef } from 'preact/hooks'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import type { HeadListReply } from '../../verified/logs/log-replies.ts'
-import { askGateway } from '../kit/gateway.ts'
+import { askOwnGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import type { Call } from './calls.ts'
 
@@ -85,7 +85,7 @@ async function readAnchors(
   if (notary === null) return
   for (const size of sizes) {
     const path = `/v1/log/${notary}/heads?cursor=${size - 1}&limit=${HEADS_MAX}`
-    const { heads } = await askGateway<HeadListReply>(path, { signal })
+    const { heads } = await askOwnGateway<HeadListReply>(path, { signal })
     for (const { size: found, anchor } of heads) {
       if (!sizes.delete(found)) continue
       const { state, tx_hash: txHash, block_number: block } = anchor

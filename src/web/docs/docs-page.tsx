@@ -1,5 +1,5 @@
 import { useEffect } from 'preact/hooks'
-import { askGateway } from '../kit/gateway.ts'
+import { askOwnGateway } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
@@ -11,7 +11,7 @@ import { StartPage } from './start-page.tsx'
 /** The reference for people: the verified call, and each operation of `/openapi.json`. */
 export function DocsPage() {
   const { value, fault, reload } = useLoaded(
-    (signal) => askGateway<InterfaceDocument>('/openapi.json', { signal }),
+    (signal) => askOwnGateway<InterfaceDocument>('/openapi.json', { signal }),
     [],
   )
   const groups = value === null ? [] : groupsOf(value)

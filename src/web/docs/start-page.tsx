@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { askGateway } from '../kit/gateway.ts'
+import { askOwnGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { CodeBlock } from './code-block.tsx'
 import type { Group } from './interface.ts'
@@ -59,7 +59,7 @@ function VerifiedCall() {
 
 /** The first model that answers with evidence; null without such a model. */
 async function readModel(signal: AbortSignal): Promise<string | null> {
-  const { data } = await askGateway<{ readonly data: readonly { readonly id: string }[] }>(
+  const { data } = await askOwnGateway<{ readonly data: readonly { readonly id: string }[] }>(
     '/v1/verified/models',
     { signal },
   )

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { formsOf } from '../../../attestation/json/forms.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
-import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
@@ -91,7 +91,7 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   try {
     return await askEvidence('/readyz', { signal })
   } catch (fault) {
-    const answer = fault instanceof GatewayFault ? (fault.answer as Json | undefined) : undefined
+    const answer = fault instanceof OwnGatewayFault ? (fault.answer as Json | undefined) : undefined
     if (isJsonObject(answer) && Object.hasOwn(answer, 'failing')) return answer
     throw fault
   }

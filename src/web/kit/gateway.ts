@@ -2,7 +2,7 @@ import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import {
   callGateway,
-  errorOf,
+  errorWordsOf,
   type Fetch,
   type GatewayAnswer,
   type GatewayCall,
@@ -10,7 +10,7 @@ import {
 } from '../../../client/gateway.ts'
 
 /** Why the gateway did not give what the page asked for. */
-export class GatewayFault extends Error {
+export class OwnGatewayFault extends Error {
   /** HTTP status; 0 when there was no answer. */
   readonly status: number
   /** The error's own code (`insufficient_scope`), or ours. */
@@ -35,7 +35,7 @@ export class GatewayFault extends Error {
     },
   ) {
     super(message)
-    this.name = 'GatewayFault'
+    this.name = 'OwnGatewayFault'
     this.status = status
     this.code = code
     this.requestId = requestId
@@ -49,20 +49,20 @@ export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
 }
 
 /**
- * Asks this page's own gateway, and gives its JSON. Throws GatewayFault for any other answer and
+ * Asks this page's own gateway, and gives its JSON. Throws OwnGatewayFault for any other answer and
  * without an answer; AbortError when `signal` is aborted.
  *
  * Does NOT check that the answer has the shape that the caller expects: a page shows what its own
  * gateway says, and checks evidence by itself.
  */
-export async function askGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
+export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
   const answer = await sendCall(path, call)
   const value = readJson(answer)
   if (!isOk(answer) || value === undefined) throw faultOf(answer)
   return value as Answer
 }
 
-/** Asks this page's own gateway for a text to save, exactly as it came. Throws as askGateway. */
+/** Asks this page's own gateway for a text to save, exactly as it came. Throws as askOwnGateway. */
 export async function askText(path: string, call: PageCall = {}): Promise<string> {
   const answer = await sendCall(path, call)
   if (!isOk(answer)) throw faultOf(answer)
@@ -71,7 +71,7 @@ export async function askText(path: string, call: PageCall = {}): Promise<string
 
 /**
  * Asks this page's own gateway for evidence. The JSON is read exactly: the members and digits that
- * are read are the ones that are checked. Throws as askGateway.
+ * are read are the ones that are checked. Throws as askOwnGateway.
  */
 export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
   const answer = await sendCall(path, call)
@@ -80,7 +80,7 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
     return parseExactJson(answer.bytes)
   } catch (fault) {
     const reason = fault instanceof Error ? fault.message : 'unreadable'
-    throw new GatewayFault(`The gateway's answer is not valid JSON: ${reason}.`, {
+    throw new OwnGatewayFault(`The gateway's answer is not valid JSON: ${reason}.`, {
       status: answer.status,
       code: 'bad_answer',
       requestId: answer.headers.get('x-request-id'),
@@ -99,12 +99,12 @@ async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
   } catch (fault) {
     if (!(fault instanceof NoAnswer)) throw fault
     if (fault.code === 'too_large')
-      throw new GatewayFault(`The gateway's answer has more than ${ANSWER_BYTES_MAX} bytes.`, {
+      throw new OwnGatewayFault(`The gateway's answer has more than ${ANSWER_BYTES_MAX} bytes.`, {
         status: fault.status ?? 0,
         code: 'too_large',
         requestId: null,
       })
-    throw new GatewayFault('The gateway does not answer.', {
+    throw new OwnGatewayFault('The gateway does not answer.', {
       status: 0,
       code: 'unreachable',
       requestId: null,
@@ -120,7 +120,7 @@ function isOk({ status }: GatewayAnswer): boolean {
 }
 
 /** Gives the fault from an answer with an error status. */
-export async function readFault(response: Response): Promise<GatewayFault> {
+export async function readFault(response: Response): Promise<OwnGatewayFault> {
   const bytes = new Uint8Array(await response.arrayBuffer())
   return faultOf({ status: response.status, headers: response.headers, bytes })
 }
@@ -133,12 +133,12 @@ function readJson({ bytes }: GatewayAnswer): unknown {
   }
 }
 
-function faultOf(answer: GatewayAnswer): GatewayFault {
+function faultOf(answer: GatewayAnswer): OwnGatewayFault {
   const { status, headers, bytes } = answer
   const value = readJson(answer)
-  const error = errorOf(bytes)
+  const error = errorWordsOf(bytes)
   const detail = status === 422 ? firstDetail(value) : null
-  return new GatewayFault(
+  return new OwnGatewayFault(
     error?.message ?? detail ?? `The gateway answered with status ${status}.`,
     {
       status,

@@ -1,6 +1,6 @@
 import { type ComponentChildren, createContext } from 'preact'
 import { useContext, useEffect, useState } from 'preact/hooks'
-import { GatewayFault } from './gateway.ts'
+import { OwnGatewayFault } from './gateway.ts'
 import { OutsideText } from './outside-text.tsx'
 
 /** How a state is shown: by colour, sign and word. */
@@ -48,7 +48,7 @@ export function FaultNotice({
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
-  const requestId = fault instanceof GatewayFault ? fault.requestId : null
+  const requestId = fault instanceof OwnGatewayFault ? fault.requestId : null
   return (
     <div class="notice bad" role="alert">
       <p>
@@ -72,7 +72,7 @@ export function FaultNotice({
 }
 
 function adviceFor(fault: unknown): string {
-  if (!(fault instanceof GatewayFault)) return 'Load the page again.'
+  if (!(fault instanceof OwnGatewayFault)) return 'Load the page again.'
   const { status, code } = fault
   if (status === 0) return 'Check your connection, then try again.'
   if (status === 401) return 'Sign in with another API key.'

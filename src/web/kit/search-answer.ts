@@ -1,6 +1,6 @@
 import { formsOf } from '../../../attestation/json/forms.ts'
 import type { Json } from '../../../attestation/json/value.ts'
-import type { SearchQuery } from './search-query.ts'
+import type { TypedSearch } from './search-query.ts'
 import { shortenHex } from './shorten-hex.ts'
 
 /** A page that a search found. */
@@ -64,7 +64,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
 
 /** Words for a search without a result: what was searched for, where, and what else to try. */
 export function notFoundWords(
-  { kind, text }: Exclude<SearchQuery, { kind: 'unfit' }>,
+  { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,
 ): { readonly found: string; readonly advice: string } {
   switch (kind) {

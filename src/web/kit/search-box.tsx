@@ -2,7 +2,7 @@ import { useRef, useState } from 'preact/hooks'
 import { askEvidence } from './gateway.ts'
 import { Busy, FaultNotice } from './notices.tsx'
 import { notFoundWords, readSearchAnswer, type SearchAnswer } from './search-answer.ts'
-import { readSearchQuery, type SearchQuery } from './search-query.ts'
+import { readSearchQuery, type TypedSearch } from './search-query.ts'
 
 /** The state of a search. */
 type Progress =
@@ -11,7 +11,7 @@ type Progress =
   | { readonly kind: 'failed'; readonly fault: unknown }
   | { readonly kind: 'found'; readonly query: Sought; readonly answer: SearchAnswer }
 
-type Sought = Exclude<SearchQuery, { kind: 'unfit' }>
+type Sought = Exclude<TypedSearch, { kind: 'unfit' }>
 
 const TIMEOUT_MS = 15_000
 

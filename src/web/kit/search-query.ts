@@ -2,7 +2,7 @@
  * A text that a reader typed into the search: the question to the gateway, or the reason why the
  * page does not ask.
  */
-export type SearchQuery =
+export type TypedSearch =
   | { readonly kind: 'hash' | 'notary' | 'block'; readonly text: string }
   /** The message says what to type instead. */
   | { readonly kind: 'unfit'; readonly message: string }
@@ -10,7 +10,7 @@ export type SearchQuery =
 /**
  * Reads a text that a reader typed or pasted. A text that is not a question never leaves the page.
  */
-export function readSearchQuery(typed: string): SearchQuery {
+export function readSearchQuery(typed: string): TypedSearch {
   const text = typed.trim().replace(/^["'“]+|["'”,]+$/g, '')
   if (/^(0x)?[0-9a-f]{64}$/i.test(text)) return { kind: 'hash', text: text.toLowerCase() }
   if (/^(0x)?[0-9a-f]{40}$/i.test(text))

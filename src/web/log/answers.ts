@@ -17,11 +17,11 @@ import type {
   InclusionReply,
   LogReply,
 } from '../../verified/logs/log-replies.ts'
-import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 
 /*
  * Reads the gateway's answers about its logs, member by member: the gateway may lie. All functions
- * throw GatewayFault, and FormatError `bad_answer` with the name of the wrong member.
+ * throw OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong member.
  */
 
 const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
@@ -36,13 +36,13 @@ export const HEADS_SHOWN = 10
 export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
 
 /** A log, in the gateway's description. */
-export type Log = Omit<LogReply, 'head' | 'boot_configuration'> & {
+export type DescribedLog = Omit<LogReply, 'head' | 'boot_configuration'> & {
   readonly head: Head | null
   readonly boot_configuration: JsonObject
 }
 
 /** The chain and contract for which the notary signs its heads: part of what it signs. */
-export function domainOf({ chain_id: chainId, contract }: Log): LogDomain {
+export function domainOf({ chain_id: chainId, contract }: DescribedLog): LogDomain {
   return { chainId, contract }
 }
 
@@ -51,11 +51,11 @@ export function domainOf({ chain_id: chainId, contract }: Log): LogDomain {
  * be read.
  */
 export async function readLogs(signal: AbortSignal): Promise<{
-  readonly logs: readonly Log[]
+  readonly logs: readonly DescribedLog[]
   readonly faults: readonly FormatError[]
   readonly isWhole: boolean
 }> {
-  const logs: Log[] = []
+  const logs: DescribedLog[] = []
   const faults: FormatError[] = []
   let cursor: string | null = null
   // The gateway may give any number of empty pages, too.
@@ -84,13 +84,13 @@ export const LOGS_MAX = 500
 const LOGS_ASKED = 100
 
 /** One log; null when this gateway has no log of this notary. */
-export async function readLog(notary: string, signal: AbortSignal): Promise<Log | null> {
+export async function readLog(notary: string, signal: AbortSignal): Promise<DescribedLog | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
     if (log.notary !== notary) throw invalid('notary', 'the requested notary')
     return log
   } catch (fault) {
-    if (fault instanceof GatewayFault && fault.status === 404) return null
+    if (fault instanceof OwnGatewayFault && fault.status === 404) return null
     throw fault
   }
 }
@@ -284,7 +284,7 @@ function signatureOf(json: Json | undefined): string {
   return textOf(json, 'signature', SIGNATURE)
 }
 
-function parseLog(json: Json): Log {
+function parseLog(json: Json): DescribedLog {
   const log: Named<LogReply> = objectOf(json, 'a log')
   return {
     notary: addressOf(log.notary, 'notary'),

@@ -6,7 +6,7 @@ import { CheckList } from '../kit/check-list.tsx'
 import { Busy } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Hex } from '../kit/values.tsx'
-import type { Log } from './answers.ts'
+import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
 /** The statement of the log's enclave, made before its first leaf, about the logs at that time. */
@@ -15,7 +15,7 @@ export function BootPanel({
   boot,
   policy,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly policy: BundlePolicy
   readonly boot: { readonly statement: JsonObject; readonly heads: readonly BootHead[] } | null
 }) {
@@ -41,7 +41,7 @@ function Statement({
   heads,
   policy,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly policy: BundlePolicy
   readonly statement: JsonObject
   readonly heads: readonly BootHead[]

@@ -15,7 +15,7 @@ import {
 } from '../../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
-import type { Log } from './answers.ts'
+import type { DescribedLog } from './answers.ts'
 
 /** The result of checking a running enclave's document against a log. */
 export type EnclaveReport = {
@@ -29,7 +29,7 @@ export type EnclaveReport = {
  * requested over; null without one. Without expectations in `policy` the code is not checked.
  */
 export async function checkEnclaveDocument(
-  log: Log,
+  log: DescribedLog,
   given: {
     /** Standard base64. */
     readonly document: string

@@ -4,7 +4,7 @@ import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 
 /** A head with its notary's signature, in the form in which it is listed and kept. */
-export type SignedHead = {
+export type ListedHead = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
@@ -19,7 +19,7 @@ export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
  * Gives the head that its notary signed. Throws ProofError `wrong_signer`, FormatError. Does NOT
  * prove that the head is anchored, or the newest.
  */
-export function openHead({ notary, domain }: HeadOwner, signed: SignedHead): TreeHead {
+export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): TreeHead {
   const head = { size: signed.size, root: decodeHex(signed.root) }
   return verifyTreeHead({ domain, head, signature: decodeHex(signed.signature), notary })
 }
@@ -36,8 +36,8 @@ export function checkGrowth(
     second,
     path,
   }: {
-    readonly first: SignedHead
-    readonly second: SignedHead
+    readonly first: ListedHead
+    readonly second: ListedHead
     readonly path: readonly Uint8Array[]
   },
 ): { readonly added: number } {
@@ -52,7 +52,7 @@ export function checkGrowth(
 export function checkLeaf(
   owner: HeadOwner,
   proof: {
-    readonly head: SignedHead
+    readonly head: ListedHead
     readonly index: number
     readonly leafHash: Uint8Array
     readonly path: readonly Uint8Array[]

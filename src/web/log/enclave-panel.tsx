@@ -7,7 +7,7 @@ import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Hex, Time } from '../kit/values.tsx'
-import { type Log, readFreshDocument, type ServedEnclave } from './answers.ts'
+import { type DescribedLog, readFreshDocument, type ServedEnclave } from './answers.ts'
 import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
 
 /** The enclave that holds the notary's key, by its attestation document. */
@@ -16,7 +16,7 @@ export function EnclavePanel({
   enclave,
   policy,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   /** Null: the enclave has ended. */
   readonly enclave: ServedEnclave | null
   readonly policy: BundlePolicy
@@ -66,7 +66,7 @@ function DocumentReport({
   enclave,
   policy,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly enclave: ServedEnclave
   readonly policy: BundlePolicy
 }) {

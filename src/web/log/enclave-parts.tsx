@@ -2,10 +2,10 @@ import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import type { BlockExplorer } from '../kit/block-explorer.tsx'
 import { Development } from '../kit/notices.tsx'
-import type { Log, ServedEnclave } from './answers.ts'
+import type { DescribedLog, ServedEnclave } from './answers.ts'
 import { BootPanel } from './boot-panel.tsx'
 import { EnclavePanel } from './enclave-panel.tsx'
-import { ExpectedPanel, useExpected } from './expected-panel.tsx'
+import { LogExpectedPanel, useExpected } from './expected-panel.tsx'
 import { TimePanel } from './time-panel.tsx'
 
 /** The document and the statements of a log's enclave, checked by the reader's expectations. */
@@ -16,7 +16,7 @@ export function EnclaveParts({
   attestations,
   explorer,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly enclave: ServedEnclave | null
   readonly boot: { readonly statement: JsonObject; readonly heads: readonly BootHead[] } | null
   readonly attestations: readonly Json[]
@@ -28,7 +28,7 @@ export function EnclaveParts({
   return (
     <Development.Provider value={isDevelopment}>
       <EnclavePanel log={log} enclave={enclave} policy={policy} />
-      <ExpectedPanel expected={expected} />
+      <LogExpectedPanel expected={expected} />
       <BootPanel log={log} boot={boot} policy={policy} />
       <TimePanel log={log} attestations={attestations} explorer={explorer} policy={policy} />
     </Development.Provider>

@@ -7,7 +7,7 @@ import { ExpectationFault } from '../verify/expectation-fault.ts'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
 import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
-import { isOtherRoot, readExpectations } from '../verify/read-expectations.ts'
+import { isOtherRoot, readGivenExpectations } from '../verify/read-expectations.ts'
 
 /** The reader's expectations of the log's enclave. */
 type Expected = {
@@ -31,7 +31,7 @@ export function useExpected(): Expected {
 
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
-    const read = await readExpectations({ ...given, revocationLists: [] })
+    const read = await readGivenExpectations({ ...given, revocationLists: [] })
     // An enclave's statements are not looked up on a chain, and have no outcome.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
@@ -41,7 +41,7 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
 }
 
 /** Asks what the reader expects of the enclave, its statements and their root. */
-export function ExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
+export function LogExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
   return (
     <>
       {fault !== null && (

@@ -1,6 +1,6 @@
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { GatewayFault } from '../kit/gateway.ts'
-import { domainOf, type Head, type Log } from './answers.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
+import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { checkGrowth, openHead } from './check-log.ts'
 import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
 
@@ -50,7 +50,7 @@ export function createGrowthWatch(options: {
     return { kind: 'grew', since, size: last?.size ?? since.size }
   }
 
-  async function compare(log: Log, head: Head | null, signal: AbortSignal): Promise<void> {
+  async function compare(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<void> {
     const before = last
     if (head === null) {
       if (before !== null && before.size > 0) throw cut('no head', before)
@@ -74,7 +74,7 @@ export function createGrowthWatch(options: {
     /** The last head that holds; null before the first. */
     last: () => last,
     /** Checks what the gateway shows now. Throws AbortError alone. */
-    async observe(log: Log, head: Head | null, signal: AbortSignal): Promise<Growth> {
+    async observe(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<Growth> {
       if (broken !== null) return broken
       try {
         await compare(log, head, signal)
@@ -95,7 +95,8 @@ export function createGrowthWatch(options: {
 /** The gateway's answer could not be read; nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
-    fault instanceof GatewayFault || (fault instanceof FormatError && fault.code === 'bad_answer')
+    fault instanceof OwnGatewayFault ||
+    (fault instanceof FormatError && fault.code === 'bad_answer')
   )
 }
 

@@ -2,15 +2,15 @@ import type { BlockExplorer } from '../kit/block-explorer.tsx'
 import { FaultNotice } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count } from '../kit/values.tsx'
-import { type HeadPage, type Log, readHeads } from './answers.ts'
+import { type DescribedLog, type HeadPage, readHeads } from './answers.ts'
 import { HeadsTable } from './heads-table.tsx'
-import { type Place, usePageOf } from './place.ts'
+import { type RowPlace, usePageOf } from './place.ts'
 
 /** The heads of a page, and the ways to other pages. */
 export type HeadPages = ReturnType<typeof useHeadPages>
 
 /** The newest heads, live; or the heads at the address; or the page that the reader turned to. */
-export function useHeadPages(notary: string, newest: HeadPage, place: Place | null) {
+export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace | null) {
   const wanted = place?.kind === 'head' ? place.size : null
   const isAmongNewest = newest.heads.some(({ size }) => size === wanted)
   const named = wanted === null || isAmongNewest ? null : wanted + 1
@@ -40,8 +40,8 @@ export function HeadsPart({
   pages: { page, below, missing, older, turnTo },
   explorer,
 }: {
-  readonly log: Log
-  readonly place: Place | null
+  readonly log: DescribedLog
+  readonly place: RowPlace | null
   readonly pages: HeadPages
   readonly explorer: BlockExplorer
 }) {

@@ -3,9 +3,9 @@ import { attempt } from '../../../attestation/finding.ts'
 import { type BlockExplorer, BlockLink, TransactionLink } from '../kit/block-explorer.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { Count, Hex, Time } from '../kit/values.tsx'
-import { domainOf, type Head, type Log } from './answers.ts'
+import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
-import { type Place, useArrival } from './place.ts'
+import { type RowPlace, useArrival } from './place.ts'
 
 /** The states are the gateway's reports: no page here asks a chain. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
@@ -16,7 +16,7 @@ const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
 }
 
 /** The state of an anchor, as the gateway says. */
-export function AnchorState({ state }: { readonly state: Head['anchor']['state'] }) {
+export function HeadAnchorLabel({ state }: { readonly state: Head['anchor']['state'] }) {
   return <State tone={TONES[state]}>{state}</State>
 }
 
@@ -30,10 +30,10 @@ export function HeadsTable({
   place,
   explorer,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly heads: readonly Head[]
   /** The place that the address names. */
-  readonly place: Place | null
+  readonly place: RowPlace | null
   readonly explorer: BlockExplorer
 }) {
   const isSigned = useSignatureCheck(log)
@@ -99,7 +99,7 @@ function HeadCells({
       </td>
       <td>{isSigned(head) ? <State tone="good">holds</State> : <State tone="bad">fails</State>}</td>
       <td>
-        <AnchorState state={anchor.state} />
+        <HeadAnchorLabel state={anchor.state} />
       </td>
       <td>
         {anchor.block_number === null ? (
@@ -128,7 +128,7 @@ function HeadCells({
 /**
  * Whether the notary signed a head. Each head is checked once: the list is read every few seconds.
  */
-function useSignatureCheck(log: Log): (head: Head) => boolean {
+function useSignatureCheck(log: DescribedLog): (head: Head) => boolean {
   const known = useRef(new Map<string, boolean>())
   return (head) => {
     const { notary, chain_id, contract } = log

@@ -12,8 +12,8 @@ import {
   readLeaves,
   readOwnLeaves,
 } from './answers.ts'
-import { AnchorState } from './heads-table.tsx'
-import { type Place, useArrival, usePageOf } from './place.ts'
+import { HeadAnchorLabel } from './heads-table.tsx'
+import { type RowPlace, useArrival, usePageOf } from './place.ts'
 
 /** Leaves on a page. */
 const LEAVES_SHOWN = 10
@@ -43,7 +43,7 @@ export function LeavesPart({
   readonly notary: string
   readonly newest: HeadPage
   /** The place that the address names. */
-  readonly place: Place | null
+  readonly place: RowPlace | null
 }) {
   const size = newest.heads[0]?.size ?? 0
   const wanted = place?.kind === 'leaf' ? place.index : null
@@ -136,7 +136,7 @@ function LeavesTable({
   place,
 }: {
   readonly leaves: readonly Leaf[]
-  readonly place: Place | null
+  readonly place: RowPlace | null
 }) {
   const wanted = place?.kind === 'leaf' ? place.index : null
   const row = useArrival(
@@ -196,7 +196,7 @@ function LeafCells({ leaf: { index, hash, head, completion } }: { readonly leaf:
           </a>
         )}
       </td>
-      <td>{head === null ? <None /> : <AnchorState state={head.anchor.state} />}</td>
+      <td>{head === null ? <None /> : <HeadAnchorLabel state={head.anchor.state} />}</td>
       <td>
         {head === null ? (
           <None />

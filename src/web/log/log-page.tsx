@@ -10,8 +10,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { type Loaded, useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
 import {
+  type DescribedLog,
   type HeadPage,
-  type Log,
   readBootStatement,
   readConsistency,
   readEnclaves,
@@ -22,7 +22,7 @@ import { EnclaveState } from './enclave-state.tsx'
 import { createGrowthWatch, type Growth } from './growth.ts'
 import { GrowthNotice } from './growth-notice.tsx'
 import { HeadsPart, useHeadPages } from './heads-part.tsx'
-import { AnchorState } from './heads-table.tsx'
+import { HeadAnchorLabel } from './heads-table.tsx'
 import { LeavesPart } from './leaves-part.tsx'
 import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
@@ -62,7 +62,7 @@ function decode(name: string): string {
   }
 }
 
-type Shown = { readonly log: Log; readonly newest: HeadPage; readonly growth: Growth }
+type Shown = { readonly log: DescribedLog; readonly newest: HeadPage; readonly growth: Growth }
 
 function LogOf({ notary }: { readonly notary: string }) {
   const [isLive, setIsLive] = useState(true)
@@ -234,7 +234,7 @@ function Figures({
         <dd>
           {head ? (
             <>
-              <AnchorState state={head.anchor.state} />
+              <HeadAnchorLabel state={head.anchor.state} />
               <br />
               <a href={`#head-${head.size}`}>
                 <Count value={head.size} /> {head.size === 1 ? 'leaf' : 'leaves'}
@@ -311,7 +311,7 @@ function useGrowthWords(size: number | null): string {
   return said.words
 }
 
-function DomainPanel({ log }: { readonly log: Log }) {
+function DomainPanel({ log }: { readonly log: DescribedLog }) {
   return (
     <>
       <h2>Where it is anchored</h2>

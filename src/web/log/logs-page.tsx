@@ -9,9 +9,15 @@ import {
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Time } from '../kit/values.tsx'
-import { type Log, readEnclaves, readLog, readLogs, type ServedEnclave } from './answers.ts'
+import {
+  type DescribedLog,
+  readEnclaves,
+  readLog,
+  readLogs,
+  type ServedEnclave,
+} from './answers.ts'
 import { EnclaveState } from './enclave-state.tsx'
-import { AnchorState } from './heads-table.tsx'
+import { HeadAnchorLabel } from './heads-table.tsx'
 import { createSeenHeads, openStorage, type SeenHead } from './seen-heads.ts'
 
 /** How often the list is read again. */
@@ -20,7 +26,7 @@ const EVERY_MS = 10_000
 const seenHeads = createSeenHeads(openStorage())
 
 type Overview = {
-  readonly logs: readonly Log[]
+  readonly logs: readonly DescribedLog[]
   readonly faults: readonly Error[]
   readonly isWhole: boolean
   /** By notary. */
@@ -117,7 +123,7 @@ function LogCard({
   enclave,
   explorer,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly enclave: ShownEnclave | null
   readonly explorer: BlockExplorer
 }) {
@@ -177,15 +183,15 @@ function LogCard({
 }
 
 /** The anchor of the newest head. `log.head` is the newest head that is in a block. */
-function NewestHead({ log: { notary, size, head } }: { readonly log: Log }) {
+function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLog }) {
   if (size === 0) return <>none yet</>
   const inBlock = head === null ? 0 : head.size
   return (
     <>
       {head !== null && inBlock === size ? (
-        <AnchorState state={head.anchor.state} />
+        <HeadAnchorLabel state={head.anchor.state} />
       ) : (
-        <AnchorState state="pending" />
+        <HeadAnchorLabel state="pending" />
       )}
       <br />
       {head === null ? (
@@ -200,7 +206,7 @@ function NewestHead({ log: { notary, size, head } }: { readonly log: Log }) {
 }
 
 /** This list compares sizes only; the log's own page checks the proof. */
-function SeenBefore({ log }: { readonly log: Log }) {
+function SeenBefore({ log }: { readonly log: DescribedLog }) {
   const seen = seenHeads.find(log.notary)
   if (seen === null) return null
   if (log.size < seen.size)

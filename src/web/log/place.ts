@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /** A row on the page of a log, by the fragment of the page's address. */
-export type Place =
+export type RowPlace =
   | { readonly kind: 'head'; readonly size: number }
   | { readonly kind: 'leaf'; readonly index: number }
 
 /** `#head-12`, `#leaf-3`; null for any other fragment. */
-export function readPlace(fragment: string): Place | null {
+export function readPlace(fragment: string): RowPlace | null {
   const [, kind, digits] = /^#(head|leaf)-(\d{1,15})$/.exec(fragment) ?? []
   if (kind === undefined) return null
   return kind === 'head'
@@ -15,7 +15,7 @@ export function readPlace(fragment: string): Place | null {
 }
 
 /** The row that the address names now. */
-export function usePlace(): Place | null {
+export function usePlace(): RowPlace | null {
   const [place, setPlace] = useState(() => readPlace(location.hash))
   useEffect(() => {
     const read = () => setPlace(readPlace(location.hash))
@@ -31,10 +31,13 @@ export function usePlace(): Place | null {
  * newest page.
  */
 export function usePageOf(
-  place: Place | null,
+  place: RowPlace | null,
   named: number | null,
 ): readonly [number | null, (page: number | null) => void] {
-  const [turned, setTurned] = useState<{ readonly at: Place | null; readonly to: number | null }>()
+  const [turned, setTurned] = useState<{
+    readonly at: RowPlace | null
+    readonly to: number | null
+  }>()
   return [
     turned !== undefined && turned.at === place ? turned.to : named,
     (to) => setTurned({ at: place, to }),
@@ -42,9 +45,9 @@ export function usePageOf(
 }
 
 /** For the row that the address names: scrolls to it and focuses it once, when the row is there. */
-export function useArrival(place: Place | null, isThere: boolean) {
+export function useArrival(place: RowPlace | null, isThere: boolean) {
   const row = useRef<HTMLTableRowElement>(null)
-  const arrived = useRef<Place | null>(null)
+  const arrived = useRef<RowPlace | null>(null)
   useEffect(() => {
     if (place === null || !isThere || arrived.current === place) return
     arrived.current = place

@@ -1,15 +1,15 @@
 import type { ComponentChildren } from 'preact'
 import { useRef, useState } from 'preact/hooks'
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { GatewayFault } from '../kit/gateway.ts'
+import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Count, Hex } from '../kit/values.tsx'
 import {
+  type DescribedLog,
   domainOf,
   type Head,
   type HeadPage,
-  type Log,
   readConsistency,
   readHeadAt,
   readInclusion,
@@ -55,7 +55,7 @@ const CHECK_TIMEOUT_MS = 30_000
 
 function verdictOf(fault: unknown): Verdict {
   if (fault instanceof UnfitInput) return { kind: 'unfit', reason: fault.message }
-  if (fault instanceof GatewayFault) return { kind: 'fault', fault }
+  if (fault instanceof OwnGatewayFault) return { kind: 'fault', fault }
   if (fault instanceof DOMException) {
     const reason = 'The gateway does not answer in time. Try again.'
     return { kind: 'unfit', reason }
@@ -97,7 +97,13 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
 }
 
 /** Checks that the log of one head is the beginning of the log of another. */
-export function ConsistencyForm({ log, newest }: { readonly log: Log; readonly newest: HeadPage }) {
+export function ConsistencyForm({
+  log,
+  newest,
+}: {
+  readonly log: DescribedLog
+  readonly newest: HeadPage
+}) {
   const size = newest.heads[0]?.size ?? 0
   const [from, setFrom] = useState('')
   const [to, setTo] = useState('')
@@ -156,7 +162,13 @@ export function ConsistencyForm({ log, newest }: { readonly log: Log; readonly n
 }
 
 /** Checks that a leaf is in the log. */
-export function InclusionForm({ log, newest }: { readonly log: Log; readonly newest: HeadPage }) {
+export function InclusionForm({
+  log,
+  newest,
+}: {
+  readonly log: DescribedLog
+  readonly newest: HeadPage
+}) {
   const size = newest.heads[0]?.size ?? 0
   const [index, setIndex] = useState('')
   const [leaf, setLeaf] = useState('')
@@ -260,7 +272,7 @@ function readLeaf(given: string): Uint8Array | null {
 }
 
 /** The head of exactly that size: the notary does not sign other sizes. */
-async function needHead(log: Log, size: number, signal: AbortSignal): Promise<Head> {
+async function needHead(log: DescribedLog, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)
     throw new UnfitInput(

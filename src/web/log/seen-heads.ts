@@ -1,8 +1,8 @@
-import type { Head, Log } from './answers.ts'
-import type { SignedHead } from './check-log.ts'
+import type { DescribedLog, Head } from './answers.ts'
+import type { ListedHead } from './check-log.ts'
 
 /** The newest head of a log that this browser has checked: each later head must continue it. */
-export type SeenHead = SignedHead & {
+export type SeenHead = ListedHead & {
   readonly chainId: number
   readonly contract: string
   /** When the head was seen, Unix milliseconds, by this browser's clock. */
@@ -60,7 +60,7 @@ export function openStorage(): Storage | null {
 }
 
 /** The part of a log's head that is kept. */
-export function seenOf(log: Log, { size, root, signature }: Head, atMs: number): SeenHead {
+export function seenOf(log: DescribedLog, { size, root, signature }: Head, atMs: number): SeenHead {
   return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
 }
 

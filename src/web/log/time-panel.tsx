@@ -10,7 +10,7 @@ import { CheckList } from '../kit/check-list.tsx'
 import { Busy } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Time } from '../kit/values.tsx'
-import type { Log } from './answers.ts'
+import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
 /** Statements of the log's enclave about the state of the log after a block, newest first. */
@@ -20,7 +20,7 @@ export function TimePanel({
   explorer,
   policy,
 }: {
-  readonly log: Log
+  readonly log: DescribedLog
   readonly policy: BundlePolicy
   readonly attestations: readonly Json[]
   readonly explorer: BlockExplorer
@@ -57,7 +57,7 @@ const SHOWN_MAX = 5
 const attestations = createAttestationVerifier()
 
 async function checkAll(
-  { notary, boot_configuration: bootConfiguration }: Log,
+  { notary, boot_configuration: bootConfiguration }: DescribedLog,
   given: readonly Json[],
   policy: BundlePolicy,
 ): Promise<readonly { readonly report: HeadAttestationReport; readonly given: Json }[]> {

@@ -9,14 +9,14 @@ import { beginSentence, sayAbsence } from '../../../attestation/report/say-absen
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import {
   linesOf,
-  type ToldExchange,
-  type ToldMessage,
-} from '../../../attestation/report/told-text.ts'
+  type ShownExchange,
+  type ShownMessage,
+} from '../../../attestation/report/shown-exchange.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
-import type { Expected, Outcome } from './job.ts'
-import { ReleaseName } from './release-name.tsx'
+import type { Expected, JobOutcome } from './job.ts'
+import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
@@ -29,7 +29,7 @@ export function EvidenceReport({
   explorer,
   children,
 }: {
-  readonly judged: Extract<Outcome, { kind: 'evidence' }>['judged']
+  readonly judged: Extract<JobOutcome, { kind: 'evidence' }>['judged']
   readonly expected: Expected
   /** Base URL of a block explorer; empty: no links. */
   readonly explorer: string
@@ -81,7 +81,7 @@ export function EvidenceReport({
 }
 
 /** Several records do not have one question. */
-function exchangeOfOne(records: readonly SubjectReport[]): ToldExchange | null {
+function exchangeOfOne(records: readonly SubjectReport[]): ShownExchange | null {
   const [record, another] = records
   return record === undefined || another !== undefined ? null : record.exchange
 }
@@ -90,7 +90,7 @@ function exchangeOfOne(records: readonly SubjectReport[]): ToldExchange | null {
 const GIST_LENGTH_MAX = 160
 
 /** The beginning of the question and of the answer that the verdict is about. */
-function Gist({ exchange: { asked, said } }: { readonly exchange: ToldExchange }) {
+function Gist({ exchange: { asked, said } }: { readonly exchange: ShownExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
   const answer = said?.[0] ?? null
   if (question === null && answer === null) return null
@@ -102,7 +102,7 @@ function Gist({ exchange: { asked, said } }: { readonly exchange: ToldExchange }
   )
 }
 
-function GistLine({ name, message }: { readonly name: string; readonly message: ToldMessage }) {
+function GistLine({ name, message }: { readonly name: string; readonly message: ShownMessage }) {
   const [line = ''] = linesOf(message).lines.filter((one) => one.trim() !== '')
   const isCut = line.length > GIST_LENGTH_MAX
   return (
@@ -197,7 +197,7 @@ function factsOfBundle(facts: BundleFacts, explorer: string) {
       <>
         {release !== null && (
           <p>
-            <ReleaseName release={release} />.
+            <ReleaseLabel release={release} />.
           </p>
         )}
         <dl class="pairs">
@@ -310,7 +310,7 @@ function sayDoubt(doubt: Doubt): string {
   }
 }
 
-function Exchange({ exchange }: { readonly exchange: ToldExchange }) {
+function Exchange({ exchange }: { readonly exchange: ShownExchange }) {
   const { asked, said } = exchange
   if (asked === null && said === null) return null
   return (
@@ -326,7 +326,7 @@ function ExchangePart({
   messages,
 }: {
   readonly title: string
-  readonly messages: readonly ToldMessage[]
+  readonly messages: readonly ShownMessage[]
 }) {
   return (
     <section aria-label={title}>

@@ -5,7 +5,7 @@ import type { EvidenceJudgement } from '../../../attestation/report/judge-eviden
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
 /** The reader's expectations, in the form in which they were given: texts of fields, and files. */
-export type Expectations = {
+export type GivenExpectations = {
   /** Signed releases, or lists of them. */
   readonly releases: readonly Blob[]
   /** Release keys, a line each. */
@@ -38,7 +38,7 @@ export type Expectations = {
 }
 
 /** The expectations in the form's own fields: their blobs are files that were chosen. */
-export type FormExpectations = Expectations & {
+export type FormExpectations = GivenExpectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
   readonly roots: readonly File[]
@@ -90,13 +90,13 @@ export type Job = {
   readonly answer: Blob | null
   /** Whether the call of a kept stream was sent with an `Idempotency-Key`. */
   readonly idempotent: boolean
-  readonly expectations: Expectations
+  readonly expectations: GivenExpectations
   /** The chain's endpoint, which is asked about the block; null: the chain is not asked. */
   readonly rpc: string | null
 }
 
 /** The result of a job. */
-export type Outcome =
+export type JobOutcome =
   | { readonly kind: 'evidence'; readonly judged: EvidenceJudgement; readonly expected: Expected }
   | { readonly kind: 'document'; readonly found: DocumentFound }
   | {
@@ -141,11 +141,11 @@ export type ImageFound =
   | { readonly valid: false; readonly code: string; readonly message: string }
 
 /** The messages of the page to its worker: a job, or a file that fills fields of expectations. */
-export type Asked = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
+export type JobRequest = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
 /** The messages of the worker to the page. */
 export type JobReply =
   | { readonly id: number; readonly done: number }
-  | { readonly id: number; readonly outcome: Outcome }
+  | { readonly id: number; readonly outcome: JobOutcome }
 export type FilledReply =
   | { readonly filled: Filled }
   | { readonly message: string; readonly advice: string }

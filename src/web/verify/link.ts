@@ -1,4 +1,4 @@
-import type { Expectations } from './job.ts'
+import type { GivenExpectations } from './job.ts'
 
 /**
  * The expectations that a link to this page may carry: texts that are compared with evidence. A
@@ -8,13 +8,13 @@ import type { Expectations } from './job.ts'
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
-export type Linked = Pick<Expectations, (typeof LINKED)[number]>
+export type Linked = Pick<GivenExpectations, (typeof LINKED)[number]>
 
 /** Longest text of one member of a link, characters. */
 const MEMBER_LENGTH_MAX = 8_000
 
 /** Gives the fragment that carries these expectations; empty without any. */
-export function writeFragment(expectations: Expectations): string {
+export function writeFragment(expectations: GivenExpectations): string {
   const parameters = new URLSearchParams(
     LINKED.flatMap((name) => {
       const text = expectations[name].trim()
@@ -29,7 +29,7 @@ export function writeFragment(expectations: Expectations): string {
  * Gives the reader's own texts, replaced by the link's texts where the link has some. A link never
  * lowers the number of signers, also not by a text that is not a number.
  */
-export function takeLinked<Own extends Expectations>(own: Own, linked: Linked): Own {
+export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))
   const isFewer = countOf(linked.releaseSigners) < countOf(own.releaseSigners)
   const isKept = own.releaseSigners.trim() !== '' && isFewer

@@ -4,8 +4,8 @@ import type { Release } from '../../../attestation/release/release.ts'
 import { Development, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
-import type { DocumentFound, ImageFound, Outcome } from './job.ts'
-import { ReleaseName } from './release-name.tsx'
+import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
+import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /** The report on an attestation document alone. */
@@ -62,7 +62,7 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
           <>
             <dt>Release</dt>
             <dd>
-              <ReleaseName release={facts.release} />
+              <ReleaseLabel release={facts.release} />
             </dd>
           </>
         )}
@@ -129,7 +129,11 @@ function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
 const RELEASES_SHOWN = 50
 
 /** The report on a release, or on a list of releases. */
-export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kind: 'release' }>) {
+export function ReleaseReport({
+  file,
+  judged,
+  statuses,
+}: Extract<JobOutcome, { kind: 'release' }>) {
   const { verdict, fault, signers, trusted, needed } = judged
   const sentence = {
     verified: `Signed by ${trusted} of the keys that you trust.`,
@@ -172,7 +176,7 @@ export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kin
             return (
               <section key={entry.release.measurements.PCR0} class="card">
                 <h3>
-                  <ReleaseName release={entry.release} />{' '}
+                  <ReleaseLabel release={entry.release} />{' '}
                   <State tone={status === 'accepted' ? 'good' : 'bad'}>{status}</State>
                 </h3>
                 <p class="faint">

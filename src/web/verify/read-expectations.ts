@@ -24,17 +24,17 @@ import { DIGEST_FORM } from '../../../attestation/report/expectations.ts'
 import type { ExpectedEvidence } from '../../../attestation/report/judge-evidence.ts'
 import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import type { Expectations } from './job.ts'
+import type { GivenExpectations } from './job.ts'
 
 /** The expectations, read; and lines about the files of releases. */
-export type ReadExpectations = {
+export type JobExpectations = {
   readonly expected: ExpectedEvidence
   readonly trust: ReleaseTrust | null
   readonly releases: readonly string[]
 }
 
 /** Reads the reader's expectations. Throws ExpectationFault with the name of the field. */
-export async function readExpectations(given: Expectations): Promise<ReadExpectations> {
+export async function readGivenExpectations(given: GivenExpectations): Promise<JobExpectations> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
   const sets = readMeasurements(given.measurements)
@@ -76,7 +76,7 @@ export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
 }
 
 /** The keys that the reader trusts to sign releases; null: the reader named no key. */
-function readTrust({ releaseKeys, releaseSigners }: Expectations): ReleaseTrust | null {
+function readTrust({ releaseKeys, releaseSigners }: GivenExpectations): ReleaseTrust | null {
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
       () => parseReleaseKey(line.toLowerCase()),
@@ -170,7 +170,7 @@ function readSet(lines: readonly string[]): MeasurementSet {
   return pcrs
 }
 
-async function readConfigurations(given: Expectations): Promise<readonly Uint8Array[]> {
+async function readConfigurations(given: GivenExpectations): Promise<readonly Uint8Array[]> {
   const digests = linesOf(given.configurations).map((line) => {
     const hex = line.replace(/^0x/i, '')
     if (!DIGEST_FORM.test(hex))
@@ -191,7 +191,10 @@ async function readConfigurations(given: Expectations): Promise<readonly Uint8Ar
   return [...digests, ...(await Promise.all(files))]
 }
 
-async function readRoots({ roots, rootText }: Expectations): Promise<readonly Uint8Array[] | null> {
+async function readRoots({
+  roots,
+  rootText,
+}: GivenExpectations): Promise<readonly Uint8Array[] | null> {
   const fingerprints = linesOf(rootText).filter((line) => DIGEST_FORM.test(line))
   const pem = fingerprints.reduce((text, line) => text.replace(line, ''), rootText).trim()
   const texts = pem === '' ? [] : [new TextEncoder().encode(pem)]

@@ -28,12 +28,19 @@ import { fetchChainFacts } from '../../../client/chain-facts.ts'
 import { AffidavitError } from '../../../client/errors.ts'
 import { bytesOf } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import type { DocumentFound, Expectations, ImageFound, Job, Outcome, SourceKind } from './job.ts'
+import type {
+  DocumentFound,
+  GivenExpectations,
+  ImageFound,
+  Job,
+  JobOutcome,
+  SourceKind,
+} from './job.ts'
 import {
   isOtherRoot,
-  type ReadExpectations,
+  type JobExpectations,
   readCount,
-  readExpectations,
+  readGivenExpectations,
 } from './read-expectations.ts'
 
 /** Largest source that is read whole, bytes, as on the command line. Images are read in parts. */
@@ -47,10 +54,10 @@ const CHAIN_TIMEOUT_MS = 30_000
  * Checks one source as the job says. `onProgress` is called with the done part, 0 to 1, where it is
  * known. Never rejects for a faulty source: a source that cannot be checked gives `refused`.
  */
-export async function runJob(job: Job, onProgress: (done: number) => void): Promise<Outcome> {
+export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {
     checkContext()
-    const read = await readExpectations(job.expectations)
+    const read = await readGivenExpectations(job.expectations)
     const kind = job.kind === 'auto' ? await recognize(job.source) : job.kind
     switch (kind) {
       case 'image':
@@ -94,7 +101,7 @@ async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   return format === RELEASE_FORMAT || format === RELEASES_FORMAT ? 'release' : 'evidence'
 }
 
-async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
+async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   const { source, request, answer, idempotent, rpc, expectations } = job
   const { expected } = read
   if (expected.confirmationsMin !== null && rpc === null)
@@ -131,7 +138,7 @@ async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
 
 /** A verifier that looks up certificates in the revocation lists that the reader gave. */
 async function openVerifier(
-  { revocationLists }: Expectations,
+  { revocationLists }: GivenExpectations,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
 ): Promise<ListingVerifier> {
   const files = revocationLists.map(async (blob, at) => {
@@ -148,7 +155,7 @@ function askChainAt(url: string, block: number | null) {
   return fetchChainFacts({ fetch, timeoutMs: CHAIN_TIMEOUT_MS }, url, block)
 }
 
-async function judgeOneDocument(job: Job, read: ReadExpectations): Promise<DocumentFound> {
+async function judgeOneDocument(job: Job, read: JobExpectations): Promise<DocumentFound> {
   const { expectations } = job
   const document = decodeDocumentFile(await bytesOf(job.source, SOURCE_BYTES_MAX, 'The document'))
   const at = expectations.time === 'given' ? readTime(expectations.at) : new Date()
@@ -195,7 +202,7 @@ function hexOf(digits: string): Uint8Array {
   return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16))
 }
 
-async function judgeRelease(job: Job, read: ReadExpectations): Promise<Outcome> {
+async function judgeRelease(job: Job, read: JobExpectations): Promise<JobOutcome> {
   const bytes = await bytesOf(job.source, SOURCE_BYTES_MAX, 'The release')
   const file = parseReleaseFile(parseExactJson(bytes))
   const entries = file.kind === 'release' ? [] : file.signed.list.releases
@@ -208,7 +215,7 @@ const PROGRESS_BYTES = 4 * 1024 * 1024
 
 async function measure(
   source: Blob,
-  { expected }: ReadExpectations,
+  { expected }: JobExpectations,
   onProgress: (done: number) => void,
 ): Promise<ImageFound> {
   try {
@@ -242,7 +249,7 @@ async function* readChunks(
 /** Whether the image has the expected measurements; null when no measurement is expected. */
 function compareMeasurements(
   { measurements }: EifReport,
-  { measurements: sets, releases = [] }: ReadExpectations['expected']['attestation'],
+  { measurements: sets, releases = [] }: JobExpectations['expected']['attestation'],
 ): boolean | null {
   const found = [measurements.pcr0, measurements.pcr1, measurements.pcr2]
   const isSame = (expected: (index: number) => Uint8Array | undefined) =>
@@ -261,7 +268,7 @@ function compareMeasurements(
 }
 
 /** Why nothing could be checked, and what the reader can do. */
-function refusalOf(fault: unknown): Outcome {
+function refusalOf(fault: unknown): JobOutcome {
   if (fault instanceof ExpectationFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }
   if (fault instanceof EvidenceError)

@@ -1,5 +1,5 @@
 import { ExpectationFault } from './expectation-fault.ts'
-import type { Asked, Filled, FilledReply, Job, JobReply, Outcome } from './job.ts'
+import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from './job.ts'
 
 /** Runs jobs beside the page, one at a time. */
 export type Checker = {
@@ -7,7 +7,7 @@ export type Checker = {
    * Gives the result of a job; `onProgress` is called with the done part. A new job ends the
    * running one, whose promise rejects with AbortError.
    */
-  run(job: Job, onProgress: (done: number) => void): Promise<Outcome>
+  run(job: Job, onProgress: (done: number) => void): Promise<JobOutcome>
   /** Ends the running job, whose promise rejects with AbortError. */
   stop(): void
 }
@@ -34,7 +34,7 @@ export function createChecker(): Checker {
         worker.terminate()
         throw aborted()
       }
-      return await new Promise<Outcome>((resolve, reject) => {
+      return await new Promise<JobOutcome>((resolve, reject) => {
         const release = () => {
           worker.onmessage = null
           worker.onerror = null
@@ -56,7 +56,7 @@ export function createChecker(): Checker {
         worker.onerror = ({ message }) => {
           give(startFault(message))
         }
-        const asked: Asked = { id, job }
+        const asked: JobRequest = { id, job }
         worker.postMessage(asked)
       })
     },
@@ -73,7 +73,7 @@ export async function fillInWorker(file: Blob): Promise<Filled> {
     const reply = await new Promise<FilledReply>((resolve, reject) => {
       worker.onmessage = ({ data }: MessageEvent<FilledReply>) => resolve(data)
       worker.onerror = ({ message }) => reject(startFault(message))
-      const asked: Asked = { fill: file }
+      const asked: JobRequest = { fill: file }
       worker.postMessage(asked)
     })
     if ('filled' in reply) return reply.filled

@@ -9,11 +9,11 @@ import { ChainPanel, explorerOf } from './chain-panel.tsx'
 import { EvidenceReport } from './evidence-report.tsx'
 import { ExpectationsForm } from './expectations-form.tsx'
 import { FilesField, Tick } from './fields.tsx'
-import type { Job, Outcome, SourceKind } from './job.ts'
+import type { Job, JobOutcome, SourceKind } from './job.ts'
 import { readFragment, takeLinked, writeFragment } from './link.ts'
 import { LinkedNotice } from './linked-notice.tsx'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
-import { PrintNote } from './print-note.tsx'
+import { PrintHint } from './print-hint.tsx'
 import { SaveEvidence } from './save-evidence.tsx'
 import { OWN_EVIDENCE } from './saved-file.ts'
 import { SourceInput } from './source-input.tsx'
@@ -27,7 +27,7 @@ type Progress =
   | { readonly kind: 'running'; readonly done: number | null }
   | {
       readonly kind: 'done'
-      readonly outcome: Outcome
+      readonly outcome: JobOutcome
       readonly round: number
       readonly given: Given
     }
@@ -222,7 +222,7 @@ function isOther(one: Given, other: Given): boolean {
 }
 
 /** Runs one check at a time, in a worker that starts with the first. */
-function useChecker(onOutcome: (outcome: Outcome) => void) {
+function useChecker(onOutcome: (outcome: JobOutcome) => void) {
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
   const checker = useRef<Checker | null>(null)
   const round = useRef(0)
@@ -289,7 +289,7 @@ function Result({
           </p>
         )}
       </div>
-      <PrintNote />
+      <PrintHint />
       <OutcomeView outcome={progress.outcome} explorer={explorer} />
     </section>
   )
@@ -299,7 +299,7 @@ function OutcomeView({
   outcome,
   explorer,
 }: {
-  readonly outcome: Outcome
+  readonly outcome: JobOutcome
   readonly explorer: string
 }) {
   switch (outcome.kind) {

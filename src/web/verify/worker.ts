@@ -1,6 +1,6 @@
 import { ExpectationFault } from './expectation-fault.ts'
 import { fillHere } from './fill-here.ts'
-import type { Asked, FilledReply, JobReply } from './job.ts'
+import type { FilledReply, JobReply, JobRequest } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
@@ -10,7 +10,7 @@ import { runJob } from './run-job.ts'
 
 /** The members of a worker's scope that are used: the types of pages do not have them. */
 type Scope = {
-  onmessage: ((event: MessageEvent<Asked>) => void) | null
+  onmessage: ((event: MessageEvent<JobRequest>) => void) | null
   postMessage(message: JobReply | FilledReply): void
 }
 

@@ -668,8 +668,12 @@ describe('the last chunk of a stream', () => {
   })
 
   it('the last chunk says nothing where others follow the finish_reason', async () => {
-    const note = { ...first, choices: [{ index: 0, delta: {}, filter_results: { hate: false } }] }
-    script = () => streamOf(eventsOf([first, chunkOf({ content: 'a' }, 'stop'), note, '[DONE]']))
+    const filtered = {
+      ...first,
+      choices: [{ index: 0, delta: {}, filter_results: { hate: false } }],
+    }
+    script = () =>
+      streamOf(eventsOf([first, chunkOf({ content: 'a' }, 'stop'), filtered, '[DONE]']))
     const { text, chunks } = await enclave.stream(question)
     expect(namesOf(text)).toEqual(['chunk', 'chunk', 'chunk', 'chunk', 'last', 'sealed'])
     expect(chunks.at(-2)).toMatchObject({ choices: [{ filter_results: { hate: false } }] })

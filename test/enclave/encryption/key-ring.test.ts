@@ -9,13 +9,13 @@ import {
   openKeyRing,
   ROTATION_MS,
 } from '../../../enclave/encryption/key-ring.ts'
-import { type Account, makeAccount } from '../../../enclave/notary-key.ts'
+import { makeAccount, type NotaryAccount } from '../../../enclave/notary-key.ts'
 import { DOMAIN } from '../support/test-enclave.ts'
 
 const BEGAN_AT_MS = 1_800_000_000_000
 const HOUR = 3_600_000
 
-let account: Account
+let account: NotaryAccount
 let ring: KeyRing | undefined
 /** What the security module gave, as long as it gives. */
 let drawn: Uint8Array[]

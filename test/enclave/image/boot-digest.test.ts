@@ -5,7 +5,7 @@ import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import { bootConfiguration, readConfig } from '../../../enclave/config.ts'
+import { bootConfigurationOf, readConfig } from '../../../enclave/config.ts'
 import { BuildError } from '../../../enclave/image/build-error.ts'
 import {
   digestSettings,
@@ -47,7 +47,7 @@ function bootFrom(settings: ImageSettings): string {
       ? { NSM_SOCKET: '/run/nsm/nsm.sock', DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:8090' }
       : {}),
   })
-  return encodeHex(digestBootConfiguration(bootConfiguration(config)))
+  return encodeHex(digestBootConfiguration(bootConfigurationOf(config)))
 }
 
 describe('digestSettings', () => {

@@ -3,7 +3,7 @@ import {
   type BuiltImage,
   formatReport,
   IMAGE_BYTES_AIM,
-  listWarnings,
+  listImageWarnings,
 } from '../../../enclave/image/report.ts'
 
 const OPTIONS = { isDevelopment: false, kernel: null, nsmModuleFile: 'nsm.ko' }
@@ -57,16 +57,16 @@ describe('formatReport', () => {
 
 describe('listWarnings', () => {
   it('listWarnings gives no warning for a committed production image with a driver', () => {
-    expect(listWarnings(OPTIONS, [])).toEqual([])
+    expect(listImageWarnings(OPTIONS, [])).toEqual([])
   })
 
   it('listWarnings warns of a development image, of a missing driver and of uncommitted files', () => {
-    expect(listWarnings({ ...OPTIONS, isDevelopment: true }, [])).toEqual([
+    expect(listImageWarnings({ ...OPTIONS, isDevelopment: true }, [])).toEqual([
       expect.stringContaining('simulated'),
     ])
-    expect(listWarnings({ ...OPTIONS, nsmModuleFile: null }, [])).toEqual([
+    expect(listImageWarnings({ ...OPTIONS, nsmModuleFile: null }, [])).toEqual([
       expect.stringContaining('/dev/nsm'),
     ])
-    expect(listWarnings(OPTIONS, ['a'])).toEqual([expect.stringContaining('1 uncommitted')])
+    expect(listImageWarnings(OPTIONS, ['a'])).toEqual([expect.stringContaining('1 uncommitted')])
   })
 })

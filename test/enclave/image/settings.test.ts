@@ -5,7 +5,7 @@ import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, it } from 'vitest'
 import { BuildError } from '../../../enclave/image/build-error.ts'
 import { textFile } from '../../../enclave/image/file-tree.ts'
-import { readSettings } from '../../../enclave/image/settings.ts'
+import { readImageSettings } from '../../../enclave/image/settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'settings-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
@@ -30,7 +30,7 @@ function read(table: unknown, { isDevelopment = false } = {}) {
     providersFile,
     caFile,
   }
-  return readSettings(options, { node: textFile('', 0o755), cache: folder })
+  return readImageSettings(options, { node: textFile('', 0o755), cache: folder })
 }
 
 describe('the settings of an image', () => {

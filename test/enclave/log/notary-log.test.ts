@@ -7,7 +7,7 @@ import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyTreeHead } from '../../../attestation/tree-head.ts'
 import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog, PULL_BYTES_MAX } from '../../../enclave/log/notary-log.ts'
-import { type Account, makeAccount } from '../../../enclave/notary-key.ts'
+import { makeAccount, type NotaryAccount } from '../../../enclave/notary-key.ts'
 import type { PullReply } from '../../../enclave/protocol/messages.ts'
 
 const domain = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
@@ -18,7 +18,7 @@ const documents = ['d0', 'd1'].map((digest) => ({
 }))
 const all = { max: 1000, known_document: null }
 
-let account: Account
+let account: NotaryAccount
 beforeAll(async () => {
   account = await makeAccount(async (length) => new Uint8Array(randomBytes(length)))
 })

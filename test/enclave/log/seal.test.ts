@@ -8,7 +8,7 @@ import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../../enclave/log/notary-log.ts'
 import { type FinishedCompletion, sealCompletion, usageOf } from '../../../enclave/log/seal.ts'
 import { makeAccount } from '../../../enclave/notary-key.ts'
-import { TOLD_RESPONSE_LENGTH_MAX } from '../../../enclave/protocol/messages.ts'
+import { NOTICE_RESPONSE_LENGTH_MAX } from '../../../enclave/protocol/messages.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
 const canonicalRequest = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'
@@ -35,7 +35,7 @@ const finished: FinishedCompletion = {
   finishedAtMs: 1_700_000_001_000,
   context: 'context',
   isEncrypted: false,
-  isTold: false,
+  inNotice: false,
 }
 
 async function makeNotary() {
@@ -98,17 +98,17 @@ describe('sealCompletion', () => {
 
   it('sealCompletion brings a completion with its notice where asked for, if the completion is short', async () => {
     const notary = await makeNotary()
-    const long = { ...finished.response, note: 'x'.repeat(TOLD_RESPONSE_LENGTH_MAX) }
+    const long = { ...finished.response, note: 'x'.repeat(NOTICE_RESPONSE_LENGTH_MAX) }
     const notices = [
-      { isTold: false },
-      { isTold: true },
-      { isTold: true, isEncrypted: true },
-      { isTold: true, response: long },
+      { inNotice: false },
+      { inNotice: true },
+      { inNotice: true, isEncrypted: true },
+      { inNotice: true, response: long },
     ].map((asked) => sealCompletion(notary, { ...finished, ...asked }).notice)
     const { completions } = notary.log.pull({ from: 0, max: 9, known_document: null })
-    const told = notices.map(({ completion }) => completion)
+    const reported = notices.map(({ completion }) => completion)
     const { response, receipt, signature, document } = completions[1] ?? expect.unreachable()
-    expect(told).toEqual([
+    expect(reported).toEqual([
       undefined,
       { response, receipt, signature, document },
       undefined,

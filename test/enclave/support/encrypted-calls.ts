@@ -156,7 +156,7 @@ export async function readEncrypted(
     request.once('error', reject)
   })
   const parts: Buffer[] = []
-  const told = new Map<number, unknown>()
+  const reported = new Map<number, unknown>()
   const frames: Buffer[] = []
   let given = 0
   for await (const part of response as AsyncIterable<Buffer>) {
@@ -168,7 +168,7 @@ export async function readEncrypted(
       const content = all.subarray(given + 5, given + 5 + all.readUInt32BE(given + 1))
       given += 5 + content.length
       if (kind === ENCRYPTED_RECORDS.frame) frames.push(content)
-      else told.set(kind, JSON.parse(content.toString()))
+      else reported.set(kind, JSON.parse(content.toString()))
       if (kind !== ENCRYPTED_RECORDS.sealed) continue
       const { call } = JSON.parse(content.toString()) as EncryptedSealed
       const brought = call === '' ? null : proof(call)
@@ -185,9 +185,9 @@ export async function readEncrypted(
   return {
     status: response.statusCode ?? 0,
     plain: response.statusCode === 200 ? {} : JSON.parse(seen.toString()),
-    head: (told.get(ENCRYPTED_RECORDS.head) as EncryptedHead | undefined) ?? null,
-    sealed: (told.get(ENCRYPTED_RECORDS.sealed) as EncryptedSealed | undefined) ?? null,
-    fault: (told.get(ENCRYPTED_RECORDS.fault) as EncryptedFault | undefined) ?? null,
+    head: (reported.get(ENCRYPTED_RECORDS.head) as EncryptedHead | undefined) ?? null,
+    sealed: (reported.get(ENCRYPTED_RECORDS.sealed) as EncryptedSealed | undefined) ?? null,
+    fault: (reported.get(ENCRYPTED_RECORDS.fault) as EncryptedFault | undefined) ?? null,
     text: Buffer.concat(contents).toString(),
     seen,
     lengths: contents.map(({ length }) => length),

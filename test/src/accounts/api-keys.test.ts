@@ -56,7 +56,7 @@ function createMemoryKeys() {
       if (key) stored.set(id, { ...key, revokedAt: at })
       return key === undefined ? null : [id]
     },
-    async noteUse(id, usedAt) {
+    async recordUse(id, usedAt) {
       uses.push([id, usedAt])
       if (failure) throw failure
     },

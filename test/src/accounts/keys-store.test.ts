@@ -157,14 +157,14 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
   it('the keys store notes a use, and the next only a minute later', async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
-    for (const [usedAt, noted] of [
+    for (const [usedAt, recorded] of [
       [1000, 1000],
       [1059, 1000],
       [1060, 1060],
       [900, 1060],
     ] as const) {
-      await keys.noteUse(key.id, usedAt)
-      expect(await keys.findKey(key.id)).toMatchObject({ lastUsedAt: noted })
+      await keys.recordUse(key.id, usedAt)
+      expect(await keys.findKey(key.id)).toMatchObject({ lastUsedAt: recorded })
     }
   })
 

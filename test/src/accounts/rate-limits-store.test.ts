@@ -2,14 +2,14 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   createRateLimitsStore,
   type LimitBucket,
-  type Limits,
+  type RateLimits,
   type Settlement,
 } from '../../../src/accounts/rate-limits-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createProcessesStore } from '../../../src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
-const NONE: Limits = {
+const NONE: RateLimits = {
   requestsPerMinute: null,
   tokensPerMinute: null,
   requestsPerDay: null,
@@ -38,7 +38,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     const processId = crypto.randomUUID()
     let batch = 0
     const bucketOf = (
-      limits: Partial<Limits>,
+      limits: Partial<RateLimits>,
       estimates: readonly number[],
       group = 'all',
     ): LimitBucket => ({
@@ -48,7 +48,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
       estimates,
       settlements: [],
     })
-    const take = async (limits: Partial<Limits>, ...estimates: number[]) => {
+    const take = async (limits: Partial<RateLimits>, ...estimates: number[]) => {
       const buckets = [bucketOf(limits, estimates)]
       const { outcomes } = await store.step({
         processId,

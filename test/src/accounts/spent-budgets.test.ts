@@ -92,7 +92,7 @@ async function open(budgets: Readonly<Partial<Record<'requests' | 'tokens' | 'mo
       post(n, '/v1/chat/completions', { ...REQUEST, ...members }),
     /** What is used of each budget, as each gateway reports it to the holder. */
     async used() {
-      const told = await Promise.all(
+      const reported = await Promise.all(
         gateways.map(async ({ url }) => {
           const { budgets: list } = (await (
             await getPath({ url, key }, '/v1/dashboard/me')
@@ -100,8 +100,8 @@ async function open(budgets: Readonly<Partial<Record<'requests' | 'tokens' | 'mo
           return Object.fromEntries(list.map(({ what, used }) => [what, used]))
         }),
       )
-      expect(told[0]).toEqual(told[1])
-      return told[0]
+      expect(reported[0]).toEqual(reported[1])
+      return reported[0]
     },
   }
 }

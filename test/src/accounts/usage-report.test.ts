@@ -105,23 +105,23 @@ it('reports tell what every kind of call used and cost as budgets do: in JSON, C
   const caller = { url: gateway.url, key }
   await callInEveryWay(caller)
 
-  const row = (told: {
+  const row = (reported: {
     model: string
     requests: number
     tokens: [number, number]
     money?: string
   }) => {
-    const [input, output] = told.tokens
-    const nano = input * 3_000 + output * 9_000 + told.requests * 1_000
+    const [input, output] = reported.tokens
+    const nano = input * 3_000 + output * 9_000 + reported.requests * 1_000
     return {
       key: facts.id,
-      model: told.model,
-      requests: told.requests,
+      model: reported.model,
+      requests: reported.requests,
       tokens: input + output,
       prompt_tokens: input,
       completion_tokens: output,
       unsplit_tokens: 0,
-      money: told.money ?? String(nano / 1e9),
+      money: reported.money ?? String(nano / 1e9),
       unpriced_requests: 0,
     }
   }

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createRateLimitsStore, type Usage } from '../../../src/accounts/rate-limits-store.ts'
+import { createRateLimitsStore, type KeyUsage } from '../../../src/accounts/rate-limits-store.ts'
 import { tellSums } from '../../../src/accounts/usage-report.ts'
 import {
   createUsageStore,
@@ -34,7 +34,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     const limits = createRateLimitsStore(database, now)
     const store = createUsageStore(database, now)
     const [accountId, processId] = [crypto.randomUUID(), crypto.randomUUID()]
-    const usage = (tokens: number, of: Partial<Usage> = {}): Usage => ({
+    const usage = (tokens: number, of: Partial<KeyUsage> = {}): KeyUsage => ({
       accountId,
       keyId: 'k',
       operation: 'chat',
@@ -48,7 +48,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
       unpricedRequests: 1,
       ...of,
     })
-    const count = (batch: number, ...usages: Usage[]) =>
+    const count = (batch: number, ...usages: KeyUsage[]) =>
       limits.step({ processId, leaseSeconds: 15, batch, buckets: [], usages })
     const read = async (
       per: 'hour' | 'day' | 'month' | 'total',

@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
+  ANSWER_WAITING_BYTES_MAX,
   type BackendAnswer,
-  openAnswer,
-  WAITING_BYTES_MAX,
+  openBackendAnswer,
 } from '../../../src/agent/backend-answer.ts'
 
 const started: { readonly server: Server; readonly pool: Pool }[] = []
@@ -34,7 +34,7 @@ async function start(answer: (response: ServerResponse) => void, connections = 1
   const pool = new Pool(`http://127.0.0.1:${port}`, { connections })
   started.push({ server, pool })
   const open = (signal: AbortSignal = new AbortController().signal) =>
-    openAnswer(pool, { method: 'POST', path: '/', body: '{}' }, signal)
+    openBackendAnswer(pool, { method: 'POST', path: '/', body: '{}' }, signal)
   return { open, seen }
 }
 
@@ -83,7 +83,7 @@ describe('openAnswer', () => {
     const answer = await open()
     await new Promise((resolve) => setTimeout(resolve, 300))
     // What the sockets of both sides hold is the system's to choose: a few megabytes.
-    expect(written * piece.length).toBeLessThan(WAITING_BYTES_MAX + 16 * 1024 * 1024)
+    expect(written * piece.length).toBeLessThan(ANSWER_WAITING_BYTES_MAX + 16 * 1024 * 1024)
     expect(await readAll(answer)).toBe(512 * piece.length)
   })
 

@@ -5,7 +5,7 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import Koa from 'koa'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { COMPRESSED_BYTES_MIN, compressAnswers } from '../../../src/api/compress.ts'
-import { type RequestState, sendJson } from '../../../src/api/context.ts'
+import { type RequestState, sendJsonText } from '../../../src/api/context.ts'
 
 const LONG = JSON.stringify({ text: 'naïve '.repeat(COMPRESSED_BYTES_MIN) })
 
@@ -15,7 +15,7 @@ app.use(async (context) => {
   if (context.path === '/stream') {
     context.respond = false
     context.res.writeHead(200, { 'content-type': 'text/event-stream' }).end(`data: ${LONG}\n\n`)
-  } else sendJson(context, context.path === '/short' ? '{}' : LONG)
+  } else sendJsonText(context, context.path === '/short' ? '{}' : LONG)
 })
 const server = app.listen(0, '127.0.0.1')
 beforeAll(async () => {

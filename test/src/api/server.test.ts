@@ -1,7 +1,7 @@
 import type { RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createHttpServer, HEADER_BYTES_MAX } from '../../../src/api/server.ts'
+import { createHttpServer, REQUEST_HEAD_BYTES_MAX } from '../../../src/api/server.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
 const ends: (() => void)[] = []
@@ -51,7 +51,7 @@ describe('createHttpServer', () => {
     ],
     [
       'too many headers',
-      `GET / HTTP/1.1\r\nhost: x\r\na: ${'x'.repeat(HEADER_BYTES_MAX)}\r\n\r\n`,
+      `GET / HTTP/1.1\r\nhost: x\r\na: ${'x'.repeat(REQUEST_HEAD_BYTES_MAX)}\r\n\r\n`,
       431,
       'headers_too_large',
     ],

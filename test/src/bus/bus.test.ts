@@ -74,13 +74,13 @@ async function echo(near: Bus, far: Bus, text: string): Promise<string> {
 
 /** A channel whose other end waits for ever. */
 async function openSilent(near: Bus, far: Bus): Promise<Channel> {
-  const heard = Promise.withResolvers<void>()
+  const received = Promise.withResolvers<void>()
   far.serve('silent', async (channel) => {
-    heard.resolve()
+    received.resolve()
     for await (const _ of channel.messages);
   })
   const channel = near.open(far.id, 'silent', null)
-  await heard.promise
+  await received.promise
   return channel
 }
 
@@ -91,11 +91,11 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     const { near, far } = await openPair()
     serveEcho(far)
     expect(await echo(near, far, 'x'.repeat(3_000_000))).toHaveLength(3_000_000)
-    const heard: unknown[] = []
-    far.listen('news', (from, message) => heard.push([from, message]))
+    const received: unknown[] = []
+    far.listen('news', (from, message) => received.push([from, message]))
     near.publish('news', { of: 'today' })
-    await until('it hears', () => heard.length === 1)
-    expect(heard).toEqual([[near.id, { of: 'today' }]])
+    await until('it hears', () => received.length === 1)
+    expect(received).toEqual([[near.id, { of: 'today' }]])
     const end = far.answer('thing', 'a b.*', async (question) => ({ question }))
     const asked = { question: 'where', timeoutMs: 5_000 }
     await until('it is asked', async () => (await near.ask('thing', 'a b.*', asked)) !== null)
@@ -152,14 +152,14 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     const { near, far, prefix } = await openPair()
     const channel = await openSilent(near, far)
     // The other side receives the count of a frame that never comes.
-    const told = { version: 2, from: near.id, epoch: 1 }
+    const reported = { version: 2, from: near.id, epoch: 1 }
     const names = await channelNames(prefix, far.id)
     const subject = `${prefix}.tally.${far.id}`
     const sealer = sealerOf(near.id)
     // Its numbers come after all that the gateway itself has given.
     for (let number = 0; number < 10_000; number++) sealer.seal({ subject }, new Uint8Array())
     for (let time = 0; time < 2; time++)
-      stranger.publish(subject, sealer.seal({ subject }, wordsOf({ ...told, body: names(99) })))
+      stranger.publish(subject, sealer.seal({ subject }, wordsOf({ ...reported, body: names(99) })))
     await until('the call ended', () => channel.signal.aborted)
     expect(channel.signal.reason).toMatchObject({ code: 'aborted' })
   })

@@ -80,8 +80,8 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
 
   it('a message is taken once, on its own subject, and for its own answer', async () => {
     const { prefix, near, far } = await openPair()
-    const heard: unknown[] = []
-    far.listen('news', (_, message) => void heard.push(message))
+    const received: unknown[] = []
+    far.listen('news', (_, message) => void received.push(message))
     const caught = stranger.subscribe(`${prefix}.all.news`, { max: 1 })
     await stranger.flush()
     near.publish('news', 'once')
@@ -90,7 +90,7 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
       stranger.publish(`${prefix}.open.${far.id}`, data, { reply: `${prefix}.channel.x.y` })
     }
     await until('both are refused', () => refusals(far, 'replayed') + refusals(far, 'forged') === 2)
-    expect(heard).toEqual(['once'])
+    expect(received).toEqual(['once'])
   })
 
   it('a message of another time is not taken, though its number never came', async () => {

@@ -102,14 +102,14 @@ describe('block keeper over a real chain and database', () => {
   /** A keeper that is quick, over these reads; notes which blocks it asked for. */
   function startKeeper(read: Read, options: Partial<BlockKeeperOptions> = {}) {
     const asked: string[] = []
-    const fetchNoting: Read = (hash, signal) => {
+    const fetchRecorded: Read = (hash, signal) => {
       asked.push(hash)
       return read(hash, signal)
     }
     // No block is remembered as unreadable: the keeper itself waits before it asks again.
     let nowMs = 0
     const now = () => (nowMs += UNREADABLE_MS)
-    const proofs = createBlockProofs({ blocks, fetchBlock: fetchNoting, now })
+    const proofs = createBlockProofs({ blocks, fetchBlock: fetchRecorded, now })
     const { log, lines } = recordLog()
     const times = {
       pauseMs: 1,

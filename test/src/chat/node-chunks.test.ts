@@ -125,8 +125,10 @@ describe('the chunks a caller gets', () => {
     ['eos_token', 'stop'],
     ['end_turn', 'stop'],
     ['max_tokens', 'length'],
-  ])("a caller's chunks give the reason %s as %s", (given, told) => {
-    expect(choiceOf(readAll([nodeChunk({ content: 'a' }, given)]).at(-1)).finish_reason).toBe(told)
+  ])("a caller's chunks give the reason %s as %s", (given, reported) => {
+    expect(choiceOf(readAll([nodeChunk({ content: 'a' }, given)]).at(-1)).finish_reason).toBe(
+      reported,
+    )
   })
 
   it("a caller's chunks have whole log probabilities", () => {
@@ -307,8 +309,8 @@ describe('members called __proto__', () => {
     const forged: JsonObject = JSON.parse(
       text.replace('"content"', '"__proto__":{"a":1},"content"').replace('"z"', '"__proto__"'),
     )
-    const [, told] = readAll([forged])
-    expect(JSON.stringify(told)).not.toContain('__proto__')
-    expect(choiceOf(told).delta).toEqual({ content: 'a', x: [{ y: 1 }] })
+    const [, reported] = readAll([forged])
+    expect(JSON.stringify(reported)).not.toContain('__proto__')
+    expect(choiceOf(reported).delta).toEqual({ content: 'a', x: [{ y: 1 }] })
   })
 })

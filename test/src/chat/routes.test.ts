@@ -165,9 +165,9 @@ describe('a fault before the answer', () => {
     ['node_lost', 502, 'node_error'],
     ['first_token_timeout', 504, 'node_timeout'],
     ['stopping', 503, 'shutting_down'],
-  ])('the fault %s before an answer is %i %s', async (code, status, told) => {
+  ])('the fault %s before an answer is %i %s', async (code, status, reported) => {
     nodes.setScript(() => Promise.reject(failing(code)))
-    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
+    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
   })
 
   it('a request that is too large is told how many bytes there may be', async () => {
@@ -181,7 +181,7 @@ describe('a fault before the answer', () => {
     ['no_nodes', 'no_available_inference_nodes'],
     ['node_failed', 'node_error'],
     ['first_token_timeout', 'node_timeout'],
-  ])('the fault %s before an answer is an error event of a stream', async (code, told) => {
+  ])('the fault %s before an answer is an error event of a stream', async (code, reported) => {
     nodes.setScript(() => Promise.reject(failing(code)))
     const reply = await post(STREAM)
     expect(reply.status).toBe(200)
@@ -193,7 +193,7 @@ describe('a fault before the answer', () => {
         response: 'NOK',
         error: {
           status_code: expect.any(Number),
-          code: told,
+          code: reported,
           message: expect.any(String),
           type: 'server_error',
           param: null,
@@ -208,9 +208,9 @@ describe('a fault before the answer', () => {
     ['stopping', 503, 'shutting_down'],
   ])(
     'the fault %s before an answer is an answer with its status also to who asked for a stream',
-    async (code, status, told) => {
+    async (code, status, reported) => {
       nodes.setScript(() => Promise.reject(failing(code)))
-      expect(await outcomeOf(await post(STREAM))).toEqual([status, told])
+      expect(await outcomeOf(await post(STREAM))).toEqual([status, reported])
     },
   )
 
@@ -221,12 +221,12 @@ describe('a fault before the answer', () => {
     [429, 502, 'node_error'],
     [500, 502, 'node_error'],
     [null, 502, 'node_error'],
-  ])("the backend's refusal with %s is told as %i %s", async (status, told, code) => {
+  ])("the backend's refusal with %s is told as %i %s", async (status, reported, code) => {
     nodes.setScript(() =>
       Promise.reject(failing('node_refused', { status, nodeMessage: 'context is too long' })),
     )
     const reply = await post(CHAT_REQUEST)
-    expect(reply.status).toBe(told)
+    expect(reply.status).toBe(reported)
     const text = await reply.text()
     expect(JSON.parse(text).error.code).toBe(code)
     expect(text.includes('context is too long')).toBe(code === 'node_refused')
@@ -246,13 +246,13 @@ describe('a fault in the answer', () => {
     ['caller_too_slow', 408, 'caller_too_slow'],
   ])(
     'the fault %s in an answer is %i, and in a stream an error event without [DONE]',
-    async (code, status, told) => {
+    async (code, status, reported) => {
       nodes.setScript(() => breaking(failing(code)))
-      expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
+      expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
       const text = await streamText()
       expect(text).not.toContain('[DONE]')
       expect(text).toMatch(/event: error\ndata: [^\n]*\n\n$/)
-      expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: told } })
+      expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: reported } })
     },
   )
 

@@ -64,8 +64,8 @@ describe('the commands', () => {
     expect([...namesBelow(program)].sort()).toEqual(
       [...namesOf(await readFile(README, 'utf8'))].sort(),
     )
-    const told = program.commands.flatMap((one) => [one, ...one.commands])
-    for (const command of told)
+    const reported = program.commands.flatMap((one) => [one, ...one.commands])
+    for (const command of reported)
       expect([command.name(), command.description()]).toEqual([
         command.name(),
         expect.stringMatching(/\w/),

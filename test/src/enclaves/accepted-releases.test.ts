@@ -85,9 +85,9 @@ describe('openAcceptedReleases', () => {
 
   it('administrators get a note of the list that was taken into use, which is used also without it', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
-    const noted: unknown[] = []
+    const recorded: unknown[] = []
     const noteReleases = (facts: unknown) => {
-      noted.push(facts)
+      recorded.push(facts)
       return Promise.reject(new Error('database away'))
     }
     // It looks at the file only on a reload: one more look would be one more note.
@@ -96,11 +96,11 @@ describe('openAcceptedReleases', () => {
     await releases.reload()
     expect(versionsOf(releases)).toEqual(['1.0.2', '1.0.3'])
     const note = { file, issued_at: '2026-01-01T00:00:01Z', releases: 2 }
-    expect(noted).toEqual([note])
+    expect(recorded).toEqual([note])
     expect(lines.join('')).toContain('is not noted')
     await writeFile(file, '{')
     await releases.reload()
-    expect(noted).toEqual([note])
+    expect(recorded).toEqual([note])
   })
 
   it('openAcceptedReleases keeps the list that there was when the next is older, broken or gone, and logs that', async () => {

@@ -30,8 +30,8 @@ describe('faultErrorOf', () => {
     ['invalid_call', 500, 'internal_server_error'],
     ['log_conflict', 500, 'internal_server_error'],
     ['internal_error', 500, 'internal_server_error'],
-  ] as const)('faultErrorOf answers %s with %i %s', (code, status, told) => {
-    expect(faultErrorOf(faultOf(code), true)).toMatchObject({ status, code: told })
+  ] as const)('faultErrorOf answers %s with %i %s', (code, status, reported) => {
+    expect(faultErrorOf(faultOf(code), true)).toMatchObject({ status, code: reported })
   })
 
   it('faultErrorOf says nothing of what the enclave says of its own faults', () => {
@@ -116,9 +116,9 @@ describe('outageErrorOf', () => {
     ['timeout', 504, 'enclave_timeout'],
     ['protocol', 500, 'internal_server_error'],
     ['reply_too_large', 500, 'internal_server_error'],
-  ] as const)('outageErrorOf answers %s with %i %s', (code, status, told) => {
+  ] as const)('outageErrorOf answers %s with %i %s', (code, status, reported) => {
     const error = outageErrorOf(new EnclaveError(code, 'for operators only'))
-    expect(error).toMatchObject({ status, code: told })
+    expect(error).toMatchObject({ status, code: reported })
     expect(error.message).not.toContain('operators')
   })
 

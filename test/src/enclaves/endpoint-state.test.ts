@@ -9,7 +9,7 @@ import {
   isToSettle,
   isUsable,
   NEW_ENDPOINT,
-  nextState,
+  nextEndpointState,
   phaseOf,
 } from '../../../src/enclaves/endpoint-state.ts'
 
@@ -20,7 +20,8 @@ const answered = (notary: string, isAccepted = true, isKnown = false): EndpointE
   isKnown,
 })
 const order = (what: EndpointState['order']): EndpointEvent => ({ kind: 'ordered', order: what })
-const stateAfter = (...events: readonly EndpointEvent[]) => events.reduce(nextState, NEW_ENDPOINT)
+const stateAfter = (...events: readonly EndpointEvent[]) =>
+  events.reduce(nextEndpointState, NEW_ENDPOINT)
 const phaseAfter = (...events: readonly EndpointEvent[]) => phaseOf(stateAfter(...events))
 
 describe('an endpoint', () => {
@@ -73,7 +74,7 @@ describe('an endpoint', () => {
   it('an endpoint is settled only when no call runs, and its enclave answers', () => {
     const draining = stateAfter(answered('a'), { kind: 'call_began' }, order('drain'))
     expect(isToSettle(draining)).toBe(false)
-    expect(isToSettle(nextState(draining, { kind: 'call_ended' }))).toBe(true)
+    expect(isToSettle(nextEndpointState(draining, { kind: 'call_ended' }))).toBe(true)
     expect(isToSettle(stateAfter(answered('a'), order('drain'), { kind: 'lost' }))).toBe(false)
     expect(isToSettle(stateAfter(order('drain'), answered('a')))).toBe(false)
   })
@@ -81,7 +82,9 @@ describe('an endpoint', () => {
   it('an endpoint is followed from its first acceptance until it is settled, whatever is accepted later', () => {
     const refusedLater = stateAfter(answered('a'), answered('a', false))
     expect(isToFollow(refusedLater)).toBe(true)
-    expect(isToFollow(nextState(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(false)
+    expect(isToFollow(nextEndpointState(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(
+      false,
+    )
     expect(isToFollow(stateAfter(answered('a', false)))).toBe(false)
     expect(isToFollow(stateAfter(answered('a'), answered('b', false)))).toBe(false)
   })
@@ -136,9 +139,9 @@ class Stage {
   readonly running: number[] = []
   private count = 0
 
-  tell(endpoint: number, told: EndpointEvent): void {
-    this.endpoints[endpoint] = nextState(this.endpoints[endpoint] ?? NEW_ENDPOINT, told)
-    this.history[endpoint]?.push(told)
+  apply(endpoint: number, reported: EndpointEvent): void {
+    this.endpoints[endpoint] = nextEndpointState(this.endpoints[endpoint] ?? NEW_ENDPOINT, reported)
+    this.history[endpoint]?.push(reported)
   }
 
   /** The endpoint of a new call. */
@@ -154,18 +157,18 @@ class Stage {
     this.count += 1
     this.chosenAt[chosen] = this.count
     this.running.push(chosen)
-    this.tell(chosen, { kind: 'call_began' })
+    this.apply(chosen, { kind: 'call_began' })
     return chosen
   }
 
   end(call: number): void {
     const [endpoint] = this.running.splice(call % Math.max(1, this.running.length), 1)
-    if (endpoint !== undefined) this.tell(endpoint, { kind: 'call_ended' })
+    if (endpoint !== undefined) this.apply(endpoint, { kind: 'call_ended' })
   }
 
   play(given: Step): number | null {
     if (given.kind === 'call') return this.call()
-    if (given.kind === 'event') this.tell(given.endpoint, given.event)
+    if (given.kind === 'event') this.apply(given.endpoint, given.event)
     else this.end(given.call)
     return null
   }
@@ -228,11 +231,11 @@ describe('calls over endpoints', () => {
 
   it('calls over endpoints are spread evenly over endpoints that are alike', () => {
     const stage = new Stage()
-    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) stage.tell(endpoint, answered('a'))
+    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) stage.apply(endpoint, answered('a'))
     for (let call = 0; call < 30; call++) stage.call()
     expect(stage.endpoints.map(({ calls }) => calls)).toEqual([10, 10, 10])
     const quick = new Stage()
-    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) quick.tell(endpoint, answered('a'))
+    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) quick.apply(endpoint, answered('a'))
     const chosen = Array.from({ length: 6 }, () => {
       const endpoint = quick.call()
       quick.end(0)

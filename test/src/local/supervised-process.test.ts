@@ -12,7 +12,7 @@ import type { Logger } from '../../../src/observability/logger.ts'
 import { StartFailure } from '../../../src/runtime/starting.ts'
 import { isAlive } from '../../support/is-alive.ts'
 
-type Ready = { readonly pid: number; readonly told: string }
+type Ready = { readonly pid: number; readonly reported: string }
 type Line = {
   readonly level: string
   readonly members: Readonly<Record<string, unknown>>
@@ -83,7 +83,7 @@ describe('superviseProcess', () => {
     const { ready } = await supervise(source + LIVES)
     // Node's compile cache is passed on where this process has one.
     const cache = getCompileCacheDir() === undefined ? [] : ['NODE_COMPILE_CACHE']
-    expect(ready.told).toBe(['TOLD', ...cache].join())
+    expect(ready.reported).toBe(['TOLD', ...cache].join())
   })
 
   it('superviseProcess starts a process that was killed again, telling it what it said before', async () => {

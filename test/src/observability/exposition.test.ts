@@ -52,7 +52,7 @@ describe('the exposition of a gateway', () => {
         input: await scrape(),
         encoding: 'utf8',
       })
-      expect({ status, told: stdout + stderr }).toEqual({ status: 0, told: '' })
+      expect({ status, reported: stdout + stderr }).toEqual({ status: 0, reported: '' })
     },
   )
 })

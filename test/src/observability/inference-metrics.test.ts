@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { CallReport, InferenceFacts } from '../../../src/observability/call-scope.ts'
-import { PROVIDERS_MAX } from '../../../src/observability/inference-metrics.ts'
+import { PROVIDER_LABELS_MAX } from '../../../src/observability/inference-metrics.ts'
 import { createMeter } from '../../../src/observability/metrics.ts'
 import { MODEL_FAMILIES } from '../../../src/observability/model-family.ts'
 import { readMetrics, type Sample } from '../../support/read-metrics.ts'
@@ -86,7 +86,7 @@ it('names of models and providers, however many, make no more series than famili
   ])
   const samples = of('inferences_total')
   const valuesOf = (label: string) => new Set(samples.map(({ labels }) => labels[label]))
-  expect(valuesOf('provider').size).toBe(PROVIDERS_MAX + 1)
+  expect(valuesOf('provider').size).toBe(PROVIDER_LABELS_MAX + 1)
   for (const family of valuesOf('model_family')) expect(MODEL_FAMILIES).toContain(family)
-  expect(samples.length).toBeLessThan((PROVIDERS_MAX + 1) * 4)
+  expect(samples.length).toBeLessThan((PROVIDER_LABELS_MAX + 1) * 4)
 })

@@ -185,10 +185,10 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
     [432, 502, 'provider_error'],
     [302, 502, 'provider_error'],
     [503, 502, 'provider_error'],
-  ])('a search that gets status %i gives its caller %i', async (status, told, code) => {
+  ])('a search that gets status %i gives its caller %i', async (status, reported, code) => {
     const refusal = refuseWith(status, { error: 'no' }, { location: `${server.origin}/elsewhere` })
     const before = server.requests.length
-    await expect(search(name, refusal)).rejects.toMatchObject({ status: told, code })
+    await expect(search(name, refusal)).rejects.toMatchObject({ status: reported, code })
     expect(server.requests.length - before).toBe(1)
   })
 })

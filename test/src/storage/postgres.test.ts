@@ -98,14 +98,14 @@ describe('a Postgres server', () => {
 
   it('a Postgres server may end idle connections: the next query takes a new one', async () => {
     const url = await createTestDatabase()
-    const heard: Error[] = []
-    const database = await openDatabase({ url }, (error) => heard.push(error))
+    const received: Error[] = []
+    const database = await openDatabase({ url }, (error) => received.push(error))
     const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(
       database.commits,
     )
     // Only this connection is ended: the end of another one does not show that this one ended too.
     await execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
-    await expect.poll(() => heard.length).toBeGreaterThan(0)
+    await expect.poll(() => received.length).toBeGreaterThan(0)
     expect((await sql`select 1 as one`.execute(database.commits)).rows).toEqual([{ one: 1 }])
     await database.close()
   })
@@ -132,9 +132,9 @@ describe('a Postgres server', () => {
   it('a Postgres server that says nothing any more has queries fail at once, and serves when it goes on', async () => {
     const proxy = await startFaultyProxy(Number(new URL(url).port))
     const frozen = url.replace(/:\d+\//, `:${proxy.port}/`)
-    const heard: Error[] = []
+    const received: Error[] = []
     const limits = { ...POSTGRES_LIMITS, probeTimeoutMs: 200, silenceMaxMs: 300 }
-    const opened = await openPostgres(frozen, (error) => heard.push(error), limits)
+    const opened = await openPostgres(frozen, (error) => received.push(error), limits)
     const queries = new Kysely<never>({ dialect: opened.dialect })
     await sql`select 1`.execute(queries)
     await proxy.behave('hang')
@@ -143,7 +143,7 @@ describe('a Postgres server', () => {
     await expect(sql`select 2`.execute(queries)).rejects.toMatchObject(away)
     await expect(sql`select 3`.execute(queries)).rejects.toMatchObject(away)
     expect(performance.now() - startedAt).toBeLessThan(POSTGRES_LIMITS.queryTimeoutMs)
-    expect(heard).toContainEqual(expect.objectContaining(away))
+    expect(received).toContainEqual(expect.objectContaining(away))
     await proxy.behave('pass')
     const answered = async () => (await sql`select 4 as four`.execute(queries)).rows
     await expect.poll(() => answered().catch(() => null)).toEqual([{ four: 4 }])

@@ -1,13 +1,13 @@
 import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type Bundle, bundlePages, PAGES } from '../../../src/web/bundle.ts'
+import { bundlePages, PAGES, type PageBundle } from '../../../src/web/bundle.ts'
 import { pageHeaders, renderShell } from '../../../src/web/page.ts'
 import { createPages } from '../../../src/web/routes.ts'
 
 /** What a page may load before it shows anything, bytes of gzip. */
 const PAGE_BYTES_MAX = 100_000
 
-let bundle: Bundle
+let bundle: PageBundle
 
 beforeAll(async () => {
   bundle = await bundlePages()

@@ -164,7 +164,7 @@ const REQUEST = (
   }),
 )
 
-const signAnew = async (a: Loose) => {
+const signAgain = async (a: Loose) => {
   const wallet = Wallet.createRandom()
   a.signature = await wallet.signMessage(Buffer.from(a.hash, 'hex'))
   return wallet
@@ -177,11 +177,11 @@ const PROOF: readonly AttackCase[] = casesOf('alters the proof', [
     'wrong_signature',
     editing((a) => (a.signature = flipHex(a.signature, 20))),
   ],
-  ['a signature by another key', 'wrong_signature', editing(signAnew)],
+  ['a signature by another key', 'wrong_signature', editing(signAgain)],
   [
     'a signature and a key of its own',
     'wrong_key',
-    editing(async (a) => (a.public_key = (await signAnew(a)).signingKey.publicKey)),
+    editing(async (a) => (a.public_key = (await signAgain(a)).signingKey.publicKey)),
   ],
   [
     'a key that is no point',

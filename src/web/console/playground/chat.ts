@@ -1,10 +1,10 @@
 import { EventParser } from '../../../../attestation/stream/event-parser.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import { type Affidavit, AffidavitError, connect, type Proof } from '../../../../client/index.ts'
-import { GatewayFault, readFault } from '../../kit/gateway.ts'
+import { OwnGatewayFault, readFault } from '../../kit/gateway.ts'
 import type { FormExpectations } from '../../verify/job.ts'
 import { clientExpectations } from './client-expectations.ts'
-import type { Refusal } from './turn.ts'
+import type { ClientRefusal } from './turn.ts'
 
 /*
  * Loaded when the first enclave is asked: the client's checks and cryptography are half of a page's
@@ -13,8 +13,8 @@ import type { Refusal } from './turn.ts'
 
 /**
  * Connects to this page's own gateway. `isDevelopment`: the enclaves may prove themselves with a
- * root that is not AWS's. Throws Refused, ExpectationFault, and the reason of `signal` when it is
- * aborted.
+ * root that is not AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted
+ * `signal`.
  */
 export async function openClient({
   key,
@@ -39,9 +39,9 @@ export type Message = { readonly role: 'user' | 'assistant'; readonly content: s
 
 /**
  * Makes a verified call and gives its proof, after the whole answer was checked. `onText` is called
- * with the text that came so far; until the check, that text may be anything. Throws Refused for an
- * answer that fails a check, GatewayFault without an answer, and the reason of `signal` when it is
- * aborted.
+ * with the text that came so far; until the check, that text may be anything. Throws AnswerRefused
+ * for an answer that fails a check, OwnGatewayFault without an answer, and the reason of an aborted
+ * `signal`.
  */
 export async function ask(
   affidavit: Affidavit,
@@ -87,10 +87,10 @@ export async function ask(
 }
 
 /**
- * Waits until a block has a call's anchor. Throws Refused, and the reason of `signal` when it is
+ * Waits until a block has a call's anchor. Throws AnswerRefused, and the reason of `signal` when
  * aborted.
  */
-export function awaitAnchor(
+export function awaitCallAnchor(
   affidavit: Affidavit,
   proof: Proof,
   signal: AbortSignal,
@@ -102,12 +102,12 @@ export function awaitAnchor(
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
 /** A checked client refused an answer; the message says why, for people. */
-export class Refused extends Error {
-  readonly refusal: Refusal
+export class AnswerRefused extends Error {
+  readonly refusal: ClientRefusal
 
-  constructor(refusal: Refusal) {
+  constructor(refusal: ClientRefusal) {
     super(refusal.message)
-    this.name = 'Refused'
+    this.name = 'AnswerRefused'
     this.refusal = refusal
   }
 }
@@ -118,11 +118,11 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
   } catch (fault) {
     if (fault instanceof AffidavitError) {
       const { code, message, checks } = fault
-      throw new Refused({ code, message, checks })
+      throw new AnswerRefused({ code, message, checks })
     }
     // fetch throws this when there is no answer.
     if (fault instanceof TypeError)
-      throw new GatewayFault('The gateway does not answer.', {
+      throw new OwnGatewayFault('The gateway does not answer.', {
         status: 0,
         code: 'unreachable',
         requestId: null,

@@ -1,7 +1,7 @@
 import type { ConnectOptions } from '../../../../client/index.ts'
 import { ExpectationFault } from '../../verify/expectation-fault.ts'
 import type { FormExpectations } from '../../verify/job.ts'
-import { isOtherRoot, readExpectations } from '../../verify/read-expectations.ts'
+import { isOtherRoot, readGivenExpectations } from '../../verify/read-expectations.ts'
 
 /**
  * Gives this tab's expectations in the client's form, and whether they trust a root that is not
@@ -12,7 +12,7 @@ export async function clientExpectations(given: FormExpectations): Promise<{
   readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>
   readonly isDevelopment: boolean
 }> {
-  const { expected } = await readExpectations(given)
+  const { expected } = await readGivenExpectations(given)
   const { measurements, roots } = expected.attestation
   if (measurements === 'any')
     throw new ExpectationFault(

@@ -15,10 +15,10 @@ import {
   readExpectedFile,
 } from '../../verify/expected-files.ts'
 import type { FormExpectations } from '../../verify/job.ts'
-import { adviceFor, type Refusal } from './turn.ts'
+import { adviceFor, type ClientRefusal } from './turn.ts'
 
 /** Whether the gateway showed an enclave that is expected. */
-export type Connection =
+export type EnclaveConnection =
   | { readonly kind: 'none' }
   | { readonly kind: 'connecting' }
   | {
@@ -29,7 +29,7 @@ export type Connection =
       /** Whether the enclave is expected only because a development gateway says so. */
       readonly isGatewaysWord: boolean
     }
-  | { readonly kind: 'refused'; readonly refusal: Refusal }
+  | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
 /**
@@ -39,7 +39,7 @@ export function ExpectedPanel({
   connection,
   onRetry,
 }: {
-  readonly connection: Connection
+  readonly connection: EnclaveConnection
   readonly onRetry: () => void
 }) {
   const { own, inForce } = useExpectations()
@@ -149,7 +149,7 @@ function ConnectionState({
   connection,
   onRetry,
 }: {
-  readonly connection: Connection
+  readonly connection: EnclaveConnection
   readonly onRetry: () => void
 }) {
   return (
@@ -163,7 +163,7 @@ function ConnectionWords({
   connection,
   onRetry,
 }: {
-  readonly connection: Connection
+  readonly connection: EnclaveConnection
   readonly onRetry: () => void
 }) {
   switch (connection.kind) {
@@ -205,7 +205,7 @@ function Enclaves({
   affidavit: { notaries, refused },
   isDevelopment,
   isGatewaysWord,
-}: Extract<Connection, { kind: 'ready' }>) {
+}: Extract<EnclaveConnection, { kind: 'ready' }>) {
   const [are, by] = [
     notaries.length === 1 ? 'One enclave is' : `${notaries.length} enclaves are`,
     isGatewaysWord ? 'this development gateway says' : 'you expect',

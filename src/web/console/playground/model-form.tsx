@@ -10,7 +10,7 @@ export type ModelList = {
 }
 
 /** Which model is asked, and how. */
-export type Asked = {
+export type ModelChoice = {
   /** Null: the first that is listed. */
   readonly listed: string | null
   /** The name of a model that is not listed; used when `listed` is OTHER. */
@@ -20,7 +20,12 @@ export type Asked = {
   readonly credential: string
 }
 
-export const FIRST_ASKED: Asked = { listed: null, other: '', isEncrypted: true, credential: '' }
+export const FIRST_ASKED: ModelChoice = {
+  listed: null,
+  other: '',
+  isEncrypted: true,
+  credential: '',
+}
 
 const OTHER = '(other)'
 /** A name of a model is some dozen characters. */
@@ -29,12 +34,12 @@ const NAME_SHOWN_MAX = 100
 const PATTERNS_SHOWN_MAX = 12
 
 /** The model that is asked; empty while the reader has not named it. */
-export function modelOf(asked: Asked, models: ModelList | null): string {
+export function modelOf(asked: ModelChoice, models: ModelList | null): string {
   const choice = choiceOf(asked, models)
   return choice === OTHER ? asked.other.trim() : choice
 }
 
-function choiceOf({ listed }: Asked, models: ModelList | null): string {
+function choiceOf({ listed }: ModelChoice, models: ModelList | null): string {
   return listed ?? models?.data[0]?.id ?? OTHER
 }
 
@@ -45,10 +50,10 @@ export function ModelForm({
   isRunning,
   onChange,
 }: {
-  readonly asked: Asked
+  readonly asked: ModelChoice
   readonly models: Loaded<ModelList>
   readonly isRunning: boolean
-  readonly onChange: (asked: Asked) => void
+  readonly onChange: (asked: ModelChoice) => void
 }) {
   const ids = models.value?.data.map(({ id }) => id) ?? []
   const patterns = (models.value?.patterns ?? [])

@@ -9,9 +9,9 @@ import type { FormExpectations } from '../../verify/job.ts'
 import { useSession } from '../session.ts'
 import type { Message } from './chat.ts'
 import { Composer } from './composer.tsx'
-import { type Connection, ExpectedPanel } from './expected-panel.tsx'
-import { type Asked, FIRST_ASKED, ModelForm, type ModelList, modelOf } from './model-form.tsx'
-import type { Anchor, Answer, Turn } from './turn.ts'
+import { type EnclaveConnection, ExpectedPanel } from './expected-panel.tsx'
+import { FIRST_ASKED, type ModelChoice, ModelForm, type ModelList, modelOf } from './model-form.tsx'
+import type { Answer, Turn, TurnAnchor } from './turn.ts'
 import { TurnView } from './turn-view.tsx'
 import { WhoAnswers } from './who-answers.tsx'
 
@@ -24,7 +24,7 @@ const END_PX = 40
 /** Verified chat: the client runs in this page, and shows what it checks. */
 export function PlaygroundPart() {
   const session = useSession()
-  const [asked, setAsked] = useState<Asked>(FIRST_ASKED)
+  const [asked, setAsked] = useState<ModelChoice>(FIRST_ASKED)
   const { isEncrypted } = asked
   const { connection, reconnect } = useConnection(isEncrypted)
   const models = useLoaded(
@@ -99,7 +99,7 @@ export function PlaygroundPart() {
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
   const { kind, expectations } = useExpectations().inForce
-  const [connection, setConnection] = useState<Connection>({ kind: 'none' })
+  const [connection, setConnection] = useState<EnclaveConnection>({ kind: 'none' })
   const [round, setRound] = useState(0)
   useEffect(() => {
     if (!namesCode(expectations)) {
@@ -110,14 +110,15 @@ function useConnection(isEncrypted: boolean) {
     const { signal } = abort
     const connectOnce = async () => {
       setConnection({ kind: 'connecting' })
-      const { openClient, Refused } = await loadChat()
+      const { openClient, AnswerRefused } = await loadChat()
       try {
         const opened = await openClient({ key, expectations, isEncrypted, signal })
         if (!signal.aborted)
           setConnection({ kind: 'ready', ...opened, isGatewaysWord: kind === 'development' })
       } catch (fault) {
         if (signal.aborted) return
-        if (fault instanceof Refused) setConnection({ kind: 'refused', refusal: fault.refusal })
+        if (fault instanceof AnswerRefused)
+          setConnection({ kind: 'refused', refusal: fault.refusal })
         else setConnection({ kind: 'failed', fault })
       }
     }
@@ -162,7 +163,7 @@ function useTurns(key: string) {
       credential,
       ...made
     }: Pick<Turn, 'question' | 'model' | 'isEncrypted' | 'isDevelopment'> &
-      Pick<Asked, 'credential'>,
+      Pick<ModelChoice, 'credential'>,
   ): Promise<void> {
     const id = nextId.current++
     const abort = new AbortController()
@@ -175,7 +176,7 @@ function useTurns(key: string) {
     setTurns((all) => [...all, { id, question, model, ...made, text: '', answer }])
     const messages = [...turns.flatMap(messagesOf), { role: 'user', content: question } as const]
     const show = createPainter((text) => change(id, { text }))
-    const { ask, Refused } = await loadChat()
+    const { ask, AnswerRefused } = await loadChat()
     try {
       const call = { key, credential, model, messages, signal, onText: show.later }
       const proof = await ask(affidavit, call)
@@ -187,7 +188,7 @@ function useTurns(key: string) {
       if (abort.signal.aborted) {
         change(id, { answer: { kind: 'stopped' } })
         setSaid('Stopped.')
-      } else if (fault instanceof Refused) {
+      } else if (fault instanceof AnswerRefused) {
         change(id, { answer: { kind: 'refused', refusal: fault.refusal } })
         setSaid('The answer was refused.')
       } else {
@@ -203,12 +204,12 @@ function useTurns(key: string) {
   async function anchor(id: number, proof: Proof): Promise<void> {
     const affidavit = clients.current.get(id)
     if (affidavit === undefined) return
-    const show = (state: Anchor) =>
+    const show = (state: TurnAnchor) =>
       change(id, { answer: { kind: 'checked', proof, anchor: state } })
     show({ kind: 'waiting' })
-    const { awaitAnchor } = await loadChat()
+    const { awaitCallAnchor } = await loadChat()
     try {
-      const evidence = await awaitAnchor(affidavit, proof, gone.current.signal)
+      const evidence = await awaitCallAnchor(affidavit, proof, gone.current.signal)
       show({ kind: 'mined', evidence })
       setSaid('The answer is anchored.')
     } catch (fault) {

@@ -3,7 +3,7 @@ import { Busy, Development, FaultNotice, State } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
 import { saveFile } from '../../kit/save-file.ts'
 import { NEW_TAB } from '../new-tab.ts'
-import { type Answer, adviceFor, countChecks, type Refusal, type Turn } from './turn.ts'
+import { type Answer, adviceFor, type ClientRefusal, countChecks, type Turn } from './turn.ts'
 
 /** Characters of a text that are shown at first. */
 const TEXT_SHOWN_MAX = 20_000
@@ -88,7 +88,7 @@ function AnswerState({
   }
 }
 
-function Refusing({ refusal }: { readonly refusal: Refusal }) {
+function Refusing({ refusal }: { readonly refusal: ClientRefusal }) {
   return (
     <>
       <p>

@@ -3,14 +3,14 @@ import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
 /** The client's refusal, and the checks that were made before. */
-export type Refusal = {
+export type ClientRefusal = {
   readonly code: AffidavitErrorCode
   readonly message: string
   readonly checks: readonly Check<string>[]
 }
 
 /** The state of an answer's anchor. */
-export type Anchor =
+export type TurnAnchor =
   | { readonly kind: 'waiting' }
   | { readonly kind: 'mined'; readonly evidence: AnchoredEvidence }
   | { readonly kind: 'unknown'; readonly fault: unknown }
@@ -19,8 +19,8 @@ export type Anchor =
 export type Answer =
   /** Some text came; it is not checked yet. */
   | { readonly kind: 'arriving' }
-  | { readonly kind: 'checked'; readonly proof: Proof; readonly anchor: Anchor }
-  | { readonly kind: 'refused'; readonly refusal: Refusal }
+  | { readonly kind: 'checked'; readonly proof: Proof; readonly anchor: TurnAnchor }
+  | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
   /** There was no answer. */
   | { readonly kind: 'failed'; readonly fault: unknown }
   | { readonly kind: 'stopped' }
@@ -39,7 +39,7 @@ export type Turn = {
 }
 
 /** The advice to the reader about a refusal. */
-export function adviceFor({ code }: Refusal): string {
+export function adviceFor({ code }: ClientRefusal): string {
   switch (code) {
     case 'invalid_options':
       return 'Give other expectations: the message says what is missing.'

@@ -2,9 +2,9 @@ import type { ComponentChildren } from 'preact'
 import { State, type Tone } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
 import { useNarrow } from '../use-narrow.ts'
-import type { Connection } from './expected-panel.tsx'
+import type { EnclaveConnection } from './expected-panel.tsx'
 
-const STATES: Readonly<Record<Connection['kind'], readonly [Tone, string]>> = {
+const STATES: Readonly<Record<EnclaveConnection['kind'], readonly [Tone, string]>> = {
   none: ['open', 'not established'],
   connecting: ['open', 'asking'],
   ready: ['good', 'established'],
@@ -12,7 +12,7 @@ const STATES: Readonly<Record<Connection['kind'], readonly [Tone, string]>> = {
   failed: ['bad', 'failed'],
 }
 
-function stateOf(connection: Connection): readonly [Tone, string] {
+function stateOf(connection: EnclaveConnection): readonly [Tone, string] {
   return connection.kind === 'ready' && connection.isDevelopment
     ? ['development', 'development only']
     : STATES[connection.kind]
@@ -28,7 +28,7 @@ export function WhoAnswers({
   children,
 }: {
   readonly model: string
-  readonly connection: Connection
+  readonly connection: EnclaveConnection
   readonly children: ComponentChildren
 }) {
   const isFolded = useNarrow()

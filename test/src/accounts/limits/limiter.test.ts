@@ -8,7 +8,7 @@ import {
 import { assembleTiers, type Tiers } from '../../../../src/accounts/limits/tiers.ts'
 import {
   createRateLimitsStore,
-  type Limits,
+  type RateLimits,
   type RateLimitsStore,
 } from '../../../../src/accounts/rate-limits-store.ts'
 import { createLogger } from '../../../../src/observability/logger.ts'
@@ -21,14 +21,14 @@ const LEASE_SECONDS = 15
 const MIDNIGHT = 1_795_219_200
 const CALLERS = 64
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
-const NONE: Limits = {
+const NONE: RateLimits = {
   requestsPerMinute: null,
   tokensPerMinute: null,
   requestsPerDay: null,
   tokensPerDay: null,
 }
 
-function tiersOf(limits: Partial<Limits>): Tiers {
+function tiersOf(limits: Partial<RateLimits>): Tiers {
   const group = {
     name: 'all',
     calls: ['verified', 'chat'] as const,
@@ -66,7 +66,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
 
   /** Two gateways with the same limits, and an account of which nothing is counted yet. */
   function setUp(
-    limits: Partial<Limits>,
+    limits: Partial<RateLimits>,
     wrap: (store: RateLimitsStore) => RateLimitsStore = (store) => store,
   ) {
     const clock = { at: MIDNIGHT }

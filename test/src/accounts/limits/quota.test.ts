@@ -2,13 +2,16 @@ import { describe, expect, it } from 'vitest'
 import {
   describeQuota,
   describeRefusal,
+  type QuotaUse,
   quotaHeaders,
-  type Usage,
 } from '../../../../src/accounts/limits/quota.ts'
 
 /** 18 s after midnight UTC. */
 const AT = 1_795_219_218
-const usage = (limits: Partial<Usage['limits']>, used: Partial<Usage['used']> = {}): Usage => ({
+const usage = (
+  limits: Partial<QuotaUse['limits']>,
+  used: Partial<QuotaUse['used']> = {},
+): QuotaUse => ({
   limits: {
     requestsPerMinute: null,
     tokensPerMinute: null,

@@ -237,11 +237,11 @@ describe('affidavit attestation', () => {
     ],
     ['behind a byte order mark', (base64) => `\ufeff${base64}`, 'a byte order mark first'],
     ['in PEM', (base64) => `-----BEGIN CERTIFICATE-----\n${base64}\n`, 'PEM'],
-  ])('a document %s is refused with what is around it', async (_, wrap, told) => {
+  ])('a document %s is refused with what is around it', async (_, wrap, reported) => {
     const document = Buffer.from(buildDocument()).toString('base64')
     const file = await save('wrapped', wrap(document))
     await expect(run(file, '--root', root, '--any-measurement', '--at', AT)).rejects.toThrow(
-      `expected the bytes of a document, or only their hex or base64, got ${told}`,
+      `expected the bytes of a document, or only their hex or base64, got ${reported}`,
     )
   })
 

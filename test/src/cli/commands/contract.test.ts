@@ -69,19 +69,19 @@ describe('contract deploy', () => {
     const { code: exit, stdout, stderr } = await deploy(['--json'])
     expect(exit, stderr).toBe(0)
     expect(await code()).toBe(AFFIDAVIT.deployedBytecode)
-    const told = JSON.parse(stdout)
-    expect(told).toMatchObject({
+    const reported = JSON.parse(stdout)
+    expect(reported).toMatchObject({
       address: DEPLOYMENT.address,
       chain_id: DEVELOPMENT_CHAIN_ID,
       deployed: true,
     })
     // src/chain/contract/README.md says so.
-    expect(told.gas_used).toBeLessThan(750_000)
-    const receipt = await rpc.call('eth_getTransactionReceipt', [told.transaction])
+    expect(reported.gas_used).toBeLessThan(750_000)
+    const receipt = await rpc.call('eth_getTransactionReceipt', [reported.transaction])
     expect(receipt).toMatchObject({
       from: deployer.address.toLowerCase(),
-      blockNumber: `0x${told.block.toString(16)}`,
-      gasUsed: `0x${told.gas_used.toString(16)}`,
+      blockNumber: `0x${reported.block.toString(16)}`,
+      gasUsed: `0x${reported.gas_used.toString(16)}`,
       status: '0x1',
     })
     expect(stdout + stderr).not.toContain(KEY.slice(2))

@@ -131,8 +131,8 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
       'INVALID: failed at request given.',
     ])
     const twice = ['--answer', await save('again.json', answer)]
-    const told = await runCommand('verify', await save('completed.json', saved), ...twice)
-    expect([told.code, told.stderr]).toEqual([2, expect.stringContaining('answer')])
+    const reported = await runCommand('verify', await save('completed.json', saved), ...twice)
+    expect([reported.code, reported.stderr]).toEqual([2, expect.stringContaining('answer')])
   })
 
   it('a completed proof of a stream whose usage was not asked for is VERIFIED by its chunks', async () => {
@@ -173,8 +173,8 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
       [],
     ])
     const cut = { ...streamed, chunks: [kept[0], kept[2]] }
-    const told = await verify(await save('cut-stream.json', cut), ...words)
-    expect([told.code, told.report.verdict]).toEqual([1, 'invalid'])
+    const reported = await verify(await save('cut-stream.json', cut), ...words)
+    expect([reported.code, reported.report.verdict]).toEqual([1, 'invalid'])
   })
 
   it('a proof without its bundle says how to complete it, and complete does', async () => {

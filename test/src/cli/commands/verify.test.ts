@@ -565,11 +565,11 @@ describe('affidavit verify, of a record', () => {
   it('verify gives programs the verdict of a record in the words of a bundle’s report', async () => {
     const place = await save('told-record.json', bundle.record)
     const forged = await save('forged-record.json', { ...bundle.record, created_at: 1 })
-    const told = async (...words: readonly string[]) => (await verify(...words)).report.verdict
+    const reported = async (...words: readonly string[]) => (await verify(...words)).report.verdict
     // A record has neither the boot configuration nor the anchor.
-    expect(await told(place, ...trust, ...pcrs, '--configuration', digest)).toBe('consistent')
-    expect(await told(place)).toBe('consistent')
-    expect(await told(forged, ...trust, ...pcrs)).toBe('invalid')
+    expect(await reported(place, ...trust, ...pcrs, '--configuration', digest)).toBe('consistent')
+    expect(await reported(place)).toBe('consistent')
+    expect(await reported(forged, ...trust, ...pcrs)).toBe('invalid')
   })
 
   it('verify says of an answer that came without log that nothing shows its provider', async () => {

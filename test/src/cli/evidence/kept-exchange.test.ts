@@ -1,13 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
+import { describeExchange } from '../../../../attestation/report/describe-exchange.ts'
 import { printable } from '../../../../attestation/report/printable.ts'
-import { tellExchange } from '../../../../attestation/report/tell-exchange.ts'
-import { TOLD_LENGTH_MAX, TOLD_MESSAGES_MAX } from '../../../../attestation/report/told-text.ts'
+import {
+  SHOWN_MESSAGES_MAX,
+  SHOWN_TEXT_LENGTH_MAX,
+} from '../../../../attestation/report/shown-exchange.ts'
 import { printExchange } from '../../../../src/cli/evidence/kept-exchange.ts'
 import { printableJson } from '../../../../src/cli/printable.ts'
 
 const said = (message: Json) =>
-  printExchange(tellExchange({ request: null, response: { choices: [{ index: 0, message }] } }))
+  printExchange(describeExchange({ request: null, response: { choices: [{ index: 0, message }] } }))
 
 describe('what was asked and said', () => {
   it('a kept exchange is told with every member, if only by its name', () => {
@@ -29,7 +32,7 @@ describe('what was asked and said', () => {
         },
       ],
     }
-    expect(printExchange(tellExchange({ request, response: null }))).toBe(
+    expect(printExchange(describeExchange({ request, response: null }))).toBe(
       [
         'asked',
         '  model        | demo/echo',
@@ -81,17 +84,19 @@ describe('what was asked and said', () => {
   })
 
   it('a kept exchange is shown within bounds, and says how much is left out', () => {
-    const long = 'x'.repeat(TOLD_LENGTH_MAX + 7)
+    const long = 'x'.repeat(SHOWN_TEXT_LENGTH_MAX + 7)
     expect(said({ role: 'assistant', content: long })).toContain('| … and 7 characters more')
     const many = { model: 'm', messages: Array(100_000).fill({ role: 'user', content: long }) }
-    const told = tellExchange({ request: many, response: null })
-    expect(told.asked).toHaveLength(TOLD_MESSAGES_MAX + 2)
-    expect(printExchange(told).length).toBeLessThan(TOLD_MESSAGES_MAX * (TOLD_LENGTH_MAX + 300))
+    const reported = describeExchange({ request: many, response: null })
+    expect(reported.asked).toHaveLength(SHOWN_MESSAGES_MAX + 2)
+    expect(printExchange(reported).length).toBeLessThan(
+      SHOWN_MESSAGES_MAX * (SHOWN_TEXT_LENGTH_MAX + 300),
+    )
     expect(
       said({ role: 'assistant', content: '\n'.repeat(1_000_000) }).split('\n').length,
     ).toBeLessThan(60)
     const choices = Array(1000).fill({ index: 0, message: { role: 'assistant', content: 'a' } })
-    expect(printExchange(tellExchange({ request: null, response: { choices } }))).toContain(
+    expect(printExchange(describeExchange({ request: null, response: { choices } }))).toContain(
       '984 choices more',
     )
   })

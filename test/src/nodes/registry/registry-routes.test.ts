@@ -131,10 +131,10 @@ describe('PUT /v1/dashboard/node', () => {
   it('an update keeps an archived node from connecting until it is no longer archived', async () => {
     const nodeId = await createNode(gateway)
     await put({ node_id: nodeId, is_archived: true })
-    expect(await gateway.connectNode(nodeId)).toMatchObject({ isNoted: false })
+    expect(await gateway.connectNode(nodeId)).toMatchObject({ isRecorded: false })
     await put({ node_id: nodeId, is_archived: false })
     const connection = await gateway.connectNode(nodeId)
-    expect(connection.isNoted).toBe(true)
+    expect(connection.isRecorded).toBe(true)
     const end = { at: unixSeconds(), state: 'STOPPED' } as const
     await gateway.nodesStore.markDisconnected(connection, end)
   })

@@ -147,8 +147,9 @@ describe('a node whose backend is at its limit', () => {
     await stage.close()
     stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
     const node = await stage.connect({ answer: busy(17) })
-    const told = { code: 'node_busy', status: 429, retryAfterSeconds: 17 }
-    for (let call = 0; call < 3; call++) await expect(stage.dispatch()).rejects.toMatchObject(told)
+    const reported = { code: 'node_busy', status: 429, retryAfterSeconds: 17 }
+    for (let call = 0; call < 3; call++)
+      await expect(stage.dispatch()).rejects.toMatchObject(reported)
     expect(stage.nodes.status()).toMatchObject({ serving: 1, probes: 0 })
     expect(node.calls).toHaveLength(3)
   })

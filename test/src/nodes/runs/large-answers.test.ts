@@ -31,13 +31,13 @@ function wantsEndless({ chat_request: request }: ChatFrame): boolean {
   return JSON.stringify(request).includes('endless')
 }
 
-function isTold(node: ScriptedNode, id: string): boolean {
+function isReported(node: ScriptedNode, id: string): boolean {
   return node.controls.some(({ protocol, data }) => protocol === 'cancel' && data.request_id === id)
 }
 
 /** Streams until its run is cancelled, as an honest node with a long answer does. */
 const answerEndlessly: AnswerScript = async ({ id }, node) => {
-  while (node.socket.readyState === node.socket.OPEN && !isTold(node, id)) {
+  while (node.socket.readyState === node.socket.OPEN && !isReported(node, id)) {
     node.sendRun(id, { chunk: PIECE, status: 1 })
     await turn()
   }
@@ -95,9 +95,9 @@ describe('an answer beyond all bounds', () => {
       })
       const attacked = await attack({ endless, ...(headers === undefined ? {} : { headers }) })
       expect(attacked.error).toMatchObject({ code: 'answer_too_large' })
-      const told = callErrorOf(attacked.error)
-      expect(told.code).toBe('answer_too_large')
-      expect(told.message).toContain('larger than the 100000 bytes')
+      const reported = callErrorOf(attacked.error)
+      expect(reported.code).toBe('answer_too_large')
+      expect(reported.message).toContain('larger than the 100000 bytes')
       await eventually(() => stage.nodes.status().runs === 5, 'the run of the attacker is over')
       attacked.release()
       const texts = (await Promise.all(attacked.answers)).map(textOf)

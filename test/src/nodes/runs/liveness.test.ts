@@ -15,7 +15,7 @@ const LIMITS = {
 
 /** A connection with a clock of its own; `told` is what was sent. */
 function watch(limits: Partial<typeof LIMITS> = {}, random = () => 1) {
-  const told: string[] = []
+  const reported: string[] = []
   let nowMs = 0
   let ids = 0
   const liveness = createLiveness({
@@ -24,20 +24,20 @@ function watch(limits: Partial<typeof LIMITS> = {}, random = () => 1) {
     random,
     makeId: () => `id-${++ids}`,
     actions: {
-      socketPing: () => told.push('socket ping'),
+      socketPing: () => reported.push('socket ping'),
       send: (control) => {
         const { kind, nonce } = control
-        if (kind !== 'ping') told.push(`${kind} ${nonce}`)
+        if (kind !== 'ping') reported.push(`${kind} ${nonce}`)
         else
-          told.push(
+          reported.push(
             `ping ${nonce} rtt ${control.rttMs} hits ${control.pingStreak} misses ${control.missStreak}`,
           )
       },
-      lose: (why) => told.push(`lost: ${why}`),
+      lose: (why) => reported.push(`lost: ${why}`),
     },
   })
   return {
-    told,
+    reported,
     liveness,
     /** Lets time pass, tending every second. */
     pass(ms: number, { isIdle = true, isAlive = false } = {}) {
@@ -52,43 +52,43 @@ function watch(limits: Partial<typeof LIMITS> = {}, random = () => 1) {
 
 describe('a silent socket', () => {
   it('a silent socket is pinged after 30 s and lost 20 s later', () => {
-    const { told, pass } = watch()
+    const { reported, pass } = watch()
     pass(29_000)
-    expect(told).toEqual([])
+    expect(reported).toEqual([])
     pass(1_000)
-    expect(told).toEqual(['socket ping'])
+    expect(reported).toEqual(['socket ping'])
     pass(19_000)
-    expect(told).toEqual(['socket ping'])
+    expect(reported).toEqual(['socket ping'])
     pass(1_000)
-    expect(told).toEqual(['socket ping', 'lost: silent'])
+    expect(reported).toEqual(['socket ping', 'lost: silent'])
   })
 
   it('a silent socket is not lost when anything comes from it', () => {
-    const { told, pass, liveness } = watch()
+    const { reported, pass, liveness } = watch()
     pass(49_000)
     liveness.received()
     pass(29_000)
-    expect(told).toEqual(['socket ping'])
+    expect(reported).toEqual(['socket ping'])
   })
 })
 
 describe('the protocol’s ping', () => {
   it('a ping of the protocol comes every 600 s and carries what the last ones gave', () => {
-    const { told, pass, liveness } = watch()
+    const { reported, pass, liveness } = watch()
     pass(600_000, { isAlive: true })
-    expect(told).toEqual(['ping id-1 rtt 0 hits 0 misses 0'])
+    expect(reported).toEqual(['ping id-1 rtt 0 hits 0 misses 0'])
     pass(2_000, { isAlive: true })
     expect(liveness.ponged('id-1')).toBe(true)
     pass(598_000, { isAlive: true })
-    expect(told.at(-1)).toBe('ping id-2 rtt 2000 hits 1 misses 0')
+    expect(reported.at(-1)).toBe('ping id-2 rtt 2000 hits 1 misses 0')
   })
 
   it('three pings of the protocol that are not answered in 10 s close the connection', () => {
-    const { told, pass } = watch()
+    const { reported, pass } = watch()
     pass(3 * 600_000 + 9_000, { isAlive: true })
-    expect(told.at(-1)).toBe('ping id-3 rtt 0 hits 0 misses 2')
+    expect(reported.at(-1)).toBe('ping id-3 rtt 0 hits 0 misses 2')
     pass(1_000, { isAlive: true })
-    expect(told.at(-1)).toBe('lost: no answer to pings')
+    expect(reported.at(-1)).toBe('lost: no answer to pings')
   })
 
   it('a ping of the protocol is not answered by a pong that is late or was made up', () => {
@@ -100,19 +100,19 @@ describe('the protocol’s ping', () => {
   })
 
   it('the first ping of the protocol is spread at random over the second half of the interval', () => {
-    const { told, pass } = watch({}, () => 0)
+    const { reported, pass } = watch({}, () => 0)
     pass(300_000, { isAlive: true })
-    expect(told).toHaveLength(1)
+    expect(reported).toHaveLength(1)
   })
 })
 
 describe('health', () => {
   it('the health of a node is what it last said when it was asked', () => {
-    const { told, pass, liveness } = watch({ healthMs: 60_000 })
+    const { reported, pass, liveness } = watch({ healthMs: 60_000 })
     const load = { cpuPercent: 1, ramPercent: 2, diskPercent: 3, gpus: 0 }
     expect(liveness.reported('id-1', load)).toBe(false)
     pass(60_000, { isAlive: true })
-    expect(told).toEqual(['health id-1'])
+    expect(reported).toEqual(['health id-1'])
     expect(liveness.reported('id-1', load)).toBe(true)
     expect(liveness.reported('id-1', load)).toBe(false)
     expect(liveness.load()).toEqual(load)
@@ -121,11 +121,11 @@ describe('health', () => {
 
 describe('an old connection', () => {
   it('an old connection is asked to dial again once it is idle, and gets no work until it does', () => {
-    const { told, pass, liveness } = watch({ reconnectMs: 100_000 })
+    const { reported, pass, liveness } = watch({ reconnectMs: 100_000 })
     pass(120_000, { isAlive: true, isIdle: false })
-    expect(told).toEqual([])
+    expect(reported).toEqual([])
     pass(1_000, { isAlive: true })
-    expect(told).toEqual(['reconnect id-1'])
+    expect(reported).toEqual(['reconnect id-1'])
     expect(liveness.isLeaving()).toBe(true)
   })
 

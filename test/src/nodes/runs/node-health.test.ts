@@ -9,21 +9,21 @@ import {
 
 function stand(state: NodeState, circuit: Circuit = CLOSED_CIRCUIT) {
   const clock = { nowMs: 1_000 }
-  const told: boolean[] = []
+  const reported: boolean[] = []
   const health = createNodeHealth({
     state,
     circuits: new Map([['m', circuit]]),
     limits: NODE_LIMITS,
     now: () => clock.nowMs,
     random: () => 1,
-    onChange: (isNewState) => told.push(isNewState),
+    onChange: (isNewState) => reported.push(isNewState),
   })
-  return { health, told, clock }
+  return { health, reported, clock }
 }
 
 describe('a node that is to be verified', () => {
   it('a node that is to be verified is probed at once and gets work when it is healthy', () => {
-    const { health, told } = stand('RUNNING_BENCHMARKING')
+    const { health, reported } = stand('RUNNING_BENCHMARKING')
     expect(health.isServing()).toBe(false)
     expect(health.dueProbe()).toBe('m')
     health.probeBegins('m')
@@ -31,7 +31,7 @@ describe('a node that is to be verified', () => {
     health.probeEnds('healthy')
     expect(health.state()).toBe('RUNNING')
     expect(health.isServing()).toBe(true)
-    expect(told).toEqual([true])
+    expect(reported).toEqual([true])
   })
 
   it('a node that is to be verified is probed again in a minute when it gave no answer', () => {
@@ -70,10 +70,10 @@ describe('a running node', () => {
   })
 
   it('a running node is set aside by three failures, and probed when its time has come', () => {
-    const { health, told, clock } = stand('RUNNING')
+    const { health, reported, clock } = stand('RUNNING')
     for (let count = 0; count < 3; count++) health.failed('m')
     expect(health.isServing()).toBe(false)
-    expect(told).toEqual([false])
+    expect(reported).toEqual([false])
     clock.nowMs += NODE_LIMITS.asideMs - 1
     expect(health.dueProbe()).toBeNull()
     clock.nowMs += 1

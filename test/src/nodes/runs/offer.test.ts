@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { capacityOf, createSlots, type Slot } from '../../../../src/nodes/runs/offer.ts'
+import { capacityOf, createSlots, type NodeSlot } from '../../../../src/nodes/runs/offer.ts'
 
 const quiet = { onTaken: () => {}, onFreed: () => {} }
 
@@ -12,8 +12,8 @@ describe('slots', () => {
         fc.array(fc.oneof(fc.constant('acquire' as const), fc.nat({ max: 20 }))),
         (capacity, steps) => {
           const slots = createSlots(capacity, quiet)
-          const taken: Slot[] = []
-          const released = new Set<Slot>()
+          const taken: NodeSlot[] = []
+          const released = new Set<NodeSlot>()
           for (const step of steps) {
             if (step === 'acquire') {
               const slot = slots.acquire()
@@ -33,16 +33,16 @@ describe('slots', () => {
   })
 
   it('slots report every change once', () => {
-    const told: string[] = []
+    const reported: string[] = []
     const slots = createSlots(1, {
-      onTaken: () => told.push('taken'),
-      onFreed: () => told.push('freed'),
+      onTaken: () => reported.push('taken'),
+      onFreed: () => reported.push('freed'),
     })
     const slot = slots.acquire()
     expect(slots.acquire()).toBeNull()
     slot?.release()
     slot?.release()
-    expect(told).toEqual(['taken', 'freed'])
+    expect(reported).toEqual(['taken', 'freed'])
   })
 })
 

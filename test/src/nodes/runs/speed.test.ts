@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest'
 import {
   ASSUMED_FIRST_TOKEN_MS,
   expectedMs,
+  MEASURED_TOKENS_PER_SECOND_MAX,
   speedAfter,
   speedAfterSilence,
-  TOKENS_PER_SECOND_MAX,
   tokensPerSecondOf,
   UNMEASURED,
 } from '../../../../src/nodes/runs/speed.ts'
@@ -37,7 +37,7 @@ describe('a measurement', () => {
 
   it('a measured speed is finite for an answer in one burst', () => {
     expect(tokensPerSecondOf({ ...run, lastTokenAtMs: run.firstTokenAtMs })).toBe(
-      TOKENS_PER_SECOND_MAX,
+      MEASURED_TOKENS_PER_SECOND_MAX,
     )
   })
 

@@ -230,9 +230,9 @@ describe('refusals', () => {
     ['internal_error', 500, 500, 'internal_server_error'],
   ] as const)(
     'the fault %s of the enclave is answered with %i',
-    async (code, status, told, toldCode) => {
+    async (code, status, reported, callerCode) => {
       gateway.enclave.setScript(answerFault({ status, code, message: 'words' }))
-      expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([told, toldCode])
+      expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([reported, callerCode])
     },
   )
 

@@ -215,8 +215,12 @@ describe('faults', () => {
       )
     })
     const text = withoutPings(await (await postChat(gateway, REQUEST)).text())
-    const told = { status_code: 502, code: 'provider_error', message: 'The provider broke off.' }
-    const error = { ...told, type: 'server_error', param: null }
+    const reported = {
+      status_code: 502,
+      code: 'provider_error',
+      message: 'The provider broke off.',
+    }
+    const error = { ...reported, type: 'server_error', param: null }
     const event = `event: error\ndata: ${JSON.stringify({ response: 'NOK', error })}\n\n`
     expect(text).toBe(encode(CHUNKS[0] ?? {}) + event)
   })

@@ -62,7 +62,7 @@ const CALL = '12'.repeat(16)
 /** Reads all, seals, and answers with `frames` once the proof is there. */
 function answering(
   frames: readonly string[] = ['sealed'],
-  told: { readonly model?: string; readonly usage?: typeof USAGE | null } = {},
+  reported: { readonly model?: string; readonly usage?: typeof USAGE | null } = {},
   /** Null: the leaf's index. */
   olderCall: string | null = null,
 ): EncryptedScript {
@@ -70,7 +70,7 @@ function answering(
     const notice = seal(await readAll(request), completionOf({ usage: USAGE }))
     const id = olderCall ?? String(notice.index)
     const brought = proof(id)
-    record('sealed', { ...notice, call: id, model: 'demo/echo', usage: USAGE, ...told })
+    record('sealed', { ...notice, call: id, model: 'demo/echo', usage: USAGE, ...reported })
     newestProof = await brought
     record('head', HEAD)
     for (const frame of frames) record('frame', Buffer.from(frame))

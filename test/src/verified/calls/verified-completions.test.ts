@@ -87,7 +87,7 @@ function makeService({
       waitFor: () => Promise.reject(new Error('nothing is sealed')),
     },
     credentials: () => new Map([['openai', KEY]]),
-    outcomes: { noteServed: () => undefined, noteMissing: () => undefined },
+    outcomes: { recordServed: () => undefined, recordMissing: () => undefined },
     now: () => 0,
     log: createLogger({ level: 'silent', destination: process.stderr }),
   })

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { ToldCompletion } from '../../../../enclave/protocol/messages.ts'
+import type { NoticeCompletion } from '../../../../enclave/protocol/messages.ts'
 import { EnclaveError } from '../../../../src/enclaves/enclave-errors.ts'
 import { type Database, openDatabase } from '../../../../src/storage/database.ts'
 import type { DatabaseSession } from '../../../../src/storage/postgres-session.ts'
@@ -148,8 +148,8 @@ describe('two gateways on one database', () => {
       const waits = [first, second].map(({ committer }) =>
         Promise.all(indexes.map((index) => committer.waitFor(log.notary(), index, never))),
       )
-      const [committed, heard] = await Promise.all(waits)
-      expect(heard).toEqual(committed)
+      const [committed, received] = await Promise.all(waits)
+      expect(received).toEqual(committed)
       expect(await first.records.findByIndexes(log.notary(), indexes)).toEqual(committed)
     }
     stop()
@@ -173,13 +173,16 @@ describe('two gateways on one database', () => {
     let roundsWithout = 0
     for (let round = 0; roundsWithout < 10 && round < 200; round++) {
       const before = readsSoFar()
-      const { index, completion } = log.seal({ isTold: true })
-      const [committed, told] = await Promise.all([
+      const { index, completion } = log.seal({ inNotice: true })
+      const [committed, reported] = await Promise.all([
         first.committer.waitFor(log.notary(), index, never),
         second.committer.waitFor(log.notary(), index, never, completion),
       ])
-      expect(committed).toEqual(expect.objectContaining(told))
-      expect(told).toMatchObject({ response: completion?.response, logProof: committed.logProof })
+      expect(committed).toEqual(expect.objectContaining(reported))
+      expect(reported).toMatchObject({
+        response: completion?.response,
+        logProof: committed.logProof,
+      })
       const hasRead = readsSoFar() > before
       if (round === 0) expect(hasRead).toBe(true)
       if (!hasRead) roundsWithout++
@@ -187,26 +190,35 @@ describe('two gateways on one database', () => {
     expect(roundsWithout).toBe(10)
   })
 
-  it.each<[string, (told: ToldCompletion) => ToldCompletion]>([
-    ['another response', (told) => ({ ...told, response: told.response.replace('a', 'b') })],
-    ['a receipt that is none', (told) => ({ ...told, receipt: '{' })],
+  it.each<[string, (reported: NoticeCompletion) => NoticeCompletion]>([
+    [
+      'another response',
+      (reported) => ({ ...reported, response: reported.response.replace('a', 'b') }),
+    ],
+    ['a receipt that is none', (reported) => ({ ...reported, receipt: '{' })],
     [
       'the receipt of another',
-      (told) => ({ ...told, receipt: told.receipt.replace('"attempt":1', '"attempt":2') }),
+      (reported) => ({
+        ...reported,
+        receipt: reported.receipt.replace('"attempt":1', '"attempt":2'),
+      }),
     ],
-    ['a document that nobody stored', (told) => ({ ...told, document: 'd'.repeat(64) })],
+    ['a document that nobody stored', (reported) => ({ ...reported, document: 'd'.repeat(64) })],
   ])('what was committed is read when %s is told', async (_, alter) => {
     const [first, second] = await startTwo()
-    const ask = (asked: (told: ToldCompletion) => ToldCompletion) => {
-      const { index, completion = expect.unreachable() } = log.seal({ isTold: true, content: 'a' })
+    const ask = (asked: (reported: NoticeCompletion) => NoticeCompletion) => {
+      const { index, completion = expect.unreachable() } = log.seal({
+        inNotice: true,
+        content: 'a',
+      })
       return Promise.all([
         first.committer.waitFor(log.notary(), index, never),
         second.committer.waitFor(log.notary(), index, never, asked(completion)),
       ])
     }
-    await ask((told) => told)
-    const [committed, told] = await ask(alter)
-    expect(told).toEqual(committed)
+    await ask((reported) => reported)
+    const [committed, reported] = await ask(alter)
+    expect(reported).toEqual(committed)
     expect(sum(({ complaints }) => complaints.length)).toBe(0)
   })
 
@@ -215,10 +227,10 @@ describe('two gateways on one database', () => {
     second.faults.alter = (payload) =>
       payload.replace(/"leaves":"..../, (start) => `${start.slice(0, -4)}AAAA`)
     const { index } = log.seal()
-    const [committed, heard] = await Promise.all(
+    const [committed, received] = await Promise.all(
       [first, second].map(({ committer }) => committer.waitFor(log.notary(), index, never)),
     )
-    expect(heard).toEqual(committed)
+    expect(received).toEqual(committed)
     const complaints = second.complaints.map(({ message }) => message)
     expect(complaints).toEqual(['another gateway reported no head of this log'])
   })

@@ -54,19 +54,19 @@ describe('a committed head', () => {
   it('a committed head is refused when edge, leaves, root and size do not belong together', () => {
     const { edge } = appendLeaves(emptyEdge, [leaf(), leaf(), leaf()])
     const head = commit(edge, 2)
-    const told = encodeHead(head)
+    const reported = encodeHead(head)
     const other = encodeHead(commit(edge, 2))
     for (const wrong of [
-      { ...told, leaves: other.leaves },
-      { ...told, root: other.root },
-      { ...told, edge: '' },
-      { ...told, edge: told.leaves },
-      { ...told, leaves: told.leaves.slice(0, 44) },
-      { ...told, leaves: 'not base64' },
+      { ...reported, leaves: other.leaves },
+      { ...reported, root: other.root },
+      { ...reported, edge: '' },
+      { ...reported, edge: reported.leaves },
+      { ...reported, leaves: reported.leaves.slice(0, 44) },
+      { ...reported, leaves: 'not base64' },
     ])
       expect(() => decodeHead(5, wrong)).toThrow()
-    expect(() => decodeHead(6, told)).toThrow()
-    expect(() => decodeHead(1, told)).toThrow()
+    expect(() => decodeHead(6, reported)).toThrow()
+    expect(() => decodeHead(1, reported)).toThrow()
   })
 
   it('a committed head fits into a notice of Postgres, whatever the size of its log', () => {

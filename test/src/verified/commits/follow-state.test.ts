@@ -8,7 +8,7 @@ import {
   type FollowState,
   isRace,
   NEW_FOLLOWER,
-  nextState,
+  nextFollowState,
   nextStep,
   PULL_WAIT_MS,
   TURN_PATIENCE_MS,
@@ -31,7 +31,7 @@ function sessionOf(size: number, address = NOTARY): CommitSession {
 }
 
 function stateAfter(...events: readonly FollowEvent[]): FollowState {
-  return events.reduce(nextState, NEW_FOLLOWER)
+  return events.reduce(nextFollowState, NEW_FOLLOWER)
 }
 
 function opened(session: CommitSession, mayCommit = true, atMs = 0): FollowEvent {
@@ -69,19 +69,24 @@ describe('the next step of a gateway that commits', () => {
   it('a failure halves the batch, pauses twice as long each time, and has the log opened again', () => {
     const once = stateAfter(STARTED, opened(SESSION), failed())
     expect(once).toMatchObject({ phase: 'failing', batchMax: 64, pauseMs: 50, session: null })
-    const twice = nextState(once, failed())
+    const twice = nextFollowState(once, failed())
     expect(nextStep(twice, FACTS)).toEqual({ kind: 'wait', ms: 100 })
-    expect(nextStep(nextState(twice, { kind: 'waited' }), FACTS)).toEqual({ kind: 'open' })
-    const reopened = nextState(twice, opened(SESSION))
+    expect(nextStep(nextFollowState(twice, { kind: 'waited' }), FACTS)).toEqual({ kind: 'open' })
+    const reopened = nextFollowState(twice, opened(SESSION))
     expect(reopened.phase).toBe('failing')
-    const fine = nextState(reopened, { kind: 'pulled', before: SESSION, after: SESSION, count: 0 })
+    const fine = nextFollowState(reopened, {
+      kind: 'pulled',
+      before: SESSION,
+      after: SESSION,
+      count: 0,
+    })
     expect(fine).toMatchObject({ phase: 'following', fault: null, failuresInRow: 0 })
   })
 
   it('a log that diverged is refused until it can be opened', () => {
     const refusing = stateAfter(STARTED, failed(new Error('diverged'), true))
     expect(refusing.phase).toBe('refusing')
-    expect(nextState(refusing, opened(SESSION)).phase).toBe('failing')
+    expect(nextFollowState(refusing, opened(SESSION)).phase).toBe('failing')
   })
 
   it('races are lost without a pause at first, and are a fault once the log does not grow', () => {
@@ -89,19 +94,19 @@ describe('the next step of a gateway that commits', () => {
     const pauses: number[] = []
     for (let race = 0; race < 21; race++) {
       expect(isRace(state)).toBe(true)
-      state = nextState(nextState(state, opened(SESSION)), { kind: 'lost_race' })
+      state = nextFollowState(nextFollowState(state, opened(SESSION)), { kind: 'lost_race' })
       pauses.push(state.pauseMs)
-      state = nextState(state, { kind: 'waited' })
+      state = nextFollowState(state, { kind: 'waited' })
     }
     expect(pauses.slice(0, 4)).toEqual([0, 0, 0, 50])
-    expect(isRace(nextState(state, opened(SESSION)))).toBe(false)
-    expect(isRace(nextState(state, opened(sessionOf(4))))).toBe(true)
+    expect(isRace(nextFollowState(state, opened(SESSION)))).toBe(false)
+    expect(isRace(nextFollowState(state, opened(sessionOf(4))))).toBe(true)
   })
 
   it('a stop commits what is sealed without waiting, and ends with an empty reply or a failure', () => {
     const stopping = stateAfter(STARTED, opened(SESSION), STOPPING)
     expect(nextStep(stopping, FACTS)).toMatchObject({ kind: 'commit', waitMs: 0 })
-    const more = nextState(stopping, {
+    const more = nextFollowState(stopping, {
       kind: 'pulled',
       before: SESSION,
       after: sessionOf(4),
@@ -109,9 +114,14 @@ describe('the next step of a gateway that commits', () => {
     })
     expect(nextStep(more, FACTS)).toMatchObject({ kind: 'commit' })
     const session = more.session ?? SESSION
-    const empty = nextState(more, { kind: 'pulled', before: session, after: session, count: 0 })
+    const empty = nextFollowState(more, {
+      kind: 'pulled',
+      before: session,
+      after: session,
+      count: 0,
+    })
     expect(nextStep(empty, FACTS)).toEqual({ kind: 'end' })
-    expect(nextStep(nextState(stopping, failed()), FACTS)).toEqual({ kind: 'end' })
+    expect(nextStep(nextFollowState(stopping, failed()), FACTS)).toEqual({ kind: 'end' })
   })
 })
 
@@ -122,7 +132,7 @@ describe('the next step of a gateway that stands by', () => {
     expect(nextStep(standingBy, theirs)).toEqual({ kind: 'wait', ms: 100 })
     expect(nextStep(standingBy, { ...theirs, nowMs: 1_000 })).toEqual({ kind: 'look' })
     const looked = (notary: string) =>
-      nextState(standingBy, { kind: 'looked', notary, isIdle: true, atMs: 1_000 })
+      nextFollowState(standingBy, { kind: 'looked', notary, isIdle: true, atMs: 1_000 })
     expect(nextStep(looked(NOTARY), { ...theirs, nowMs: 1_500 }).kind).toBe('wait')
     expect(nextStep(looked('0xbb'), { ...theirs, nowMs: 1_500 }).kind).toBe('open')
   })
@@ -141,18 +151,18 @@ describe('the next step of a gateway that stands by', () => {
     expect(nextStep(standingBy, { ...late, intervalMs: 50 })).toMatchObject({ kind: 'wait' })
     expect(nextStep(standingBy, late)).toEqual({ kind: 'catch_up', notary: NOTARY })
     const racing = [{ kind: 'late', atMs: nowMs }, opened(SESSION, false, nowMs)] as const
-    const committing = racing.reduce(nextState, standingBy)
+    const committing = racing.reduce(nextFollowState, standingBy)
     expect(nextStep(committing, late)).toMatchObject({ kind: 'commit', session: SESSION })
     const published = { kind: 'published', size: 9, mayCommit: false, atMs: nowMs } as const
-    const other = nextState(committing, { ...published, isByHolder: false })
+    const other = nextFollowState(committing, { ...published, isByHolder: false })
     expect(nextStep(other, late).kind).toBe('commit')
-    const holder = nextState(committing, { ...published, isByHolder: true })
+    const holder = nextFollowState(committing, { ...published, isByHolder: true })
     expect(nextStep(holder, late).kind).toBe('open')
     expect(nextStep(committing, { ...late, nowMs: nowMs + 10_000 }).kind).toBe('open')
   })
 
   it('a gateway that stops goes on standing by while callers wait', () => {
-    const stopping = nextState(standingBy, STOPPING)
+    const stopping = nextFollowState(standingBy, STOPPING)
     expect(nextStep(stopping, { ...theirs, waiting: 1 }).kind).toBe('wait')
     expect(nextStep(stopping, theirs)).toEqual({ kind: 'end' })
   })
@@ -213,9 +223,11 @@ it('whatever happens, a gateway commits only in its turn or while it races, and 
       expect(state.batchMax).toBeGreaterThanOrEqual(1)
       expect(state.batchMax).toBeLessThanOrEqual(BATCH_COMPLETIONS_MAX)
       expect(state.pauseMs).toBeLessThanOrEqual(1_000)
-      const stopped = nextState(nextState(state, { kind: 'stopping' }), { kind: 'stopped' })
+      const stopped = nextFollowState(nextFollowState(state, { kind: 'stopping' }), {
+        kind: 'stopped',
+      })
       expect(nextStep(stopped, given)).toEqual({ kind: 'end' })
-      expect(events.reduce(nextState, stopped)).toEqual(stopped)
+      expect(events.reduce(nextFollowState, stopped)).toEqual(stopped)
     }),
   )
 })

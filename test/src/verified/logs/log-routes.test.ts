@@ -234,15 +234,15 @@ describe('a log', () => {
     const texts: string[] = [await (await fetch(`${gateway.url}/v1/log`)).text()]
     for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=1', '/leaves'])
       texts.push(await (await fetchLog(path)).text())
-    const told = [
+    const reported = [
       'business',
       CHAT_REQUEST.model,
       gateway.accountId,
       ...records.map(({ hash }) => hash ?? '-'),
     ]
-    for (const text of texts) expect(told.filter((word) => text.includes(word))).toEqual([])
+    for (const text of texts) expect(reported.filter((word) => text.includes(word))).toEqual([])
     const own = await (await getPath(gateway, `/v1/log/${notary}/records`)).text()
-    expect(told.filter((word) => own.includes(word))).toContain('business')
+    expect(reported.filter((word) => own.includes(word))).toContain('business')
   })
 })
 

@@ -239,8 +239,8 @@ describe('public evidence', () => {
     ['xyz', 422, ['path.hash']],
     ['%00', 422, ['path.hash']],
     [`${'00'.repeat(32)}'--`, 422, ['path.hash']],
-  ])('public evidence of %s is refused', async (hash, status, told) => {
-    expect(await outcomeOf(await fetchEvidence(hash))).toEqual([status, told])
+  ])('public evidence of %s is refused', async (hash, status, reported) => {
+    expect(await outcomeOf(await fetchEvidence(hash))).toEqual([status, reported])
   })
 })
 

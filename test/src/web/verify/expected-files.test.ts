@@ -9,7 +9,7 @@ import {
   readExpectedFile,
 } from '../../../../src/web/verify/expected-files.ts'
 import { NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
-import { readExpectations } from '../../../../src/web/verify/read-expectations.ts'
+import { readGivenExpectations } from '../../../../src/web/verify/read-expectations.ts'
 import { buildRelease } from '../../../support/build-release.ts'
 
 const PEM = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n'
@@ -94,7 +94,7 @@ describe('the fields of a form', () => {
       configurations: ['ef'.repeat(32)],
     })
     expect(filled.measurements).toBe(`PCR0=${one}\nPCR1=${other}\n\nPCR0=${other}`)
-    const { expected } = await readExpectations({ ...NO_EXPECTATIONS, ...filled })
+    const { expected } = await readGivenExpectations({ ...NO_EXPECTATIONS, ...filled })
     expect(expected.attestation.measurements).toHaveLength(2)
     expect(expected.configurations).toHaveLength(1)
     for (const alone of [{ PCR0: one }, { Measurements: { HashAlgorithm: 'Sha384', PCR0: one } }])
@@ -115,7 +115,7 @@ describe('the fields of a form', () => {
       releaseSigners: 1,
       roots: ['ef'.repeat(32)],
     }
-    const { expected, trust } = await readExpectations({ ...NO_EXPECTATIONS, ...fill(file) })
+    const { expected, trust } = await readGivenExpectations({ ...NO_EXPECTATIONS, ...fill(file) })
     expect(expected.attestation.releases).toHaveLength(1)
     expect(expected.attestation.roots).toEqual([new Uint8Array(32).fill(0xef)])
     expect(trust?.keys).toHaveLength(1)

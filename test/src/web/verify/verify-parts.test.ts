@@ -6,7 +6,7 @@ import { verifyRecord } from '../../../../attestation/verify-record.ts'
 import { bundlePages } from '../../../../src/web/bundle.ts'
 import { pageHeaders, renderVerifier, VERIFY_ALLOWANCES } from '../../../../src/web/page.ts'
 import { LINKS, wordsOf } from '../../../../src/web/verify/check-words.ts'
-import { type Expectations, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
+import { type GivenExpectations, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
 import { readFragment, takeLinked, writeFragment } from '../../../../src/web/verify/link.ts'
 import { linkStates } from '../../../../src/web/verify/link-states.ts'
 
@@ -85,7 +85,7 @@ describe('the chain', () => {
 })
 
 describe('a link with expectations', () => {
-  const expected: Expectations = {
+  const expected: GivenExpectations = {
     ...NO_EXPECTATIONS,
     measurements: `PCR0=${'ab'.repeat(48)}\nPCR1=${'cd'.repeat(48)}`,
     releaseKeys: 'ef',
@@ -103,7 +103,7 @@ describe('a link with expectations', () => {
   })
 
   it('a link with expectations never widens what is trusted', () => {
-    const wide: Expectations = {
+    const wide: GivenExpectations = {
       ...expected,
       rootText: 'a root',
       anyMeasurement: true,

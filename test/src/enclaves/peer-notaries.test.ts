@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import { encryptionKeyDigest } from '../../../attestation/encryption-key.ts'
 import type { ServedNotary } from '../../../src/enclaves/enclave-pool.ts'
-import { verifyToldNotaries } from '../../../src/enclaves/told-notaries.ts'
+import { verifyPeerNotaries } from '../../../src/enclaves/peer-notaries.ts'
 
 const NOW_S = 1_760_000_000
 const domain = { chainId: 31_337, contract: `0x${'c0'.repeat(20)}` }
@@ -36,11 +36,11 @@ function notaryOf(wallet: Wallet, keys: readonly object[] = []): ServedNotary {
 const newWallet = () => new Wallet(Wallet.createRandom().privateKey)
 
 async function verify(
-  told: readonly ServedNotary[],
+  reported: readonly ServedNotary[],
   check = async (): Promise<readonly string[]> => [],
 ) {
   const faults: string[] = []
-  const taken = await verifyToldNotaries(told, {
+  const taken = await verifyPeerNotaries(reported, {
     check,
     nowMs: NOW_S * 1000,
     onFault: (_, fault) => void faults.push(fault),
@@ -48,7 +48,7 @@ async function verify(
   return { taken, faults }
 }
 
-describe('verifyToldNotaries', () => {
+describe('verifyPeerNotaries', () => {
   it('a notary of another gateway is taken when it passes the check of this one', async () => {
     const wallet = newWallet()
     const key = keyOf(wallet)

@@ -6,7 +6,7 @@ import type { CheckedIdentity } from './enclave-check.ts'
 import type { ServedNotary } from './enclave-pool.ts'
 
 /** What this gateway holds an enclave to (createEnclaveCheck). */
-export type CheckEnclave = (identity: CheckedIdentity) => Promise<readonly string[]>
+export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
  * Gives, of the notaries that another gateway published, those that this one would take into use
@@ -14,16 +14,16 @@ export type CheckEnclave = (identity: CheckedIdentity) => Promise<readonly strin
  * their encryption keys those that they signed. What another gateway says is checked, not believed.
  * `nowMs` is Unix milliseconds; `onFault` is called with the reason why a notary is left out.
  */
-export async function verifyToldNotaries(
-  told: readonly ServedNotary[],
+export async function verifyPeerNotaries(
+  published: readonly ServedNotary[],
   parts: {
-    readonly check: CheckEnclave
+    readonly check: IdentityCheck
     readonly nowMs: number
     readonly onFault: (notary: string, fault: string) => void
   },
 ): Promise<readonly ServedNotary[]> {
   const verified = await Promise.all(
-    told.map(async (notary) => {
+    published.map(async (notary) => {
       const fault = await faultOf(notary, parts.check)
       if (fault === null) return withOwnKeys(notary, parts.nowMs)
       parts.onFault(notary.notary, fault)
@@ -33,7 +33,7 @@ export async function verifyToldNotaries(
   return verified.filter((notary) => notary !== null)
 }
 
-async function faultOf(served: ServedNotary, check: CheckEnclave): Promise<string | null> {
+async function faultOf(served: ServedNotary, check: IdentityCheck): Promise<string | null> {
   try {
     const { notary, public_key: publicKey } = served
     if (addressOf(decodeHex(publicKey)) !== notary) return 'its address is not that of its key'

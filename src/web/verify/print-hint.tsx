@@ -2,7 +2,7 @@ import './print.css'
 import { useEffect } from 'preact/hooks'
 
 /** Shown above a report on paper, where every link of the chain is open. */
-export function PrintNote() {
+export function PrintHint() {
   useEffect(() => {
     let opened: readonly HTMLDetailsElement[] = []
     const open = () => {

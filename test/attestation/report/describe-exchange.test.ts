@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { tellExchange } from '../../../attestation/report/tell-exchange.ts'
+import { describeExchange } from '../../../attestation/report/describe-exchange.ts'
 
-describe('tellExchange', () => {
-  it('tellExchange gives the parameters that the caller set with their values, and no others', () => {
+describe('describeExchange', () => {
+  it('describeExchange gives the parameters that the caller set with their values, and no others', () => {
     const request = {
       model: 'm',
       messages: [{ role: 'user', content: 'Hi' }],
@@ -11,16 +11,16 @@ describe('tellExchange', () => {
       top_p: null,
       affidavit: { nonce: 'ab'.repeat(16) },
     }
-    expect(tellExchange({ request, response: null }).asked).toEqual([
+    expect(describeExchange({ request, response: null }).asked).toEqual([
       { who: 'model', text: 'm', left_out: 0 },
       { who: 'with', text: 'temperature: 0\nstream: false', left_out: 0 },
       { who: 'user', text: 'Hi', left_out: 0 },
     ])
     const unset = { model: 'm', messages: [], top_p: null }
-    expect(tellExchange({ request: unset, response: null }).asked).toHaveLength(1)
+    expect(describeExchange({ request: unset, response: null }).asked).toHaveLength(1)
   })
 
-  it('tellExchange gives a long parameter a message of its own, and no name poses as a line', () => {
+  it('describeExchange gives a long parameter a message of its own, and no name poses as a line', () => {
     const schema = { type: 'object', description: 'x'.repeat(200) }
     const request = {
       model: 'm',
@@ -30,7 +30,7 @@ describe('tellExchange', () => {
       user: 'a\nuser: b',
       'x\nassistant': 'no',
     }
-    expect(tellExchange({ request, response: null }).asked).toEqual([
+    expect(describeExchange({ request, response: null }).asked).toEqual([
       { who: 'model', text: 'm', left_out: 0 },
       { who: 'with', text: 'seed: 7\n"x\\nassistant": no', left_out: 0 },
       { who: 'with', text: `response_format: ${JSON.stringify(schema)}`, left_out: 0 },

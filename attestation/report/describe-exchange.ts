@@ -3,8 +3,8 @@ import {
   type ExchangeCheck,
   type KeptAnswer,
   type KeptExchange,
+  keptResponseOf,
   matchingParts,
-  responseOf,
 } from '../compare-exchange.ts'
 import { DEMANDS_MEMBER } from '../demands.ts'
 import { attempt } from '../finding.ts'
@@ -17,16 +17,16 @@ import {
   memberOf,
 } from '../json/value.ts'
 import {
-  TOLD_LENGTH_MAX,
-  TOLD_MESSAGES_MAX,
-  type ToldExchange,
-  type ToldMessage,
-} from './told-text.ts'
+  SHOWN_MESSAGES_MAX,
+  SHOWN_TEXT_LENGTH_MAX,
+  type ShownExchange,
+  type ShownMessage,
+} from './shown-exchange.ts'
 
 /** What came of comparing what a caller kept with evidence, and what was asked and said. */
 export type ComparedExchange = {
   readonly checks: readonly ExchangeCheck[]
-  readonly told: ToldExchange
+  readonly shown: ShownExchange
 }
 
 /**
@@ -39,7 +39,7 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   const { request, response } = matchingParts(checks, kept)
   return {
     checks,
-    told: tellExchange({
+    shown: describeExchange({
       request: objectOf(memberAt(evidence, 'request')) ?? request,
       response: objectOf(memberAt(evidence, 'response')) ?? response,
     }),
@@ -50,7 +50,7 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
  * Gives an answer and its request in words: both are the caller's own, and have checks of their
  * own.
  */
-export function tellKept(
+export function describeKept(
   answer: Json,
   given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
 ): ComparedExchange {
@@ -59,13 +59,13 @@ export function tellKept(
     chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
   return {
     checks: [],
-    told: tellExchange({ request: objectOf(request), response: readResponse(kept) }),
+    shown: describeExchange({ request: objectOf(request), response: readResponse(kept) }),
   }
 }
 
 /** Null for chunks that amount to no answer. */
 function readResponse(answer: KeptAnswer): JsonObject | null {
-  const read = attempt(() => responseOf(answer))
+  const read = attempt(() => keptResponseOf(answer))
   return 'value' in read ? read.value : null
 }
 
@@ -77,25 +77,28 @@ function objectOf(value: Json | undefined): JsonObject | null {
  * Gives a completion in words for people: text of messages and choices, tool calls, refusals; all
  * other members with their names, so that nothing is left out in silence.
  */
-export function tellExchange(completion: {
+export function describeExchange(completion: {
   readonly request: JsonObject | null
   readonly response: JsonObject | null
-}): ToldExchange {
+}): ShownExchange {
   const { request, response } = completion
-  return { asked: request && tellRequest(request), said: response && tellResponse(response) }
+  return {
+    asked: request && describeRequest(request),
+    said: response && describeResponse(response),
+  }
 }
 
-function tellRequest(request: JsonObject): readonly ToldMessage[] {
+function describeRequest(request: JsonObject): readonly ShownMessage[] {
   const messages = listOf(memberOf(request, 'messages'))
   // What is null was not set, and what is demanded of the gateway has checks of its own.
   const { messages: _, model: __, [DEMANDS_MEMBER]: ___, ...parameters } = request
   const rest = Object.keys(parameters).filter((name) => parameters[name] !== null)
-  const earlier = Math.max(0, messages.length - TOLD_MESSAGES_MAX)
+  const earlier = Math.max(0, messages.length - SHOWN_MESSAGES_MAX)
   return [
     bound('model', textOf(memberAt(request, 'model'))),
-    ...tellParameters(rest.map((name) => [name, textOf(parameters[name])])),
+    ...describeParameters(rest.map((name) => [name, textOf(parameters[name])])),
     ...(earlier > 0 ? [bound('…', `${earlier} earlier messages`)] : []),
-    ...messages.slice(-TOLD_MESSAGES_MAX).map(tellMessage),
+    ...messages.slice(-SHOWN_MESSAGES_MAX).map(describeMessage),
   ]
 }
 
@@ -103,7 +106,9 @@ function tellRequest(request: JsonObject): readonly ToldMessage[] {
  * A line a parameter, and a long or many-lined value in a message of its own. A name is written as
  * JSON unless it is plain, so that it cannot pose as another line.
  */
-function tellParameters(given: readonly (readonly [string, string])[]): readonly ToldMessage[] {
+function describeParameters(
+  given: readonly (readonly [string, string])[],
+): readonly ShownMessage[] {
   const lines = given.map(([name, value]) => {
     const shown = /^[\w.-]{1,64}$/.test(name) ? name : JSON.stringify(name)
     return `${shown}: ${value}`
@@ -113,9 +118,9 @@ function tellParameters(given: readonly (readonly [string, string])[]): readonly
   const long = lines.filter((line) => !isShort(line))
   return [
     ...(short.length > 0 ? [bound('with', short.join('\n'))] : []),
-    ...long.slice(0, TOLD_MESSAGES_MAX).map((line) => bound('with', line)),
-    ...(long.length > TOLD_MESSAGES_MAX
-      ? [bound('…', `${long.length - TOLD_MESSAGES_MAX} parameters more`)]
+    ...long.slice(0, SHOWN_MESSAGES_MAX).map((line) => bound('with', line)),
+    ...(long.length > SHOWN_MESSAGES_MAX
+      ? [bound('…', `${long.length - SHOWN_MESSAGES_MAX} parameters more`)]
       : []),
   ]
 }
@@ -123,41 +128,41 @@ function tellParameters(given: readonly (readonly [string, string])[]): readonly
 /** A parameter up to this many characters is shown on a line beside others. */
 const PARAMETER_LENGTH_MAX = 120
 
-function tellResponse(response: JsonObject): readonly ToldMessage[] {
+function describeResponse(response: JsonObject): readonly ShownMessage[] {
   const choices = listOf(memberOf(response, 'choices'))
-  const later = Math.max(0, choices.length - TOLD_MESSAGES_MAX)
+  const later = Math.max(0, choices.length - SHOWN_MESSAGES_MAX)
   return [
-    ...choices.slice(0, TOLD_MESSAGES_MAX).map((choice) => {
-      const told = tellMessage(isJsonObject(choice) ? memberOf(choice, 'message') : choice)
-      if (choices.length === 1) return told
+    ...choices.slice(0, SHOWN_MESSAGES_MAX).map((choice) => {
+      const shown = describeMessage(isJsonObject(choice) ? memberOf(choice, 'message') : choice)
+      if (choices.length === 1) return shown
       const number = isJsonObject(choice) ? textOf(memberOf(choice, 'index')) : ''
-      return { ...told, who: `choice ${number}` }
+      return { ...shown, who: `choice ${number}` }
     }),
     ...(later > 0 ? [bound('…', `${later} choices more`)] : []),
   ]
 }
 
-function tellMessage(message: Json | undefined): ToldMessage {
+function describeMessage(message: Json | undefined): ShownMessage {
   if (!isJsonObject(message)) return bound('?', textOf(message))
-  const parts = Object.entries(message).flatMap(([name, value]) => tellMember(name, value))
+  const parts = Object.entries(message).flatMap(([name, value]) => describeMember(name, value))
   return bound(textOf(memberOf(message, 'role')), parts.join('\n'))
 }
 
-function tellMember(name: string, value: Json): readonly string[] {
+function describeMember(name: string, value: Json): readonly string[] {
   if (value === null || name === 'role') return []
-  if (name === 'content') return isJsonArray(value) ? value.map(tellPart) : [textOf(value)]
+  if (name === 'content') return isJsonArray(value) ? value.map(describePart) : [textOf(value)]
   if (name === 'tool_calls' && isJsonArray(value))
-    return value.map((call) => `[calls ${tellCall(call)}]`)
-  if (name === 'function_call') return [`[calls ${tellCall({ function: value })}]`]
+    return value.map((call) => `[calls ${describeToolCall(call)}]`)
+  if (name === 'function_call') return [`[calls ${describeToolCall({ function: value })}]`]
   return [`[${name}: ${textOf(value)}]`]
 }
 
-function tellPart(part: Json): string {
+function describePart(part: Json): string {
   const text = memberAt(part, 'type') === 'text' ? memberAt(part, 'text') : undefined
   return typeof text === 'string' ? text : `[part: ${textOf(part)}]`
 }
 
-function tellCall(call: Json): string {
+function describeToolCall(call: Json): string {
   const called = memberAt(call, 'function')
   if (!isJsonObject(called)) return textOf(call)
   return `${textOf(memberOf(called, 'name'))}(${textOf(memberOf(called, 'arguments'))})`
@@ -172,10 +177,10 @@ function listOf(value: Json | undefined): readonly Json[] {
   return isJsonArray(value) ? value : []
 }
 
-function bound(who: string, text: string): ToldMessage {
+function bound(who: string, text: string): ShownMessage {
   return {
     who,
-    text: text.slice(0, TOLD_LENGTH_MAX),
-    left_out: Math.max(0, text.length - TOLD_LENGTH_MAX),
+    text: text.slice(0, SHOWN_TEXT_LENGTH_MAX),
+    left_out: Math.max(0, text.length - SHOWN_TEXT_LENGTH_MAX),
   }
 }
