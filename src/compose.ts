@@ -103,7 +103,7 @@ export type OwnParts = OwnFoundation & {
   readonly home?: null
   /** How the pool takes enclaves. */
   readonly enclaves?: Partial<
-    Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>
+    Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'register' | 'settleMs'>
   >
   readonly tiers?: Tiers
   /** What a reload reads. */
@@ -152,7 +152,7 @@ export async function compose(
   const adminLog = createAdminLog(database)
   const contentKey = await admitContentKeys(database, log)
   if (contentKey !== null)
-    await adminLog.note(CONFIGURATION, { kind: 'content.use_key', target: contentKey })
+    await adminLog.record(CONFIGURATION, { kind: 'content.use_key', target: contentKey })
   const records = createRecordsStore(database)
   const erasures = createErasuresStore(database)
   const meter = config.metrics === null ? null : createMeter(config)
@@ -178,8 +178,8 @@ export async function compose(
     isProduction: config.isProduction,
     isStaging: config.isStaging,
     releases: config.releases,
-    noteReleases: (details) =>
-      adminLog.note(CONFIGURATION, { kind: 'releases.read', target: details.file, details }),
+    recordReleases: (details) =>
+      adminLog.record(CONFIGURATION, { kind: 'releases.read', target: details.file, details }),
     ...following,
     settleMs: SETTLE_SECONDS * 1000,
     endEnclaves: local === null ? null : () => local.stop(),
@@ -204,7 +204,7 @@ export async function compose(
     now: Date.now,
     async read() {
       const warn = (sentence: string) => log.warn({}, sentence)
-      const { readConfig = (heed) => readGatewayConfig(undefined, heed) } = own
+      const { readConfig = (onWarning) => readGatewayConfig(undefined, onWarning) } = own
       return readReloadable(readConfig(warn), own)
     },
   })

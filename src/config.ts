@@ -25,12 +25,12 @@ import {
   flag,
   form,
   integer,
-  list,
+  listField,
   oneOf,
   origins,
   port,
   secret,
-  text,
+  textField,
   url,
 } from './runtime/fields.ts'
 import { memoryLimitBytes } from './runtime/memory.ts'
@@ -71,7 +71,7 @@ const schema = z.object({
    */
   AFFIDAVIT_STAGING: flag.default(false),
   /** Address to listen on. Default 127.0.0.1: another address opens it to other machines. */
-  HOST: text.default('127.0.0.1'),
+  HOST: textField.default('127.0.0.1'),
   /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
   PORT: port.default(3000),
   /**
@@ -83,12 +83,12 @@ const schema = z.object({
    * Address that it listens on. Default 127.0.0.1: it is for a collector beside this process, never
    * for the public.
    */
-  METRICS_HOST: text.default('127.0.0.1'),
+  METRICS_HOST: textField.default('127.0.0.1'),
   /**
    * Folder for what is kept between starts: embedded database, local chain, development key.
    * Default ./.affidavit.
    */
-  DATA_DIR: text.default('.affidavit'),
+  DATA_DIR: textField.default('.affidavit'),
   /**
    * Least severe log lines that are written. Default info: one line per request. `silent` writes
    * none.
@@ -151,7 +151,7 @@ const schema = z.object({
    * those the enclave's provider table names in full, comma-separated. Default none: a table has
    * patterns (`gpt-*`), and providers are asked what they have under one (PROVIDER_MODELS_ASK).
    */
-  PROVIDER_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).default([]),
+  PROVIDER_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).default([]),
   /**
    * Whether the gateway asks each provider for which it has a credential which models it has, once
    * an hour, so that `GET /v1/verified/models` lists them. Default true. With false, models that
@@ -197,12 +197,12 @@ const schema = z.object({
    * requests and 40,000 tokens a minute, 33,000 and 4,000,000 a day, for each kind of call), so
    * that no key that leaks spends the operator's money without a bound. Read again on SIGHUP.
    */
-  RATE_LIMIT_TIERS_FILE: text.optional(),
+  RATE_LIMIT_TIERS_FILE: textField.optional(),
   /**
    * JSON file of what models cost, for budgets of money; src/accounts/README.md has its form.
    * Read again on SIGHUP. Default: none, and calls of who has such a budget are refused.
    */
-  PRICES_FILE: text.optional(),
+  PRICES_FILE: textField.optional(),
   /**
    * Between two comments in a stream, busy or silent, milliseconds. Default 15000: below what
    * proxies cut off at.

@@ -46,7 +46,7 @@ export async function startFoundation(
     readonly log: Logger
   },
 ): Promise<Foundation> {
-  const note = async <Part>(starting: Promise<Part>, stop: (part: Part) => Promise<void>) => {
+  const track = async <Part>(starting: Promise<Part>, stop: (part: Part) => Promise<void>) => {
     const part = await starting
     onStarted(() => stop(part))
     return part
@@ -69,9 +69,9 @@ export async function startFoundation(
       : openChain(config, { log, onRestart: () => later.anchoring?.notify() }),
   }
   const [database, chain, local] = await settleAll([
-    note(starting.database, (part) => part.close()),
-    note(starting.chain, async (part) => part?.stop()),
-    note(startEnclaveParts(config, own, { home, chain: starting.chain, log }), async (part) =>
+    track(starting.database, (part) => part.close()),
+    track(starting.chain, async (part) => part?.stop()),
+    track(startEnclaveParts(config, own, { home, chain: starting.chain, log }), async (part) =>
       part?.stop(),
     ),
   ])

@@ -73,7 +73,7 @@ export function openSettings({
   readonly first: Reloadable
   /** Rejects with an error whose message is for the operator, and has no secret. */
   readonly read: () => Promise<Reloadable>
-  readonly adminLog: Pick<AdminLog, 'note'>
+  readonly adminLog: Pick<AdminLog, 'record'>
   readonly log: Pick<Logger, 'info' | 'error'>
   /** Unix milliseconds. */
   readonly now: () => number
@@ -87,7 +87,11 @@ export function openSettings({
     try {
       const next = await read()
       const changed = changesOf(current, next)
-      await adminLog.note(SIGNAL, { kind: 'settings.reload', target: 'settings', details: changed })
+      await adminLog.record(SIGNAL, {
+        kind: 'settings.reload',
+        target: 'settings',
+        details: changed,
+      })
       current = next
       isReloaded = true
       reloadedAt = now() / 1000
@@ -98,7 +102,7 @@ export function openSettings({
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
       // While the database is away the refusal cannot be recorded; the line above reports it.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
-      if (faults !== null) await adminLog.note(SIGNAL, refused).catch(() => undefined)
+      if (faults !== null) await adminLog.record(SIGNAL, refused).catch(() => undefined)
     }
     return isReloaded
   }

@@ -14,7 +14,7 @@ export type NewAct = {
 }
 
 /** Records that something was done, in the transaction that does it. */
-export type NoteAct = (act: NewAct) => Promise<void>
+export type RecordAct = (act: NewAct) => Promise<void>
 
 /**
  * What administrators did: append-only, in a chain of hashes. Every method throws the driver's
@@ -26,10 +26,10 @@ export type AdminLog = {
    */
   within<Result>(
     actor: Operator,
-    run: (database: Pick<Database, 'queries'>, note: NoteAct) => Promise<Result>,
+    run: (database: Pick<Database, 'queries'>, record: RecordAct) => Promise<Result>,
   ): Promise<Result>
   /** Notes what was done elsewhere than in the database. */
-  note(actor: Operator, act: NewAct): Promise<void>
+  record(actor: Operator, act: NewAct): Promise<void>
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
@@ -70,7 +70,7 @@ export function createAdminLog(
       queries
         .transaction()
         .execute((inside) => run({ queries: inside }, (act) => append(inside, actor, act))),
-    note: (actor, act) => append(queries, actor, act),
+    record: (actor, act) => append(queries, actor, act),
     async list({ before, kind, since, until, limit }) {
       const { rows } = await sql<ActRow>`
         select position, at, kind, entry, hash from admin_acts

@@ -120,7 +120,7 @@ export function createManagedKeys({
       await checkBudget(manager)
       if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
         throw unfit('expires_at', 'Input should be in the future')
-      const made = await adminLog.within(actorOf(manager, from), async (database, note) => {
+      const made = await adminLog.within(actorOf(manager, from), async (database, record) => {
         const outcome = await keysOver(createKeysStore(database)).createFor(whose, {
           ...request,
           // The key of a development configuration is in no table.
@@ -129,7 +129,7 @@ export function createManagedKeys({
         if (typeof outcome === 'string') return outcome
         const { id, accountName: account, name, scopes, expiresAt: expires_at } = outcome.key
         const details = { account, name, scopes, expires_at }
-        await note({ kind: 'key.create', target: id, details })
+        await record({ kind: 'key.create', target: id, details })
         return outcome
       })
       if (made === 'unknown_account')
@@ -145,12 +145,12 @@ export function createManagedKeys({
       const scopes = (await find())?.scopes ?? []
       if (!isAdmin(manager))
         checkScopes(manager, scopes, 'A key cannot revoke a key with more scopes')
-      const isRevoked = await adminLog.within(actorOf(manager, from), async (database, note) => {
+      const isRevoked = await adminLog.within(actorOf(manager, from), async (database, record) => {
         const ids = await keysOver(createKeysStore(database)).revoke(id, {
           accountId: whose,
           kept: manager.keyId,
         })
-        for (const act of revocationsOf(id, ids)) await note(act)
+        for (const act of revocationsOf(id, ids)) await record(act)
         return ids !== null
       })
       const key = isRevoked ? await find() : undefined

@@ -60,7 +60,7 @@ async function openDevelopmentKey(
   const file = join(dataFolder, KEY_FILE)
   const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
   if (kept !== '' && (await keys.authenticate(kept)) !== null) return kept
-  const text = await adminLog.within(GATEWAY, async (inside, note) => {
+  const text = await adminLog.within(GATEWAY, async (inside, record) => {
     const order = { name: 'made on first start', scopes: SCOPES, expiresAt: null }
     const made = await keysOver(createKeysStore(inside)).create({
       ...order,
@@ -68,7 +68,7 @@ async function openDevelopmentKey(
     })
     const { name, scopes, expiresAt: expires_at } = order
     const details = { account: DEVELOPMENT_ACCOUNT, name, scopes, expires_at }
-    await note({ kind: 'key.create', target: made.key.id, details })
+    await record({ kind: 'key.create', target: made.key.id, details })
     return made.text
   })
   await writeFile(file, `${text}\n`, { mode: 0o600 })

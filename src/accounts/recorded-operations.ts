@@ -168,13 +168,13 @@ export function recordOperations<Made extends ServedOperations>({
     if (OUTSIDE.includes(resource))
       return async (order) => {
         const result = await run(order)
-        for (const act of describe(order, result)) await log.note(actor, act)
+        for (const act of describe(order, result)) await log.record(actor, act)
         return result
       }
     return (order) =>
-      log.within(actor, async (inside, note) => {
+      log.within(actor, async (inside, record) => {
         const result = await verbsOf(make(inside), resource)[verb]?.(order)
-        for (const act of describe(order, result)) await note(act)
+        for (const act of describe(order, result)) await record(act)
         return result
       })
   }

@@ -22,7 +22,7 @@ export type ReportedSums = {
  * Reports sums: prompt and answer are null where they are known of none of the tokens, and money is
  * where no request has a price.
  */
-export function tellSums(sums: UsageSums): ReportedSums {
+export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens
   const isUnpriced = sums.requests > 0 && sums.unpriced_requests >= sums.requests
   return {
@@ -72,7 +72,7 @@ export function usageTable({
   return {
     names: columns.map(([name]) => name),
     cells: (row: UsageRow): readonly Cell[] => {
-      const reported = tellSums(row)
+      const reported = reportSums(row)
       return columns.map(([, cell]) => cell(row, reported))
     },
   }

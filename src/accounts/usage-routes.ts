@@ -7,7 +7,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { integerText, patternText, unixSeconds } from '../api/schemas.ts'
 import { CALL_KINDS } from './limits/tiers.ts'
 import { SECONDS_PER_DAY } from './rate-limits-store.ts'
-import { sumRows, tellSums, usageCsv } from './usage-report.ts'
+import { reportSums, sumRows, usageCsv } from './usage-report.ts'
 import { USAGE_ROWS_MAX, type UsageStore } from './usage-store.ts'
 
 /** Periods of an answer, at most, and how many when nothing is said; 'total' has one. */
@@ -142,7 +142,7 @@ export function usageRoutes({
       return undefined
     }
     const described = rows.map((row) => describeRow(row, by))
-    return { since, until, per, ...tellSums(sumRows(rows)), usage: described }
+    return { since, until, per, ...reportSums(sumRows(rows)), usage: described }
   }
 
   const reply = {
@@ -189,7 +189,7 @@ function describeRow(row: UsageRow, by: UsageQuery['by']) {
     ...(by.includes('key') ? { key } : {}),
     ...(by.includes('operation') ? { operation, model_family: family } : {}),
     ...(by.includes('model') ? { model } : {}),
-    ...tellSums(row),
+    ...reportSums(row),
   }
 }
 

@@ -4,7 +4,16 @@ import { z } from 'zod'
 import { NODE_TYPES, type NodeType } from '../nodes/protocol/hello.ts'
 import { NODE_NAME_LENGTH_MAX, NODE_NAME_LENGTH_MIN } from '../nodes/protocol/registration.ts'
 import { type TraceConfig, traceFields, tracesOf } from '../observability/trace-settings.ts'
-import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../runtime/fields.ts'
+import {
+  flag,
+  form,
+  integer,
+  oneOf,
+  positiveNumber,
+  secret,
+  textField,
+  url,
+} from '../runtime/fields.ts'
 import { type Environment, readSettings } from '../runtime/read-settings.ts'
 import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
 
@@ -36,9 +45,9 @@ const schema = z.object({
    * File that keeps the ids of this machine's nodes, by gateway and name. It holds no secret.
    * Default: `affidavit/nodes.json` in XDG_STATE_HOME.
    */
-  NODES_FILE: text.optional(),
+  NODES_FILE: textField.optional(),
   /** Absolute path of the folder for state of this user. Default: `~/.local/state`. */
-  XDG_STATE_HOME: text.optional(),
+  XDG_STATE_HOME: textField.optional(),
   /**
    * What the node does: LLM chats, DIFFUSION makes images with the one model of NODE_MODELS.
    * Default LLM.
@@ -53,7 +62,7 @@ const schema = z.object({
   /** Key that the backend asks for. Default: none. */
   BACKEND_API_KEY: secret.optional(),
   /** Models to serve, with commas between them. Default: all that the backend lists, 17 at most. */
-  NODE_MODELS: text.optional(),
+  NODE_MODELS: textField.optional(),
   /**
    * Whether the backend may be given requests whose images are addresses (`http`, `https`), which
    * it then fetches from this machine's network. Callers choose them. Default false: such a request

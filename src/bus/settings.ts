@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import type { z } from 'zod'
-import { confidential, flag, form, list, text } from '../runtime/fields.ts'
+import { confidential, flag, form, listField, textField } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
@@ -16,11 +16,11 @@ export const BUS_FIELDS = {
    * each other's callers: with nodes that dialled in elsewhere, and enclaves that another one has.
    * Default: none, and this gateway knows what it has itself.
    */
-  NATS_URL: confidential(list({ itemsMax: SERVERS_MAX, lengthMax: 512 })).optional(),
+  NATS_URL: confidential(listField({ itemsMax: SERVERS_MAX, lengthMax: 512 })).optional(),
   /** File with a user's JWT and seed, as `nsc` writes them, for servers that ask for one. */
-  NATS_CREDENTIALS_FILE: text.optional(),
+  NATS_CREDENTIALS_FILE: textField.optional(),
   /** File with the certificates (PEM) that the servers' are checked by. Default: the system's. */
-  NATS_CA_FILE: text.optional(),
+  NATS_CA_FILE: textField.optional(),
   /**
    * First word of all subjects. Gateways of one service have the same; two services on one NATS
    * account must not. Default: affidavit.

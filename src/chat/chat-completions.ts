@@ -2,8 +2,8 @@ import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assem
 import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import type { ChunkBatch } from '../nodes/runs/chunk-queue.ts'
 import type { Dispatcher, NodeAnswer } from '../nodes/runs/dispatch.ts'
-import { callErrorOf, DispatchError } from '../nodes/runs/dispatch-error.ts'
-import { type InferenceFacts, noteInference } from '../observability/call-scope.ts'
+import { DispatchError, nodeCallErrorOf } from '../nodes/runs/dispatch-error.ts'
+import { type InferenceFacts, recordInference } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { ChatRequest } from './chat-request.ts'
 import { estimateUsage } from './chat-tokens.ts'
@@ -93,7 +93,7 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
     })
     return { answer, chunks }
   } catch (error) {
-    throw error instanceof DispatchError ? callErrorOf(error) : error
+    throw error instanceof DispatchError ? nodeCallErrorOf(error) : error
   }
 }
 
@@ -122,7 +122,7 @@ async function* readAnswer(
   } finally {
     const usage = usageOf(chunks, call)
     const { inputTokens } = tokensOf(usage)
-    noteInference(() => tokensOf(usage))
+    recordInference(() => tokensOf(usage))
     call.recordUsage(totalOf(usage), inputTokens)
   }
   if (includesUsage) yield { chunks: [chunks.usageChunk(usageOf(chunks, call))], bytes: 0 }
@@ -195,5 +195,5 @@ function callerErrorOf(
     { requestId, nodeId: answer.nodeId, code: error.code, fault: error.message },
     'answer broke off',
   )
-  return callErrorOf(error)
+  return nodeCallErrorOf(error)
 }

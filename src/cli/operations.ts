@@ -87,7 +87,7 @@ export async function migrateDatabase({
     const { migrated } = database
     const act = { kind: 'database.migrate', target: 'schema', details: { migrations: migrated } }
     try {
-      if (migrated.length > 0) await createAdminLog(database).note(commandLine(), act)
+      if (migrated.length > 0) await createAdminLog(database).record(commandLine(), act)
     } finally {
       await database.close()
     }
@@ -113,7 +113,7 @@ async function withDatabase<Result>(
     const log = createAdminLog(database)
     if (contentKeys !== null) {
       const key = await admitContentKeys(database, { warn: () => undefined })
-      if (key !== null) await log.note(commandLine(), { kind: 'content.use_key', target: key })
+      if (key !== null) await log.record(commandLine(), { kind: 'content.use_key', target: key })
     }
     const operations = recordOperations({
       database,

@@ -1,6 +1,6 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
 import { runAll } from '../runtime/run-all.ts'
-import { callErrorOf } from '../upstream/call-error.ts'
+import { serviceCallErrorOf } from '../upstream/call-error.ts'
 import {
   type Endpoint,
   EndpointError,
@@ -102,7 +102,7 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
         ),
         { atOnce: BATCHES_AT_ONCE, signal: call.signal },
       ).catch((error: unknown) => {
-        throw error instanceof EndpointError ? callErrorOf(error) : error
+        throw error instanceof EndpointError ? serviceCallErrorOf(error) : error
       })
       return writeReply(call.request.model, answers, batches)
     },

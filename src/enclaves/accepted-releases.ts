@@ -64,7 +64,7 @@ export function findReleaseFault(
 }
 
 /** Notes for administrators that a list was taken into use while the gateway runs. */
-export type NoteReleases = (facts: {
+export type RecordReleases = (facts: {
   readonly file: string
   readonly issued_at: string
   readonly releases: number
@@ -81,15 +81,15 @@ export async function startReleases(
   {
     isProduction,
     log,
-    noteReleases,
+    recordReleases,
   }: {
     readonly isProduction: boolean
     readonly log: Logger
-    readonly noteReleases: NoteReleases
+    readonly recordReleases: RecordReleases
   },
 ): Promise<AcceptedReleases> {
   if (config !== null)
-    return openAcceptedReleases(config, { log, noteReleases }).catch((error: unknown) => {
+    return openAcceptedReleases(config, { log, recordReleases }).catch((error: unknown) => {
       throw new StartFailure(
         `enclave: ENCLAVE_RELEASES_FILE ${config.file}: ${asError(error).message}`,
       )
@@ -112,11 +112,11 @@ export async function openAcceptedReleases(
   {
     log,
     pollMs = RELEASES_POLL_MS,
-    noteReleases = async () => undefined,
+    recordReleases = async () => undefined,
   }: {
     readonly log: Logger
     readonly pollMs?: number
-    readonly noteReleases?: NoteReleases | undefined
+    readonly recordReleases?: RecordReleases | undefined
   },
 ): Promise<AcceptedReleases> {
   const { file } = config
@@ -141,7 +141,7 @@ export async function openAcceptedReleases(
     }
     for (const listener of listeners) listener()
     // Revoked measurements are refused, also when that cannot be recorded.
-    await noteReleases({
+    await recordReleases({
       file,
       issued_at: list.issued_at,
       releases: list.releases.length,

@@ -5,7 +5,7 @@ import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/p
 import type { EnclaveDescription, EnclaveOperations } from '../api/control-operations.ts'
 import { parseSocketUrl } from '../runtime/fields.ts'
 import { StartFailure } from '../runtime/starting.ts'
-import { type NoteReleases, startReleases } from './accepted-releases.ts'
+import { type RecordReleases, startReleases } from './accepted-releases.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import { createEnclaveCheck } from './enclave-check.ts'
 import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
@@ -67,7 +67,7 @@ export async function startEnclaves({
   isProduction,
   isStaging = false,
   releases: releasesConfig,
-  noteReleases,
+  recordReleases,
   endEnclaves,
   onStarted,
   ...options
@@ -80,14 +80,14 @@ export async function startEnclaves({
   readonly isStaging?: boolean
   /** Null: enclaves are used with any measurements. */
   readonly releases: ReleasesConfig | null
-  readonly noteReleases: NoteReleases
+  readonly recordReleases: RecordReleases
   /** Ends the enclaves that this process started; null when it started none. */
   readonly endEnclaves: (() => Promise<void>) | null
   readonly onStarted: (stop: () => Promise<void>) => void
 }): Promise<EnclavePool> {
   const releases = await startReleases(releasesConfig, {
     isProduction,
-    noteReleases,
+    recordReleases,
     log: options.log,
   })
   onStarted(async () => releases.stop())

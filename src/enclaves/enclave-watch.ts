@@ -28,7 +28,7 @@ export type EnclaveChecks = {
    * Shows an accepted enclave the logs that there are, before its first call. Does nothing when it
    * was shown them.
    */
-  readonly introduce: (
+  readonly register: (
     identity: Identity,
     enclave: Pick<EnclaveClient, 'stateBoot'>,
   ) => Promise<void>
@@ -98,12 +98,12 @@ export class EnclaveWatch {
   }
 
   async #look(): Promise<void> {
-    const { client, state, check, introduce, isKnownLog, onFound } = this.#options
+    const { client, state, check, register, isKnownLog, onFound } = this.#options
     try {
       const identity = await client.askIdentity()
       const { notary } = identity
       const faults = await check(identity)
-      if (faults.length === 0) await introduce(identity, client)
+      if (faults.length === 0) await register(identity, client)
       const isKnown = notary !== state().notary && (await isKnownLog(notary))
       onFound({ kind: 'answered', identity, faults, isKnown })
     } catch (error) {

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
 import { parseReleaseKey } from '../../attestation/release/release-signatures.ts'
-import { integer, list, sockets, text } from '../runtime/fields.ts'
+import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
 /** Enclaves that one gateway talks to. Each costs a connection that waits, and a look a second. */
@@ -26,9 +26,9 @@ export const ENCLAVE_FIELDS = {
    * it is in use, it is drained. Read again when it changes, and on SIGHUP. Default: any
    * measurements are used, with a warning in production. Needs RELEASE_KEY.
    */
-  ENCLAVE_RELEASES_FILE: text.optional(),
+  ENCLAVE_RELEASES_FILE: textField.optional(),
   /** Public keys that may sign that list, 64 hex digits each, comma-separated: one is enough. */
-  RELEASE_KEY: list({ itemsMax: 16, lengthMax: 64 }).optional(),
+  RELEASE_KEY: listField({ itemsMax: 16, lengthMax: 64 }).optional(),
 }
 
 const schema = z.object(ENCLAVE_FIELDS)

@@ -211,8 +211,8 @@ function unreachable(error: unknown): Refusal {
 /** What the store refuses; of its XML the code alone is kept. */
 async function refusalOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Refusal> {
   const bytes = await readBytes(body, ERROR_BYTES_MAX).catch(() => null)
-  const [, told] = /<Code>([A-Za-z0-9.]{1,64})<\/Code>/.exec(bytes?.toString() ?? '') ?? []
-  const code = told ?? `status ${statusCode}`
+  const [, codeGiven] = /<Code>([A-Za-z0-9.]{1,64})<\/Code>/.exec(bytes?.toString() ?? '') ?? []
+  const code = codeGiven ?? `status ${statusCode}`
   return { code, status: statusCode, mayPass: statusCode === 429 || statusCode >= 500 }
 }
 

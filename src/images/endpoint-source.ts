@@ -1,5 +1,5 @@
-import { noteInference } from '../observability/call-scope.ts'
-import { callErrorOf } from '../upstream/call-error.ts'
+import { recordInference } from '../observability/call-scope.ts'
+import { serviceCallErrorOf } from '../upstream/call-error.ts'
 import { type Endpoint, type EndpointCall, EndpointError, writeForm } from '../upstream/endpoint.ts'
 import { type ImageFacts, mediaTypeOf } from './image-facts.ts'
 import {
@@ -27,14 +27,14 @@ export function createEndpointSource(options: {
     serves: ({ request }) => models.includes(request.model),
     knows: (model) => models.includes(model),
     async make(call) {
-      noteInference(() => ({ provider: 'upstream' }))
+      recordInference(() => ({ provider: 'upstream' }))
       try {
         const { signal, reserve } = call
         const request =
           call.job.kind === 'edit' ? formCall(call.job.request) : jsonCall(call.job.request)
         return readImages(await endpoint.ask({ ...request, signal, reserve }), call)
       } catch (error) {
-        throw error instanceof EndpointError ? callErrorOf(error) : error
+        throw error instanceof EndpointError ? serviceCallErrorOf(error) : error
       }
     },
   }

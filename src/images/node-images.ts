@@ -1,7 +1,7 @@
 import { mostServed } from '../chat/models.ts'
 import type { ImageDispatcher } from '../nodes/runs/dispatch.ts'
-import { callErrorOf, DispatchError } from '../nodes/runs/dispatch-error.ts'
-import { noteInference } from '../observability/call-scope.ts'
+import { DispatchError, nodeCallErrorOf } from '../nodes/runs/dispatch-error.ts'
+import { recordInference } from '../observability/call-scope.ts'
 import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 
@@ -17,7 +17,7 @@ export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
     serves: (job) => dispatcher.serves(job.request.model) && dispatcher.fits(sizesOf(job)),
     knows: dispatcher.isKnown,
     async make({ job, accountId, signal, reserve }) {
-      noteInference(() => ({ provider: 'nodes' }))
+      recordInference(() => ({ provider: 'nodes' }))
       const { model, prompt, n, size, isSizeAsked } = job.request
       const image =
         job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
@@ -35,7 +35,7 @@ export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
           },
         })
       } catch (error) {
-        throw error instanceof DispatchError ? callErrorOf(error) : error
+        throw error instanceof DispatchError ? nodeCallErrorOf(error) : error
       }
     },
   }

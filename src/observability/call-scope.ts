@@ -121,7 +121,7 @@ export function openScope<Result>(
  * Records more of the inference that is made for this call. `read` is called only where a call has
  * observers; it may not throw.
  */
-export function noteInference(read: () => InferenceFacts): void {
+export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
   if (scope === undefined) return
   scope.inference = { ...scope.inference, ...read() }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { confidential, text, url } from '../runtime/fields.ts'
+import { confidential, textField, url } from '../runtime/fields.ts'
 
 /**
  * Variables of the programs that can be traced: the gateway, a node agent. Names are
@@ -27,7 +27,7 @@ export const traceFields = {
     }),
   ).default({}),
   /** Name that the process has in traces. Default: affidavit-gateway, affidavit-agent. */
-  OTEL_SERVICE_NAME: text.optional(),
+  OTEL_SERVICE_NAME: textField.optional(),
   /**
    * Share of calls that are traced, 0 to 1, of those whose caller has not decided it. Default 1.
    */

@@ -105,7 +105,7 @@ export const privateKey = confidential(
  * Gives a field for a list of texts with commas between them. Blanks around each text are dropped,
  * and empty texts too.
  */
-export function list({
+export function listField({
   itemsMax,
   lengthMax,
 }: {
@@ -133,17 +133,20 @@ export function list({
  * as browsers send it (scheme, host, port if it is not the scheme's).
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
-  return list({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine((items) => items.every(isOrigin), {
-    error:
-      'expected origins such as https://app.example, without a path, with commas between them, or *',
-  })
+  return listField({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine(
+    (items) => items.every(isOrigin),
+    {
+      error:
+        'expected origins such as https://app.example, without a path, with commas between them, or *',
+    },
+  )
 }
 
 const ORIGIN_LENGTH_MAX = 300
 
 /** Gives a field for a list of IP addresses and CIDRs with commas between them. */
 export function addressRanges({ itemsMax }: { readonly itemsMax: number }) {
-  return list({ itemsMax, lengthMax: RANGE_LENGTH_MAX }).refine(
+  return listField({ itemsMax, lengthMax: RANGE_LENGTH_MAX }).refine(
     (items) => items.every(isAddressRange),
     { error: 'expected IP addresses and CIDRs such as 10.0.0.0/8, with commas between them' },
   )
@@ -174,7 +177,7 @@ const SOCKET_PATH_BYTES_MAX = 107
  * Gives their paths.
  */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
-  return list({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
+  return listField({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
     .transform((items) => items.map(parseSocketUrl))
     .refine(
       (paths) => paths.length > 0 && !paths.includes(null) && new Set(paths).size === paths.length,
@@ -194,7 +197,7 @@ function isOrigin(item: string): boolean {
 }
 
 /** Any text; for paths and names. */
-export const text = z.string()
+export const textField = z.string()
 
 /** Order of secp256k1 (SEC 2, 2.4.1); a private key is a number from 1 to below it. */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n

@@ -1,5 +1,5 @@
 import { ApiError } from '../api/errors.ts'
-import { callErrorOf } from '../upstream/call-error.ts'
+import { serviceCallErrorOf } from '../upstream/call-error.ts'
 import { type Endpoint, EndpointError, type OpenEndpoint } from '../upstream/endpoint.ts'
 import type { SearchConfig } from '../upstream/settings.ts'
 import { SEARCH_ADAPTERS, type SearchAdapter, type SearchQuery } from './providers.ts'
@@ -64,7 +64,7 @@ export function createWebSearch(source: SearchSource | null): WebSearch {
           throw new EndpointError('bad_answer', 'expected an object')
         return JSON.stringify({ results: normaliseResults(adapter.readItems(answer), maxResults) })
       } catch (error) {
-        throw error instanceof EndpointError ? callErrorOf(error) : error
+        throw error instanceof EndpointError ? serviceCallErrorOf(error) : error
       }
     },
   }

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import type { z } from 'zod'
-import { form, text } from '../runtime/fields.ts'
+import { form, textField } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import type { ContentKeySource } from './content-keys.ts'
 
@@ -15,7 +15,7 @@ export const CONTENT_KEY_FIELDS = {
    * file's owner and group must not have access. Default: none, and they are stored in the clear.
    * Once content was encrypted, a gateway without keys does not start (src/storage/README.md).
    */
-  CONTENT_KEY_FILE: text.optional(),
+  CONTENT_KEY_FILE: textField.optional(),
   /**
    * Program that prints these keys instead, with its arguments, blanks between them: a client of a
    * key service. Run once at each start, without a shell; it has 10 s.

@@ -6,7 +6,7 @@ import type { EndpointError, EndpointRefusal } from './endpoint.ts'
  * shown only when it refused the caller's request: a 401 or 403 concerns the operator's key, and
  * may name it.
  */
-export function callErrorOf(error: EndpointError): ApiError {
+export function serviceCallErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
   if (refusal !== null) return refusalOf(refusal, error)
   switch (code) {

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import { isSourceUrl, SOURCE_URL_LENGTH_MAX } from '../../attestation/evidence/bundle-source.ts'
-import { form, integer, list, oneOf, secret, url } from '../runtime/fields.ts'
+import { form, integer, listField, oneOf, secret, url } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
@@ -39,7 +39,7 @@ export const UPSTREAM_FIELDS = {
    * (default 8192, as at OpenAI): `text-embedding-3-small,bge-m3=4096`. Other models are answered
    * with 404.
    */
-  EMBEDDINGS_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
+  EMBEDDINGS_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
    * Inputs that go into one request to EMBEDDINGS_URL. Default 128: few servers take more than
    * 2048, small ones far less.
@@ -71,7 +71,7 @@ export const UPSTREAM_FIELDS = {
   /** Bearer token for IMAGES_URL. Default: no token is sent. */
   IMAGES_API_KEY: secret.optional(),
   /** Models at IMAGES_URL, comma-separated. Nodes serve other models; else they get 404. */
-  IMAGES_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
+  IMAGES_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
    * Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take
    * minutes.

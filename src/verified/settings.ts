@@ -6,7 +6,7 @@ import {
   OPERATOR_LENGTH_MAX,
   SOURCE_URL_LENGTH_MAX,
 } from '../../attestation/evidence/bundle-source.ts'
-import { text, url } from '../runtime/fields.ts'
+import { textField, url } from '../runtime/fields.ts'
 
 /** Variables of what bundles say of their source; part of src/config.ts. */
 export const SOURCE_FIELDS = {
@@ -14,7 +14,7 @@ export const SOURCE_FIELDS = {
    * Name of the person or company that runs this service, `Example Ltd`. Evidence bundles have it,
    * as a hint for readers who want to know whom to ask: nothing checks it. Default: none.
    */
-  OPERATOR_NAME: text
+  OPERATOR_NAME: textField
     .refine(isOperatorName, {
       error: `expected a name of 1 to ${OPERATOR_LENGTH_MAX} characters without control characters`,
     })

@@ -42,14 +42,14 @@ async function setUp() {
       }),
     )
   const lines: unknown[] = []
-  const note = (values: object, message: string) => void lines.push([message, values])
+  const record = (values: object, message: string) => void lines.push([message, values])
   const clock = { ms: 1_000_000 }
   const adminLog = createAdminLog(database)
   const settings = openSettings({
     first: await read(),
     read,
     adminLog,
-    log: { info: note, error: note },
+    log: { info: record, error: record },
     now: () => clock.ms,
   })
   const acts = (limit: number) =>

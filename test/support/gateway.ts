@@ -131,7 +131,7 @@ export async function startGateway(
     enclaves: {
       check: async () => [],
       isKnownLog: async () => false,
-      introduce: async () => undefined,
+      register: async () => undefined,
       settleMs: 0,
     },
     tiers,

@@ -2,7 +2,7 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 import { callerOf } from '../../api/authenticate.ts'
 import type { ApiContext } from '../../api/context.ts'
 import { ApiError, asError } from '../../api/errors.ts'
-import { type InferenceFacts, noteInference } from '../../observability/call-scope.ts'
+import { type InferenceFacts, recordInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { familyOf } from '../../observability/model-family.ts'
 import type { ProcessLease } from '../../storage/process-lease.ts'
@@ -96,7 +96,7 @@ export async function admitCall(
   /** What a route says about the call; who calls is known from the key. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
-  noteInference(() => ({
+  recordInference(() => ({
     ...KNOWN_FACTS[call.kind],
     ...(call.model === '' ? {} : { model: call.model }),
   }))
@@ -107,7 +107,7 @@ export async function admitCall(
     return decision.permit
   }
   const { message, quota, retryAfterSeconds, isHopeless, limit } = decision.refusal
-  noteInference(() => ({ limit }))
+  recordInference(() => ({ limit }))
   setQuotaHeaders(context, quota)
   throw new ApiError('rate_limit_exceeded', message, {
     retryAfterSeconds,

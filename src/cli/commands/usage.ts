@@ -47,7 +47,7 @@ export function registerUsage(program: Command): void {
 async function report(options: UsageOptions): Promise<void> {
   const { from = beginOfMonth(), to: until = END, by: grouping, csv = false } = options
   const { withOperations } = await operations()
-  const { tellSums, usageCsv, usageTable } = await import('../../accounts/usage-report.ts')
+  const { reportSums, usageCsv, usageTable } = await import('../../accounts/usage-report.ts')
   const { account = '' } = options
   const query = {
     account: options.account ?? null,
@@ -65,7 +65,7 @@ async function report(options: UsageOptions): Promise<void> {
     )
   if (csv) process.stdout.write(usageCsv(rows, grouping))
   else if (options.json)
-    process.stdout.write(jsonText(rows.map((row: UsageRow) => ({ ...row, ...tellSums(row) }))))
+    process.stdout.write(jsonText(rows.map((row: UsageRow) => ({ ...row, ...reportSums(row) }))))
   else {
     const { names, cells } = usageTable(grouping)
     const titles = names.map((name) => name.toUpperCase())

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { confidential, privateKey, text, url } from '../../runtime/fields.ts'
+import { confidential, privateKey, textField, url } from '../../runtime/fields.ts'
 import { ConfigurationError, type Environment, readSettings } from '../../runtime/read-settings.ts'
 import type { ContentKeySource } from '../../storage/content-keys.ts'
 import { CONTENT_KEY_FIELDS, contentFaults, contentKeysOf } from '../../storage/settings.ts'
@@ -12,15 +12,15 @@ const schema = z.object({
    * The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the
    * gateway's.
    */
-  DATA_DIR: text.default('.affidavit'),
+  DATA_DIR: textField.default('.affidavit'),
   /** The gateway's control socket, for `enclaves`. Default: the socket that DATA_DIR names. */
-  CONTROL_SOCKET: text.optional(),
+  CONTROL_SOCKET: textField.optional(),
   ...CONTENT_KEY_FIELDS,
   /**
    * The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is
    * taken.
    */
-  RATE_LIMIT_TIERS_FILE: text.optional(),
+  RATE_LIMIT_TIERS_FILE: textField.optional(),
   /**
    * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that
    * it is in no shell history. Not RELAYER_PRIVATE_KEY: that account's nonces belong to the

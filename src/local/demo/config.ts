@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { integer, port, text } from '../../runtime/fields.ts'
+import { integer, port, textField } from '../../runtime/fields.ts'
 import { type Environment, readSettings } from '../../runtime/read-settings.ts'
 
 const schema = z.object({
@@ -7,7 +7,7 @@ const schema = z.object({
    * Address to listen on. Default 127.0.0.1, because a demonstration has no business beyond this
    * machine.
    */
-  DEMO_HOST: text.default('127.0.0.1'),
+  DEMO_HOST: textField.default('127.0.0.1'),
   /**
    * TCP port to listen on. Default 0, any free one, so that several can run side by side; it is
    * printed.

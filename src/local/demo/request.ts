@@ -101,7 +101,7 @@ export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): 
 }
 
 /** Gives the request in a body, as parseBody does. */
-export const parseRequest = (body: Uint8Array): DemoRequest => parseBody(requestSchema, body)
+export const parseDemoRequest = (body: Uint8Array): DemoRequest => parseBody(requestSchema, body)
 
 /** Gives the text of a message: its string, or its text parts joined; others say nothing here. */
 export function textOf({ content }: DemoRequest['messages'][number]): string {

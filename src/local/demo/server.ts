@@ -6,7 +6,7 @@ import { makeChoices } from './choices.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
 import { DEMO_MODELS, describeModel, findModel } from './models.ts'
-import { DemoError, parseRequest } from './request.ts'
+import { DemoError, parseDemoRequest } from './request.ts'
 
 /** Largest request body, bytes: more than the gateway lets through. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
@@ -62,7 +62,7 @@ async function complete(
   response: ServerResponse,
   options: DemoOptions,
 ): Promise<void> {
-  const asked = parseRequest(await readBody(request))
+  const asked = parseDemoRequest(await readBody(request))
   const choices = makeChoices(asked)
   const identity = identifyAnswer(asked, options.now())
   if (asked.stream === true)

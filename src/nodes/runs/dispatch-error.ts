@@ -143,7 +143,7 @@ const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
  * are shown only for a refusal, because without them the caller could not correct the request. They
  * come from a stranger; they are printable and short.
  */
-export function callErrorOf(error: DispatchError): ApiError {
+export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {
     case 'unsupported_model':
       return new ApiError('unsupported_model', 'No node serves this model')

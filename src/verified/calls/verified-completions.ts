@@ -20,7 +20,7 @@ import {
 } from '../../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../../enclaves/enclave-replies.ts'
-import { type InferenceFacts, inPhase, noteInference } from '../../observability/call-scope.ts'
+import { type InferenceFacts, inPhase, recordInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { type CallContext, encodeCallContext } from '../call-context.ts'
@@ -148,7 +148,7 @@ async function ask(
     const text = encodeCallContext(context)
     const callFor = ({ boot_configuration: boot, notary: chosenNotary }: Identity) => {
       chosen = chooseCredential({ model, callerCredential }, boot.providers, own)
-      noteInference(() => ({ provider: chosen.provider }))
+      recordInference(() => ({ provider: chosen.provider }))
       return {
         context: text,
         provider: chosen.provider,
@@ -231,7 +231,7 @@ async function commitOf(
       { phase: 'commit', now },
       committer.waitFor(notary, index, abort.signal, completion),
     )
-    noteInference(() => factsOfRecord(record))
+    recordInference(() => factsOfRecord(record))
     return record
   } catch (error) {
     throw error instanceof CommitError ? new ApiError(...COMMIT_ERRORS[error.code]) : error

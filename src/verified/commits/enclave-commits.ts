@@ -21,7 +21,7 @@ import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.
 import { createUnanchoredStore } from './unanchored-store.ts'
 
 /** What follows the enclaves' logs, for the pool of these, and the commits of all of them. */
-type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
+type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
   /** Call it when no log is followed. */
   stop(): Promise<void>
@@ -94,7 +94,7 @@ export function followLogs({
   return {
     commits,
     stop: () => anchors.stop(),
-    introduce: boots.introduce,
+    register: boots.register,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow(endpoint) {
       const { client: enclave } = endpoint

@@ -25,7 +25,7 @@ type BootStatements = {
    * already) does without. Throws EnclaveError when it should be asked again, and what the store
    * throws.
    */
-  introduce(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
+  register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
 /** An enclave that answers with one of these may make the statement a moment later. */
@@ -63,7 +63,7 @@ export function createBootStatements({
   }
 
   return {
-    async introduce(identity, enclave) {
+    async register(identity, enclave) {
       const { notary } = identity
       if (settled.has(notary)) return
       if ((await store.find(notary)) === null) {

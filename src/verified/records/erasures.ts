@@ -42,10 +42,10 @@ export function recordErasures(adminLog: Pick<AdminLog, 'within'>) {
     order: Parameters<ErasuresStore['eraseRecords']>[1],
     by: Operator,
   ): Promise<void> =>
-    adminLog.within(by, async (inside, note) => {
+    adminLog.within(by, async (inside, record) => {
       const { found, erased } = await createErasuresStore(inside).eraseRecords(of, order)
       const details = { reason: order.reason, found, erased }
-      if (erased > 0) await note({ kind: 'erasure.record', target: of.hash, details })
+      if (erased > 0) await record({ kind: 'erasure.record', target: of.hash, details })
     })
 }
 

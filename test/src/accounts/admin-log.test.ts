@@ -92,13 +92,13 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   it('the log of administrators notes no act that was undone, and undoes acts that it cannot note', async () => {
     const database = await databases.open()
     const { log } = openLog(database)
-    const failing = log.within(OPERATOR, async (inside, note) => {
+    const failing = log.within(OPERATOR, async (inside, record) => {
       await createKeysStore(inside).openAccount({
         id: crypto.randomUUID(),
         name: 'half',
         createdAt: AT,
       })
-      await note({ kind: 'account.open', target: 'half' })
+      await record({ kind: 'account.open', target: 'half' })
       throw new Error('no more')
     })
     await expect(failing).rejects.toThrow('no more')
@@ -122,7 +122,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   it('the log of administrators keeps its chain under many writers', async () => {
     const { log } = openLog(await databases.open())
     const acts = Array.from({ length: 32 }, (_, n) =>
-      log.note(OPERATOR, { kind: 'test', target: String(n) }),
+      log.record(OPERATOR, { kind: 'test', target: String(n) }),
     )
     await Promise.all(acts)
     await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: 32 })

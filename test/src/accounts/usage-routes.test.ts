@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createRateLimitsStore, type KeyUsage } from '../../../src/accounts/rate-limits-store.ts'
-import { tellSums } from '../../../src/accounts/usage-report.ts'
+import { reportSums } from '../../../src/accounts/usage-report.ts'
 import {
   createUsageStore,
   USAGE_AGE_MAX_SECONDS,
@@ -142,7 +142,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
       ${clock.at}::bigint)`.execute(database.queries)
     const [row] = await read('day', { by: ['key', 'model'] })
     expect(row).toMatchObject({ key: null, model: null, unsplit_tokens: 9, unpriced_requests: 2 })
-    expect(row && tellSums(row)).toMatchObject({ prompt_tokens: null, money: null, tokens: 9 })
+    expect(row && reportSums(row)).toMatchObject({ prompt_tokens: null, money: null, tokens: 9 })
   })
 
   it('usage is read however much was claimed', async () => {

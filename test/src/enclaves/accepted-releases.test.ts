@@ -8,8 +8,8 @@ import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts
 import { signReleaseList } from '../../../attestation/release/verify-release.ts'
 import {
   type AcceptedReleases,
-  type NoteReleases,
   openAcceptedReleases,
+  type RecordReleases,
 } from '../../../src/enclaves/accepted-releases.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
@@ -40,12 +40,12 @@ const textOf = (issuedAt: string, names: readonly string[], secret = SECRET) =>
     ),
   )
 
-async function open(noteReleases?: NoteReleases, pollMs = 20): Promise<AcceptedReleases> {
+async function open(recordReleases?: RecordReleases, pollMs = 20): Promise<AcceptedReleases> {
   const log = createLogger({
     level: 'info',
     destination: { write: (line) => void lines.push(line) },
   })
-  opened = await openAcceptedReleases({ file, keys }, { log, pollMs, noteReleases })
+  opened = await openAcceptedReleases({ file, keys }, { log, pollMs, recordReleases })
   return opened
 }
 
@@ -86,21 +86,21 @@ describe('openAcceptedReleases', () => {
   it('administrators get a note of the list that was taken into use, which is used also without it', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
     const recorded: unknown[] = []
-    const noteReleases = (facts: unknown) => {
+    const recordReleases = (facts: unknown) => {
       recorded.push(facts)
       return Promise.reject(new Error('database away'))
     }
     // It looks at the file only on a reload: one more look would be one more note.
-    const releases = await open(noteReleases, 600_000)
+    const releases = await open(recordReleases, 600_000)
     await writeFile(file, textOf('2026-01-01T00:00:01Z', ['02', '03']))
     await releases.reload()
     expect(versionsOf(releases)).toEqual(['1.0.2', '1.0.3'])
-    const note = { file, issued_at: '2026-01-01T00:00:01Z', releases: 2 }
-    expect(recorded).toEqual([note])
+    const record = { file, issued_at: '2026-01-01T00:00:01Z', releases: 2 }
+    expect(recorded).toEqual([record])
     expect(lines.join('')).toContain('is not noted')
     await writeFile(file, '{')
     await releases.reload()
-    expect(recorded).toEqual([note])
+    expect(recorded).toEqual([record])
   })
 
   it('openAcceptedReleases keeps the list that there was when the next is older, broken or gone, and logs that', async () => {

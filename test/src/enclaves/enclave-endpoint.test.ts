@@ -34,7 +34,7 @@ async function start(
     ...options,
     check: async () => [],
     isKnownLog: async () => false,
-    introduce: async () => undefined,
+    register: async () => undefined,
     follow: () => ({
       waitFor: async () => undefined,
       status: () => ({ isCommitting: true, size: 0, fault: '' }),

@@ -82,7 +82,7 @@ function open(...names: readonly string[]): void {
     settleMs: 50,
     log,
     check: async ({ notary }) => (refused.has(notary) ? [refused.get(notary) ?? ''] : []),
-    introduce: async () => undefined,
+    register: async () => undefined,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
   })
 }

@@ -11,7 +11,7 @@ import {
   port,
   positiveNumber,
   secret,
-  text,
+  textField,
   url,
 } from '../../../src/runtime/fields.ts'
 import { ConfigurationError, readSettings } from '../../../src/runtime/read-settings.ts'
@@ -24,7 +24,7 @@ const schema = z.object({
   LEVEL: oneOf(['low', 'high']).default('low'),
   DATABASE: url(['postgres']).optional(),
   KEY: secret.optional(),
-  NAME: text.optional(),
+  NAME: textField.optional(),
 })
 
 function faultsOf(environment: Record<string, string>): readonly string[] {

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { callErrorOf, type DispatchError } from '../../../../src/nodes/runs/dispatch-error.ts'
+import { type DispatchError, nodeCallErrorOf } from '../../../../src/nodes/runs/dispatch-error.ts'
 import {
   eventually,
   NOTHING_HELD,
@@ -95,7 +95,7 @@ describe('an answer beyond all bounds', () => {
       })
       const attacked = await attack({ endless, ...(headers === undefined ? {} : { headers }) })
       expect(attacked.error).toMatchObject({ code: 'answer_too_large' })
-      const reported = callErrorOf(attacked.error)
+      const reported = nodeCallErrorOf(attacked.error)
       expect(reported.code).toBe('answer_too_large')
       expect(reported.message).toContain('larger than the 100000 bytes')
       await eventually(() => stage.nodes.status().runs === 5, 'the run of the attacker is over')

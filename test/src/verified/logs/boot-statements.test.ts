@@ -57,8 +57,8 @@ describe('createBootStatements', () => {
   it('createBootStatements shows a new enclave the heads of all logs, once, and stores what it states', async () => {
     const boots = open()
     const identity = await client.identity()
-    await boots.introduce(identity, client)
-    await boots.introduce(identity, { stateBoot: () => Promise.reject(new Error('asked again')) })
+    await boots.register(identity, client)
+    await boots.register(identity, { stateBoot: () => Promise.reject(new Error('asked again')) })
     expect(kept).toHaveLength(1)
     const stated = JSON.parse(kept[0]?.heads ?? '[]') as BootHead[]
     expect(stated.map(({ notary }) => notary)).toEqual(heads.map(({ notary }) => notary).toSorted())
@@ -66,7 +66,7 @@ describe('createBootStatements', () => {
 
   it('createBootStatements stores the statement that another gateway asked for, and lost', async () => {
     const lost = await client.stateBoot([])
-    await open().introduce(await client.identity(), client)
+    await open().register(await client.identity(), client)
     expect(kept[0]).toMatchObject({ heads: '[]', document: expect.anything() })
     expect(Buffer.from(kept[0]?.document ?? []).toString('base64')).toBe(lost.document)
   })
@@ -75,14 +75,14 @@ describe('createBootStatements', () => {
     const identity = await client.identity()
     const refuse = (status: number, code: 'invalid_call' | 'not_ready') =>
       new EnclaveError('refused', 'refused', { status, code, message: '' })
-    await open().introduce(identity, {
+    await open().register(identity, {
       stateBoot: () => Promise.reject(refuse(404, 'invalid_call')),
     })
     expect(kept).toEqual([])
     const boots = open()
     const away = { stateBoot: () => Promise.reject(refuse(503, 'not_ready')) }
-    await expect(boots.introduce(identity, away)).rejects.toThrow(EnclaveError)
-    await boots.introduce(identity, client)
+    await expect(boots.register(identity, away)).rejects.toThrow(EnclaveError)
+    await boots.register(identity, client)
     expect(kept).toHaveLength(1)
   })
 
@@ -93,7 +93,7 @@ describe('createBootStatements', () => {
         heads: [],
       }),
     }
-    await expect(open().introduce(await client.identity(), swapping)).rejects.toThrow(
+    await expect(open().register(await client.identity(), swapping)).rejects.toThrow(
       'over the heads',
     )
     expect(kept).toEqual([])
