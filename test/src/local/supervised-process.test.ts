@@ -41,7 +41,7 @@ afterEach(async () => {
   await rm(folder, { recursive: true })
 })
 
-const READY = "console.log(JSON.stringify({ pid: process.pid, told: process.env.GIVEN ?? '' }));"
+const READY = "console.log(JSON.stringify({ pid: process.pid, reported: process.env.GIVEN ?? '' }));"
 const LIVES = "setInterval(() => {}, 1000); process.on('disconnect', () => process.exit(0));"
 
 async function supervise(
@@ -79,7 +79,7 @@ describe('superviseProcess', () => {
 
   it('superviseProcess gives the process only the variables of the plan', async () => {
     const source =
-      'console.log(JSON.stringify({ pid: process.pid, told: Object.keys(process.env).join() }));'
+      'console.log(JSON.stringify({ pid: process.pid, reported: Object.keys(process.env).join() }));'
     const { ready } = await supervise(source + LIVES)
     // Node's compile cache is passed on where this process has one.
     const cache = getCompileCacheDir() === undefined ? [] : ['NODE_COMPILE_CACHE']
