@@ -61,7 +61,7 @@ export class NoAnswer extends Error {
 /**
  * Calls `path` of the gateway: the one client of our own API, in pages, audits, the command line,
  * node agents and the client of callers. Redirections are not followed, so that no key goes
- * elsewhere. An answer with an error status is an answer, which errorWordsOf reads. Throws NoAnswer, and
+ * elsewhere. An answer with an error status is one too: errorWordsOf reads it. Throws NoAnswer, and
  * what `signal` was aborted with.
  */
 export async function callGateway(

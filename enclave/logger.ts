@@ -13,10 +13,7 @@ export function createEventLog(write: (line: string) => void, now: () => number)
 }
 
 /** A line of that log, at Unix milliseconds. */
-export function formatLine(
-  atMs: number,
-  ...[level, event, facts = {}]: Parameters<EventLog>
-): string {
+export function formatLine(atMs: number, ...[level, event, facts]: Parameters<EventLog>): string {
   return `${JSON.stringify({ time: new Date(atMs).toISOString(), level, event, ...facts })}\n`
 }
 

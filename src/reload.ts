@@ -76,7 +76,7 @@ export function openSettings({
   readonly first: Reloadable
   /** Rejects with an error whose message is for the operator, and has no secret. */
   readonly read: () => Promise<Reloadable>
-  readonly adminLog: Pick<AdminLog, 'record'>
+  readonly adminLog: Pick<AdminLog, 'append'>
   readonly log: Pick<Logger, 'info' | 'error'>
   /** Unix milliseconds. */
   readonly now: () => number
@@ -90,7 +90,7 @@ export function openSettings({
     try {
       const next = await read()
       const changed = changesOf(current, next)
-      await adminLog.record(SIGNAL, {
+      await adminLog.append(SIGNAL, {
         kind: 'settings.reload',
         target: 'settings',
         details: changed,
@@ -105,7 +105,7 @@ export function openSettings({
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
       // While the database is away the refusal cannot be recorded; the line above reports it.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
-      if (faults !== null) await adminLog.record(SIGNAL, refused).catch(() => undefined)
+      if (faults !== null) await adminLog.append(SIGNAL, refused).catch(() => undefined)
     }
     return isReloaded
   }

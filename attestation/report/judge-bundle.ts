@@ -55,9 +55,9 @@ export async function judgeBundle(
   )
   // Chunks without usage do not make up the response, but the receipt has the hash of the chunks.
   const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
-  const shown = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
+  const held = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
   return {
-    verdict: differences.length > 0 ? 'invalid' : shown,
+    verdict: differences.length > 0 ? 'invalid' : held,
     open,
     report,
     comparison: checks,

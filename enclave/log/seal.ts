@@ -73,7 +73,7 @@ export function sealCompletion(
   const receipt = makeReceipt(log.size, hashes, finished)
   const receiptText = canonicalizeJson(receipt)
   const signature = `0x${encodeHex(account.sign(completionDigest(decodeHex(hashes.hash))))}`
-  const { isEncrypted } = finished
+  const { isEncrypted, inNotice } = finished
   log.append({
     completion: {
       index: receipt.index,
@@ -89,15 +89,14 @@ export function sealCompletion(
   })
   const publicKey = `0x${encodeHex(account.publicKey)}`
   const response = hashes.canonicalResponse
-  const inNotice =
-    finished.inNotice && !isEncrypted && response.length <= NOTICE_RESPONSE_LENGTH_MAX
+  const isShort = response.length <= NOTICE_RESPONSE_LENGTH_MAX
   const completion = { response, receipt: receiptText, signature, document: document.digest }
   return {
     notice: {
       notary: account.notary,
       index: receipt.index,
       outcome: receipt.outcome,
-      ...(inNotice ? { completion } : {}),
+      ...(inNotice && isShort && !isEncrypted ? { completion } : {}),
     },
     response,
     members:

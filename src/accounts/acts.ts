@@ -86,7 +86,7 @@ export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
     if (typeof trail === 'string') return answer(await run(order, over), order)
     if (isOutside) {
       const outcome = await run(order, over)
-      for (const act of trail(order, outcome)) await over.adminLog.record(operator, act)
+      for (const act of trail(order, outcome)) await over.adminLog.append(operator, act)
       return answer(outcome, order)
     }
     const outcome = await over.adminLog.record(

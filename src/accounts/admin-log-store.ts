@@ -71,8 +71,8 @@ export type AdminLog = {
     run: (database: Pick<Database, 'queries'>) => Promise<Outcome>,
     trail: (outcome: Outcome) => readonly NewAct[],
   ): Promise<Outcome>
-  /** Notes what was done elsewhere than in the database. */
-  record(actor: Operator, act: NewAct): Promise<void>
+  /** Records what was done elsewhere than in the database. */
+  append(actor: Operator, act: NewAct): Promise<void>
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
@@ -115,7 +115,7 @@ export function createAdminLog(
         for (const act of trail(outcome)) await append(inside, actor, act)
         return outcome
       }),
-    record: (actor, act) => append(queries, actor, act),
+    append: (actor, act) => append(queries, actor, act),
     async list({ before, kind, since, until, limit }) {
       const { rows } = await sql<ActRow>`
         select position, at, kind, entry, hash from admin_acts

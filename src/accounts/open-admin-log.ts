@@ -15,6 +15,6 @@ export async function openAdminLog(database: Database, log: Logger): Promise<Adm
   const adminLog = createAdminLog(database)
   const contentKey = await admitContentKeys(database, log)
   if (contentKey !== null)
-    await adminLog.record(CONFIGURATION, { kind: 'content.use_key', target: contentKey })
+    await adminLog.append(CONFIGURATION, { kind: 'content.use_key', target: contentKey })
   return adminLog
 }

@@ -20,7 +20,7 @@ import {
  * The chain answers, but anchors cannot be sent to it. Stays until the operator changes something.
  */
 export class BroadcastFault extends Error {
-  override readonly name = 'ChainFault'
+  override readonly name = 'BroadcastFault'
   readonly code: 'wrong_chain' | 'no_contract' | 'nonce_gap'
   constructor(code: BroadcastFault['code'], message: string) {
     super(message)

@@ -119,7 +119,7 @@ export async function migrateDatabase({
     const { migrated } = database
     const act = { kind: 'database.migrate', target: 'schema', details: { migrations: migrated } }
     try {
-      if (migrated.length > 0) await createAdminLog(database).record(commandLine(), act)
+      if (migrated.length > 0) await createAdminLog(database).append(commandLine(), act)
     } finally {
       await database.close()
     }
@@ -147,7 +147,7 @@ async function withDatabase<Result>(
     if (contentKeys !== null) {
       const key = await admitContentKeys(database, { warn: () => undefined })
       if (key !== null)
-        await adminLog.record(commandLine(), { kind: 'content.use_key', target: key })
+        await adminLog.append(commandLine(), { kind: 'content.use_key', target: key })
     }
     return await run(operationsIn({ database, adminLog, tiers }, commandLine()))
   } finally {

@@ -1,3 +1,4 @@
+import type { Check } from '../../attestation/finding.ts'
 import { printable } from '../../attestation/report/printable.ts'
 
 /** Gives a value as JSON over several lines, and a line feed. */
@@ -46,15 +47,8 @@ export function timeCell(seconds: number | null): string {
     : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
 }
 
-/** One line of a report. Not checked is not passed. */
-export type Check = {
-  readonly name: string
-  readonly outcome: 'passed' | 'failed' | 'not checked'
-  readonly detail: string
-}
-
 /** Gives a line for each check, its name padded to the longest one's width, or to `width`. */
-export function formatChecks(checks: readonly Check[], width = widthOf(checks)): string {
+export function formatChecks(checks: readonly Check<string>[], width = widthOf(checks)): string {
   return checks
     .map(
       ({ name, outcome, detail }) =>
@@ -64,7 +58,7 @@ export function formatChecks(checks: readonly Check[], width = widthOf(checks)):
 }
 
 /** Length of the longest name. */
-export function widthOf(checks: readonly Check[]): number {
+export function widthOf(checks: readonly Check<string>[]): number {
   return Math.max(...checks.map(({ name }) => name.length))
 }
 
@@ -75,7 +69,7 @@ const MARKS = {
 } as const
 
 /** What the checks that failed say. */
-export function failedDetails(checks: readonly Check[]): readonly string[] {
+export function failedDetails(checks: readonly Check<string>[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 

@@ -42,7 +42,7 @@ export function byteStringOf(text: string): string {
 export const STEPS_PER_PAUSE = 8_192
 
 /**
- * Counts the tokens of one piece, given as bytes (`byteStringOf`). Neighbours are merged until no pair
+ * Counts the tokens of one piece, as `byteStringOf` gives it. Neighbours are merged until no pair
  * is a token: the pair of the lowest rank first, the leftmost among equals. A caller chooses the
  * piece, and it may be megabytes long. The pairs therefore wait in a heap, and the generator pauses
  * every STEPS_PER_PAUSE steps.

@@ -37,7 +37,7 @@ type EnclaveParts = Opening &
     readonly local: { readonly socketPaths: readonly string[]; stop(): Promise<void> } | null
     /** What the enclaves sign for. */
     readonly domain: LogDomain
-    readonly adminLog: Pick<AdminLog, 'note'>
+    readonly adminLog: Pick<AdminLog, 'append'>
   }
 
 /**
@@ -53,7 +53,7 @@ export async function openEnclaves(
   const releases = await startReleases(list, {
     isProduction,
     recordReleases: (details) =>
-      adminLog.note(CONFIGURATION, { kind: 'releases.read', target: details.file, details }),
+      adminLog.append(CONFIGURATION, { kind: 'releases.read', target: details.file, details }),
     log,
   })
   onStarted(async () => releases.stop())

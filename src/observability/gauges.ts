@@ -395,7 +395,7 @@ function busSource({ bus }: MeasuredParts) {
     name: 'bus',
     gauges: {
       bus_up: { help: '1 while the bus to the other gateways is connected; none without NATS_URL' },
-      bus_peers: { help: 'Other gateways that were heard of lately' },
+      bus_peers: { help: 'Other gateways that were seen lately' },
       bus_channels: { help: 'Calls under way from and to other gateways' },
       bus_messages_refused_total: {
         help: 'Messages on the bus that no gateway of this service sealed, or that came again',

@@ -35,11 +35,11 @@ export function renderMetrics(): string {
     })
   return `# Metrics
 
-What a gateway with \`METRICS_PORT\` tells a Prometheus at \`GET /metrics\`. Counters end in \`_total\` and count since the start of the process, times
+What a gateway with \`METRICS_PORT\` gives a Prometheus at \`GET /metrics\`. Counters end in \`_total\` and count since the start of the process, times
 are in seconds. Besides these there are those of the process and of Node.js: \`process_*\`, \`nodejs_*\`.
 
-Each process tells its own; \`anchor*\`, \`anchors*\`, \`chain_*\`, \`relayer_*\` and \`database_up\` tell what the database and the chain say, which is one
-for all gateways: take the largest, and no sum. A part that could not be read has no values, and \`affidavit_source_up\` 0.
+Each process gives its own; \`anchor*\`, \`anchors*\`, \`chain_*\`, \`relayer_*\` and \`database_up\` give what the database and the chain say, which is one
+for all gateways: take the largest, not the sum. A part that could not be read has no values, and \`affidavit_source_up\` 0.
 
 Labels are words of a fixed set, so that no caller, node or provider can make series: \`route\` is a route's pattern, \`code\` an error code of the API,
 \`provider\` a name of the enclaves' measured tables, \`nodes\`, \`upstream\`, \`none\` or \`other\` (32 names at most), and \`model_family\` what a model's name

@@ -74,6 +74,27 @@ export const COMMENT_PHRASES: readonly Phrase[] = [
   phrase('introduce', String.raw`introduc\w*`, 'registers, shows'),
 ]
 
+/** Words that no name in code contains: the field has terms for what they mean. */
+const WORDS = /^(?:tells?|told|telling|hear[sd]?|hearing|note[sd]?|noting|heed\w*|vouch\w*)$/
+const STEMS = /^(?:attend|reckon|introduc)/
+
+/** Names in code that contain such a word, such as `noteOf`, with their lines. */
+export function findOddNames(file: string, source: string): readonly string[] {
+  const odd: string[] = []
+  const add = ({ name, start }: { readonly name: string; readonly start: number }): void => {
+    const words = name.split(/[_$]|(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/)
+    const isOdd = words.map((word) => word.toLowerCase()).some(isOddWord)
+    if (isOdd) odd.push(`${name}: ${file}:${source.slice(0, start).split('\n').length}`)
+  }
+  const { program } = parseSync(file, source)
+  new Visitor({ Identifier: add, PrivateIdentifier: add, JSXIdentifier: add }).visit(program)
+  return odd
+}
+
+function isOddWord(word: string): boolean {
+  return WORDS.test(word) || STEMS.test(word)
+}
+
 /** Gives the comments of a source: line comments that follow each other are one. */
 export function listComments(file: string, source: string): readonly UserText[] {
   const texts: (UserText & { readonly type: string; readonly end: number })[] = []

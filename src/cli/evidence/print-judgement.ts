@@ -1,6 +1,7 @@
 import { styleText } from 'node:util'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { Check } from '../../../attestation/finding.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
 import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
@@ -13,14 +14,7 @@ import {
   sayAbsence,
 } from '../../../attestation/report/say-absence.ts'
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
-import {
-  type Check,
-  failedDetails,
-  formatChecks,
-  hintAtRoot,
-  printableJson,
-  widthOf,
-} from '../printable.ts'
+import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
 import { printExchange } from './kept-exchange.ts'
 
 /** What was checked, for advice: a saved proof without its bundle can be completed. */
@@ -66,7 +60,7 @@ const COLOURS = {
   invalid: 'red',
 } as const satisfies Record<Conclusion['standing'], string>
 
-function checksOf(judged: EvidenceJudgement): readonly Check[] {
+function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
   return judged.kind === 'bundle'
     ? [...judged.report.checks, ...judged.comparison]
     : judged.records.flatMap(({ checks }) => checks)

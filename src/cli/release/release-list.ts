@@ -109,7 +109,7 @@ export async function signList(path: string, { key }: { readonly key: string }):
   if (given.format !== null) checkSignaturesHold({ kind: 'list', signed: given }, path)
   const signed = signReleaseList(list, await readSecretKey(key), others)
   await writeReleaseFile(path, signed)
-  tell(path, signed.list, signed.signatures.length)
+  printWritten(path, signed.list, signed.signatures.length)
 }
 
 /**
@@ -138,7 +138,7 @@ async function editList(
   )
   const signed = signReleaseList(list, secretKey)
   await writeReleaseFile(path, signed)
-  tell(path, list, signed.signatures.length)
+  printWritten(path, list, signed.signatures.length)
   for (const key of before.signers.filter((one) => one !== signed.signatures[0]?.public_key))
     process.stderr.write(`It also had a signature of ${key}: sign it with that key again.\n`)
 }
@@ -158,9 +158,9 @@ async function readVerifiedList(
 }
 
 function verifying<Value>(path: string, verify: () => Value): Value {
-  const tell = ({ code, message }: ProofError) =>
+  const toError = ({ code, message }: ProofError) =>
     new CliError(`${printable(path)}: ${code}: ${message}`)
-  return convertFault(verify, ProofError, tell)
+  return convertFault(verify, ProofError, toError)
 }
 
 /** A change that makes no list: an end before its beginning, a reason of two lines. */
@@ -168,7 +168,11 @@ function checked<Value>(make: () => Value): Value {
   return convertFault(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
-function tell(path: string, { issued_at, releases }: ReleaseList, signatures: number): void {
+function printWritten(
+  path: string,
+  { issued_at, releases }: ReleaseList,
+  signatures: number,
+): void {
   process.stderr.write(
     `${printable(path)}: ${releases.length} release(s), issued ${issued_at}, ${signatures} signature(s).\n`,
   )
@@ -251,8 +255,8 @@ export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] 
 export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)
   const message = `expected a time such as 2026-11-21T14:00:00Z, or now, got ${printable(text)}`
-  const tell = () => new CliError(message, EXIT_CODES.usage)
-  return convertFault(() => timeOf(text, 'the time'), FormatError, tell)
+  const toError = () => new CliError(message, EXIT_CODES.usage)
+  return convertFault(() => timeOf(text, 'the time'), FormatError, toError)
 }
 
 function isNamed({ release }: ReleaseEntry, name: string): boolean {

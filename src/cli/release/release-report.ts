@@ -69,7 +69,7 @@ function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
     ok: judgement.verdict !== 'invalid',
     conclusion: conclude(judgement),
     kind: file.kind,
-    signatures: signatures,
+    signatures,
   }
   if (file.kind === 'release') return jsonText({ ...common, release: file.signed.release })
   const { issued_at, releases } = file.signed.list

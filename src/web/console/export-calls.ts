@@ -37,7 +37,7 @@ export type Exported = {
 /** Where calls come from: a list at hand, or all that match. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
-/** Writes a file of calls. Throws OwnGatewayFault, and the reason of `signal` when it is aborted. */
+/** Writes a file of calls. Throws OwnGatewayFault, and the reason of an aborted `signal`. */
 export async function exportCalls(
   session: Pick<Session, 'ask' | 'askText'>,
   {

@@ -1,16 +1,10 @@
 import { useRef, useState } from 'preact/hooks'
+import type { JsonSchema } from '../../api/schemas.ts'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
 import { CodeBlock } from './code-block.tsx'
-import {
-  type JsonSchema,
-  keyOf,
-  type Operation,
-  type Parameter,
-  resolve,
-  type Schemas,
-} from './interface.ts'
+import { keyOf, type Operation, type Parameter, resolve, type Schemas } from './interface.ts'
 import { LanguageTabs } from './language-tabs.tsx'
 import { type Language, type SampleCall, writeSample } from './samples.ts'
 

@@ -3,7 +3,7 @@
  * reads.
  */
 
-export type JsonSchema = { readonly [keyword: string]: unknown }
+import type { JsonSchema } from '../../api/schemas.ts'
 
 export type Content = Readonly<
   Record<string, { readonly schema: JsonSchema; readonly example?: unknown }>

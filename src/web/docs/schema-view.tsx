@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import type { JsonSchema } from './interface.ts'
+import type { JsonSchema } from '../../api/schemas.ts'
 import { Prose } from './prose.tsx'
 
 /**

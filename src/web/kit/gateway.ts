@@ -35,7 +35,7 @@ export class OwnGatewayFault extends Error {
     },
   ) {
     super(message)
-    this.name = 'GatewayFault'
+    this.name = 'OwnGatewayFault'
     this.status = status
     this.code = code
     this.requestId = requestId

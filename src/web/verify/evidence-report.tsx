@@ -16,7 +16,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
 import type { Expected, JobOutcome } from './job.ts'
-import { ReleaseName } from './release-name.tsx'
+import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
@@ -197,7 +197,7 @@ function factsOfBundle(facts: BundleFacts, explorer: string) {
       <>
         {release !== null && (
           <p>
-            <ReleaseName release={release} />.
+            <ReleaseLabel release={release} />.
           </p>
         )}
         <dl class="pairs">

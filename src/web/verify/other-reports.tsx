@@ -5,7 +5,7 @@ import { Development, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
 import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
-import { ReleaseName } from './release-name.tsx'
+import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /** The report on an attestation document alone. */
@@ -62,7 +62,7 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
           <>
             <dt>Release</dt>
             <dd>
-              <ReleaseName release={facts.release} />
+              <ReleaseLabel release={facts.release} />
             </dd>
           </>
         )}
@@ -176,7 +176,7 @@ export function ReleaseReport({
             return (
               <section key={entry.release.measurements.PCR0} class="card">
                 <h3>
-                  <ReleaseName release={entry.release} />{' '}
+                  <ReleaseLabel release={entry.release} />{' '}
                   <State tone={status === 'accepted' ? 'good' : 'bad'}>{status}</State>
                 </h3>
                 <p class="faint">

@@ -1,12 +1,12 @@
-import type { ReleaseName as NamedRelease } from '../../../attestation/release/release-name.ts'
+import type { ReleaseName } from '../../../attestation/release/release-name.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'
 
 /** A release by its version and the commit of its sources. */
-export function ReleaseName({
+export function ReleaseLabel({
   release: { version, git_commit: commit },
 }: {
-  readonly release: NamedRelease
+  readonly release: ReleaseName
 }) {
   return (
     <>

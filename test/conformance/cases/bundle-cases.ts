@@ -232,7 +232,7 @@ const holds: readonly Draft[] = [
     },
   ),
   draft('second-attempt', built({ record: { receipt: { attempt: 2 } } }), {
-    about: 'A second attempt is told, and fails nothing.',
+    about: 'A second attempt is reported, and fails no check.',
     expect: verified(OFFLINE),
   }),
   draft(
@@ -264,7 +264,7 @@ const open: readonly Draft[] = [
     'any-measurement',
     bundle,
     {
-      about: 'Whatever code runs is accepted, so that it is not checked.',
+      about: 'Any code is accepted, so that the code is not checked.',
       expect: consistent('measurements', OFFLINE),
     },
     { roots: EXPECTED.roots ?? [], configurations: [CONFIGURATION], any_measurement: true },
@@ -358,7 +358,7 @@ const parts: readonly Draft[] = [
     },
   ),
   fails('request-changed', setAt(bundle, ['record', 'request', 'temperature'], 0.8), {
-    about: 'Somebody changed the request.',
+    about: 'The request was changed.',
     failed: ['request hash', 'hash', 'signature', 'receipt'],
   }),
   fails(
@@ -373,7 +373,7 @@ const parts: readonly Draft[] = [
     'response-changed',
     setAt(bundle, ['record', 'response', 'choices', 0, 'message', 'content'], 'klein'),
     {
-      about: 'Somebody changed the response.',
+      about: 'The response was changed.',
       failed: ['response hash', 'hash', 'signature', 'receipt'],
     },
   ),
@@ -860,7 +860,7 @@ const forms: readonly Draft[] = (
       setAt(bundle, ['block', 'note'], 'x'),
       'A member of the block that it does not have.',
     ],
-    ['another-version', { ...bundle, version: 4 }, 'A version that nobody knows.'],
+    ['another-version', { ...bundle, version: 4 }, 'A version that does not exist.'],
     [
       'version-of-another-receipt',
       { ...bundle, version: 2 },
@@ -869,7 +869,7 @@ const forms: readonly Draft[] = (
     [
       'another-format',
       { ...bundle, format: 'affidavit-evidence-bundle-2' },
-      'A format that nobody knows.',
+      'A format that does not exist.',
     ],
     [
       'hex-in-upper-case',
@@ -930,7 +930,7 @@ const forms: readonly Draft[] = (
       } as unknown as Json,
       'Bundles of version 2 have no no_block.',
     ],
-    ['source-of-no-member', withSource({}), 'The source says nothing.'],
+    ['source-of-no-member', withSource({}), 'The source has no member.'],
     [
       'source-with-one-more-member',
       withSource({ ...SOURCE, expect: 'https://gateway.example/expect.json' }),
@@ -959,7 +959,7 @@ const forms: readonly Draft[] = (
     [
       'configuration-with-a-format',
       setAt(bundle, ['boot_configuration', 'format'], 'affidavit-head-attestation'),
-      'The boot configuration has a member format, and the document is not of it.',
+      'The boot configuration has a member format, and the document does not state that configuration.',
     ],
   ] as readonly (readonly [string, Json, string])[]
 ).map(([name, json, about]) =>
@@ -987,7 +987,7 @@ const strict: readonly Draft[] = [
       ['block', 'hash'],
       keccak256(headerWithMore),
     ),
-    { about: 'A byte after the header; the hash is that of all of it.', failed: MINED_CHECKS },
+    { about: 'A byte after the header; the hash is that of all bytes.', failed: MINED_CHECKS },
   ),
 ]
 
@@ -1054,7 +1054,7 @@ const exchanges: readonly Draft[] = [
     'exchange/redacted-request-given',
     redactedRequest,
     {
-      about: 'The request that is left out is the one that its caller kept: all can be checked.',
+      about: 'The request is left out, and its caller kept it: all can be checked.',
       expect: verified(OFFLINE),
     },
     { ...EXPECTED, request: GIVEN.request },
@@ -1063,7 +1063,7 @@ const exchanges: readonly Draft[] = [
     'exchange/redacted-response-given',
     redactedResponse,
     {
-      about: 'The response that is left out is the one that its caller kept: all can be checked.',
+      about: 'The response is left out, and its caller kept it: all can be checked.',
       expect: verified(OFFLINE),
     },
     { ...EXPECTED, answer: GIVEN.answer },

@@ -196,7 +196,7 @@ const listed: readonly Draft[] = [
     'nothing-revoked',
     listAt(1),
     verified(),
-    'A list of the chain that names no certificate of it.',
+    'A list of the chain that names no certificate of the chain.',
   ),
   listedDraft(
     'another-serial',

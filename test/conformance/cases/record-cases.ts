@@ -127,7 +127,7 @@ const stored: readonly Draft[] = [
     'credential/callers-without-demand',
     storedOf({ record: { receipt: { credential: { from: 'caller', demanded: false } } } }),
     {
-      about: 'Without a demand, whatever the receipt says of the credential is taken.',
+      about: 'Without a demand, any credential in the receipt is accepted.',
       expect: consistent(...OF_RECORD),
     },
   ),
@@ -139,7 +139,7 @@ const stored: readonly Draft[] = [
       ['not-said-to-be-demanded', OPERATORS, 'operator', false, 'the receipt denies the demand'],
       ['said-to-be-demanded', REQUEST, 'operator', true, 'nothing was demanded'],
       ['without-nonce', NONCELESS, 'operator', true, 'a demand without a nonce means nothing'],
-      ['unknown-demand', UNKNOWN, 'operator', true, 'nobody knows what is demanded'],
+      ['unknown-demand', UNKNOWN, 'operator', true, 'what is demanded is unknown'],
     ] as const
   ).map(([name, request, from, demanded, why]) =>
     fails(
@@ -172,7 +172,7 @@ const stored: readonly Draft[] = [
   draft(
     'any-measurement',
     record,
-    { about: 'Whatever code runs is accepted.', expect: consistent(...OF_RECORD) },
+    { about: 'Any code is accepted.', expect: consistent(...OF_RECORD) },
     { roots: EXPECTED_OF_RECORD.roots ?? [], any_measurement: true },
   ),
   draft(
@@ -189,7 +189,7 @@ const stored: readonly Draft[] = [
       completions: [record, storedOf({ record: { request: { ...REQUEST, seed: 7 } } })],
       next: null,
     },
-    { about: 'A page of the history: every record of it.', expect: consistent(...OF_RECORD) },
+    { about: 'A page of the history: every record on the page.', expect: consistent(...OF_RECORD) },
   ),
   fails(
     'page-with-one-that-fails',
@@ -240,7 +240,7 @@ const stored: readonly Draft[] = [
     'request-changed',
     { ...record, request: { ...REQUEST, temperature: 0.8 } },
     {
-      about: 'Somebody changed the request.',
+      about: 'The request was changed.',
       failed: ['request hash', 'hash', 'signature', 'receipt'],
     },
   ),
@@ -256,7 +256,7 @@ const stored: readonly Draft[] = [
     'response-changed',
     { ...record, response: { ...RESPONSE, created: 7 } },
     {
-      about: 'Somebody changed the response.',
+      about: 'The response was changed.',
       failed: ['response hash', 'hash', 'signature', 'receipt'],
     },
   ),
@@ -451,7 +451,7 @@ const answers: readonly Draft[] = [
     'of-another-request',
     whole,
     {
-      about: 'Another request than the one that was answered.',
+      about: 'Another request than the answered one.',
       expect: invalid(['request hash', 'hash', 'signature', 'receipt'], ...OF_ANSWER),
     },
     { ...REQUEST, seed: 7 },
@@ -460,7 +460,7 @@ const answers: readonly Draft[] = [
     'changed',
     { ...whole, service_tier: 'x' },
     {
-      about: 'Somebody changed the answer.',
+      about: 'The answer was changed.',
       expect: invalid(['response hash', 'hash', 'signature', 'receipt'], ...OF_ANSWER),
     },
   ),
@@ -468,7 +468,7 @@ const answers: readonly Draft[] = [
     'member-added',
     { ...whole, note: 'x' },
     {
-      about: 'Somebody added a member to the answer.',
+      about: 'A member was added to the answer.',
       expect: invalid(['response hash', 'hash', 'signature', 'receipt'], ...OF_ANSWER),
     },
   ),

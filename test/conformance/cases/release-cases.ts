@@ -57,7 +57,7 @@ const wrong = invalid(['measurements'], 'expected configuration', OFFLINE)
 /** Bundles of expected releases, and of unexpected ones. */
 export const releaseCases: readonly Draft[] = [
   draft('with-its-configuration', signed(configured), {
-    about: 'A signed release that names its configuration: nothing else has to be expected.',
+    about: 'A signed release that names its configuration: no other expectation is needed.',
     expect: verified(OFFLINE),
   }),
   draft('without-a-configuration', signed(buildRelease()), {
@@ -87,7 +87,7 @@ export const releaseCases: readonly Draft[] = [
     signed(configured),
     {
       about:
-        'The configuration is that of the release, and not the one that is expected beside it.',
+        'The configuration is that of the release, not the configuration that is expected beside it.',
       expect: invalid(['expected configuration'], OFFLINE),
     },
     ['ab'.repeat(32)],

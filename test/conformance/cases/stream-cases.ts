@@ -156,7 +156,7 @@ const streams: readonly Draft[] = [
   }),
   ...[...RECUT].map((name) =>
     draft(`stream-hash/${slugOf(name)}`, attack(name, whole), {
-      about: `Somebody in between: ${name}. All else of the answer is as it was signed.`,
+      about: `Changed in between: ${name}. All else of the answer is as it was signed.`,
       expect: invalid(['stream hash'], ...NEVER),
     }),
   ),
@@ -195,7 +195,7 @@ const streams: readonly Draft[] = [
   ),
   ...ATTACKS.filter(([name]) => !RECUT.has(name)).map(([name, change]) =>
     draft(`attacked/${slugOf(name)}`, change(whole), {
-      about: `Somebody in between: ${name}.`,
+      about: `Changed in between: ${name}.`,
       expect: WRONG,
     }),
   ),

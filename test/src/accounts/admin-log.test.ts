@@ -112,7 +112,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   it('the log of administrators keeps its chain under many writers', async () => {
     const { log } = openLog(await databases.open())
     const acts = Array.from({ length: 32 }, (_, n) =>
-      log.record(OPERATOR, { kind: 'test', target: String(n) }),
+      log.append(OPERATOR, { kind: 'test', target: String(n) }),
     )
     await Promise.all(acts)
     await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: 32 })

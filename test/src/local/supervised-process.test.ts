@@ -41,7 +41,8 @@ afterEach(async () => {
   await rm(folder, { recursive: true })
 })
 
-const READY = "console.log(JSON.stringify({ pid: process.pid, told: process.env.TOLD ?? '' }));"
+const READY =
+  "console.log(JSON.stringify({ pid: process.pid, reported: process.env.GIVEN ?? '' }));"
 const LIVES = "setInterval(() => {}, 1000); process.on('disconnect', () => process.exit(0));"
 
 async function supervise(
@@ -54,7 +55,7 @@ async function supervise(
     {
       name: 'child',
       file,
-      environmentOf: (last) => ({ TOLD: last === null ? '' : `after ${last.pid}` }),
+      environmentOf: (last) => ({ GIVEN: last === null ? '' : `after ${last.pid}` }),
       parseReady: (notice) =>
         typeof notice === 'string' && notice.startsWith('{') ? JSON.parse(notice) : null,
       describeFault: (line) => line,
@@ -79,15 +80,15 @@ describe('superviseProcess', () => {
 
   it('superviseProcess gives the process only the variables of the plan', async () => {
     const source =
-      'console.log(JSON.stringify({ pid: process.pid, told: Object.keys(process.env).join() }));'
+      'console.log(JSON.stringify({ pid: process.pid, reported: Object.keys(process.env).join() }));'
     const { ready } = await supervise(source + LIVES)
     // Node's compile cache is passed on where this process has one.
     const cache = getCompileCacheDir() === undefined ? [] : ['NODE_COMPILE_CACHE']
-    expect(ready.reported).toBe(['TOLD', ...cache].join())
+    expect(ready.reported).toBe(['GIVEN', ...cache].join())
   })
 
   it('superviseProcess starts a process that was killed again, telling it what it said before', async () => {
-    const supervised = await supervise(`console.error(process.env.TOLD); ${READY} ${LIVES}`)
+    const supervised = await supervise(`console.error(process.env.GIVEN); ${READY} ${LIVES}`)
     const first = supervised.ready.pid
     process.kill(first, 'SIGKILL')
     await expect.poll(() => supervised.pid(), { timeout: 5_000 }).not.toBe(first)

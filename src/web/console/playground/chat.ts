@@ -13,8 +13,8 @@ import type { ClientRefusal } from './turn.ts'
 
 /**
  * Connects to this page's own gateway. `isDevelopment`: the enclaves may prove themselves with a
- * root that is not AWS's. Throws Refused, ExpectationFault, and the reason of `signal` when it is
- * aborted.
+ * root that is not AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted
+ * `signal`.
  */
 export async function openClient({
   key,
@@ -39,9 +39,9 @@ export type Message = { readonly role: 'user' | 'assistant'; readonly content: s
 
 /**
  * Makes a verified call and gives its proof, after the whole answer was checked. `onText` is called
- * with the text that came so far; until the check, that text may be anything. Throws Refused for an
- * answer that fails a check, OwnGatewayFault without an answer, and the reason of `signal` when it is
- * aborted.
+ * with the text that came so far; until the check, that text may be anything. Throws AnswerRefused
+ * for an answer that fails a check, OwnGatewayFault without an answer, and the reason of an aborted
+ * `signal`.
  */
 export async function ask(
   affidavit: Affidavit,
@@ -87,7 +87,7 @@ export async function ask(
 }
 
 /**
- * Waits until a block has a call's anchor. Throws Refused, and the reason of `signal` when it is
+ * Waits until a block has a call's anchor. Throws AnswerRefused, and the reason of `signal` when
  * aborted.
  */
 export function awaitCallAnchor(
@@ -107,7 +107,7 @@ export class AnswerRefused extends Error {
 
   constructor(refusal: ClientRefusal) {
     super(refusal.message)
-    this.name = 'Refused'
+    this.name = 'AnswerRefused'
     this.refusal = refusal
   }
 }

@@ -120,8 +120,8 @@ describe('a document of the software module', () => {
       Uint8Array,
     ]
     const measurements = { pcr0, pcr1, pcr2 }
-    const reported = await openSoftwareNsm({ rootFile: null, measurements, now: () => NOW_MS })
-    const pcrs = decodeDocument(await reported.attest(INPUT)).members.get('pcrs') as Map<
+    const module = await openSoftwareNsm({ rootFile: null, measurements, now: () => NOW_MS })
+    const pcrs = decodeDocument(await module.attest(INPUT)).members.get('pcrs') as Map<
       number,
       Uint8Array
     >

@@ -1,0 +1,55 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseSync } from 'oxc-parser'
+import { expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '../..')
+const sources = execFileSync(
+  'git',
+  ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx'],
+  { cwd: root, encoding: 'utf8' },
+)
+  .split('\n')
+  .filter((file) => /^(?:attestation|audit|client|enclave|src|packages)\//.test(file))
+
+/** The names that a source defines and exports; names that it passes on are not among them. */
+function listDefined(file: string, source: string): readonly string[] {
+  const { module } = parseSync(file, source)
+  const imported = new Set(
+    module.staticImports.flatMap(({ entries }) => entries.map(({ localName }) => localName.value)),
+  )
+  const names = module.staticExports.flatMap(({ entries }) =>
+    entries.flatMap(({ moduleRequest, exportName, localName }) => {
+      const isPassedOn = moduleRequest !== null || imported.has(localName.name ?? '')
+      return isPassedOn || exportName.name === null ? [] : [exportName.name]
+    }),
+  )
+  // A type and a value of one name in one file are one concept.
+  return [...new Set(names)]
+}
+
+it('no exported name has two meanings', () => {
+  const filesOf = new Map<string, readonly string[]>()
+  for (const file of sources)
+    for (const name of listDefined(file, readFileSync(join(root, file), 'utf8')))
+      filesOf.set(name, [...(filesOf.get(name) ?? []), file])
+  const ambiguous = [...filesOf].filter(([, files]) => files.length > 1)
+  expect(filesOf.size).toBeGreaterThan(3_000)
+  expect(ambiguous.map(([name, files]) => `${name}: ${files.join(', ')}`)).toEqual([])
+})
+
+it('exported names are found, each once, and none that is passed on', () => {
+  const source = `
+    import { passed } from './a.ts'
+    export { again, other as renamed } from './b.ts'
+    export * from './c.ts'
+    export { passed }
+    export const value = 1, second = 2
+    export type value = string
+    export function run() {}
+    const inner = 1
+    export { inner as outer }
+    export default inner`
+  expect(listDefined('x.ts', source)).toEqual(['value', 'second', 'run', 'outer'])
+})
