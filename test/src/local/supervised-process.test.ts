@@ -41,7 +41,8 @@ afterEach(async () => {
   await rm(folder, { recursive: true })
 })
 
-const READY = "console.log(JSON.stringify({ pid: process.pid, reported: process.env.GIVEN ?? '' }));"
+const READY =
+  "console.log(JSON.stringify({ pid: process.pid, reported: process.env.GIVEN ?? '' }));"
 const LIVES = "setInterval(() => {}, 1000); process.on('disconnect', () => process.exit(0));"
 
 async function supervise(
