@@ -67,7 +67,7 @@ export function refuse(code: string, message: string): FormatError {
  * FormatError `changed_type` when the two differ, since some readers go by the one and some by the
  * other.
  */
-export function nameOf({ event, data }: DialectEvent): string {
+export function eventNameOf({ event, data }: DialectEvent): string {
   const type = memberOf(data, 'type')
   if (typeof type !== 'string') throw refuse('invalid_form', 'expected an event to have a type')
   if (event !== '' && event !== type)

@@ -1,11 +1,11 @@
 import { isCount, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { type DialectEvent, PROOF_MEMBER, type StreamReader } from './dialect.ts'
-import { readAnswer as readMessage } from './messages/answer.ts'
-import { findHidden as findHiddenInMessages } from './messages/request.ts'
+import { readWholeMessage } from './messages/answer.ts'
+import { findHiddenInMessages } from './messages/request.ts'
 import { MessagesReader } from './messages/stream.ts'
 import type { RefusedMember } from './refused-member.ts'
-import { readAnswer as readResponse } from './responses/answer.ts'
-import { findHidden as findHiddenInResponses } from './responses/request.ts'
+import { readWholeResponse } from './responses/answer.ts'
+import { findHiddenInResponses } from './responses/request.ts'
 import { ResponsesReader } from './responses/stream.ts'
 
 /** What the tokens of an answer are counted as. */
@@ -35,7 +35,7 @@ export const DIALECTS = {
     name: 'responses',
     headers: ['openai-beta'],
     findHidden: findHiddenInResponses,
-    readAnswer: readResponse,
+    readAnswer: readWholeResponse,
     openStream: () => new ResponsesReader(),
     usageOf: (response) => countsOf(response, []),
     proofIn: 'response',
@@ -44,7 +44,7 @@ export const DIALECTS = {
     name: 'messages',
     headers: ['anthropic-version', 'anthropic-beta'],
     findHidden: findHiddenInMessages,
-    readAnswer: readMessage,
+    readAnswer: readWholeMessage,
     openStream: () => new MessagesReader(),
     usageOf: (response) =>
       countsOf(response, ['cache_creation_input_tokens', 'cache_read_input_tokens']),
@@ -66,7 +66,7 @@ export function withProof(
 }
 
 /** The proof of an event; undefined when it carries none. */
-export function proofOf({ proofIn }: Dialect, { data }: DialectEvent): Json | undefined {
+export function proofOfEvent({ proofIn }: Dialect, { data }: DialectEvent): Json | undefined {
   const owner = proofIn === null ? data : memberOf(data, proofIn)
   return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
 }

@@ -2,7 +2,7 @@ import { sha256 } from '@noble/hashes/sha2.js'
 import { encodeHex, encodeUtf8 } from '../bytes.ts'
 import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
 import { canonicalEvent, type DialectEvent, isSame, refuse, withoutProof } from './dialect.ts'
-import { type Dialect, proofOf } from './dialects.ts'
+import { type Dialect, proofOfEvent } from './dialects.ts'
 
 /** What a stream that a caller kept amounts to. */
 export type KeptStream = {
@@ -43,11 +43,11 @@ export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]
       throw refuse('unsettled_event', 'expected each event as an enclave gives it out')
     hash.update(encodeUtf8(canonicalEvent(given)))
     if (reader.isEnded) last = kept
-    else if (proofOf(dialect, kept) !== undefined)
+    else if (proofOfEvent(dialect, kept) !== undefined)
       throw refuse('unsettled_event', 'expected a proof on the last event alone')
   }
   if (last === null) throw refuse('cut_stream', 'expected the last event of the stream')
-  const proof = proofOf(dialect, last)
+  const proof = proofOfEvent(dialect, last)
   if (proof === undefined)
     throw refuse('missing_proof', 'expected the last event to carry the proof')
   return { response: reader.response(), streamHash: encodeHex(hash.digest()), proof }
@@ -68,6 +68,6 @@ function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): Dialect
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }
   const owner = data[proofIn]
-  if (proofOf(dialect, { event, data }) === undefined) return { event, data }
+  if (proofOfEvent(dialect, { event, data }) === undefined) return { event, data }
   return { event, data: { ...data, [proofIn]: withoutProof(owner as JsonObject) } }
 }

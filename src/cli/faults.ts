@@ -24,7 +24,7 @@ export class CliError extends Error {
 }
 
 /** The gateway, or the database, refused an order; without a command's own words it is shown. */
-export class Refusal extends CliError {
+export class ActRefused extends CliError {
   /** As in the error envelope; null without one. */
   readonly code: string | null
 
@@ -42,7 +42,7 @@ export async function inWords<Reply>(
   try {
     return await asked
   } catch (fault) {
-    const word = fault instanceof Refusal && fault.code !== null ? words[fault.code] : undefined
+    const word = fault instanceof ActRefused && fault.code !== null ? words[fault.code] : undefined
     if (word === undefined) throw fault
     throw new CliError(word)
   }

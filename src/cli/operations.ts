@@ -30,7 +30,7 @@ import { admitContentKeys } from '../storage/content-keys-store.ts'
 import { type Database, startDatabase } from '../storage/database.ts'
 import { contentActs } from '../verified/records/content-acts.ts'
 import { erasureActs } from '../verified/records/erasure-acts.ts'
-import { CliError, Refusal } from './faults.ts'
+import { ActRefused, CliError } from './faults.ts'
 import { type CliConfig, readCliConfig } from './operator/config.ts'
 
 /** What can be done in the database itself, too. */
@@ -171,7 +171,7 @@ type Place = ActPlace & {
   readonly tiers: (() => readonly string[]) | null
 }
 
-/** Operations in a database itself, by an operator. They throw Refusal. */
+/** Operations in a database itself, by an operator. They throw ActRefused. */
 export function operationsIn(place: Place, operator: Operator): Operations {
   return bind<Place, typeof DATABASE_ACTS>(DATABASE_ACTS, async (act, given) => {
     try {
@@ -206,7 +206,7 @@ const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 /**
  * Gives the operations of the gateway that runs on a data folder, or that listens at
  * `controlSocket`, or null when none does (the address is missing, or it does not answer there: it
- * was killed). They throw Refusal; `close` when done.
+ * was killed). They throw ActRefused; `close` when done.
  */
 export async function connectToGateway(
   dataFolder: string,
@@ -257,9 +257,9 @@ function queryOf(given: Readonly<Record<string, unknown>>): string {
   return `?${query}`
 }
 
-function refusalOf(bytes: Uint8Array): Refusal {
+function refusalOf(bytes: Uint8Array): ActRefused {
   const { code, message } = errorWordsOf(bytes) ?? { code: null, message: OTHER_VERSION }
-  return new Refusal(code, code === 'internal_server_error' ? FAILED : message)
+  return new ActRefused(code, code === 'internal_server_error' ? FAILED : message)
 }
 
 const FAILED = 'the gateway could not do this; see its log for the reason'

@@ -5,7 +5,7 @@ import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
  * The message of a provider that was not asked for a stream (attacker-controlled), without its
  * proof member. Throws FormatError `invalid_form`.
  */
-export function readAnswer(answer: JsonObject): JsonObject {
+export function readWholeMessage(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'type') !== 'message' || memberOf(answer, 'role') !== 'assistant')
     throw refuse('invalid_form', 'expected a message of the assistant')
   textIn(answer, 'id')

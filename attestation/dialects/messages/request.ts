@@ -10,7 +10,7 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
  * The first member of a Messages request that hides what was asked; null when all is shown:
  * README.md, What is refused.
  */
-export function findHidden(request: JsonObject): RefusedMember | null {
+export function findHiddenInMessages(request: JsonObject): RefusedMember | null {
   const container = memberOf(request, 'container') ?? null
   const isById =
     typeof container === 'string' || (isJsonObject(container) && typeof container.id === 'string')

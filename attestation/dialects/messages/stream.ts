@@ -9,8 +9,8 @@ import {
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   type DialectEvent,
+  eventNameOf,
   isEmpty,
-  nameOf,
   objectIn,
   refuse,
   type StreamReader,
@@ -34,7 +34,7 @@ export class MessagesReader implements StreamReader {
 
   read(event: DialectEvent): readonly DialectEvent[] {
     if (this.isEnded) return []
-    const type = nameOf(event)
+    const type = eventNameOf(event)
     const data = withoutPrototypes(withoutProof(event.data))
     switch (type) {
       case 'message_start':

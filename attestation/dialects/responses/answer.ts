@@ -8,7 +8,7 @@ const STATUSES = ['completed', 'incomplete', 'failed']
  * The response of a provider that was not asked for a stream (attacker-controlled), without its
  * proof member. Throws FormatError `invalid_form`.
  */
-export function readAnswer(answer: JsonObject): JsonObject {
+export function readWholeResponse(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'object') !== 'response')
     throw refuse('invalid_form', 'expected object to be response')
   textIn(answer, 'id')

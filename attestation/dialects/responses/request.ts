@@ -12,7 +12,7 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
  * The first member of a Responses request that hides what was asked; null when all is shown:
  * README.md, What is refused. Tools' own inputs and outputs are texts, and are not looked into.
  */
-export function findHidden(request: JsonObject): RefusedMember | null {
+export function findHiddenInResponses(request: JsonObject): RefusedMember | null {
   if (memberOf(request, 'background') === true)
     return {
       path: ['background'],

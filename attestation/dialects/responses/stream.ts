@@ -2,9 +2,9 @@ import { isCount, type Json, type JsonObject, memberAt, memberOf } from '../../j
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   type DialectEvent,
+  eventNameOf,
   isEmpty,
   listIn,
-  nameOf,
   objectIn,
   refuse,
   type StreamReader,
@@ -63,7 +63,7 @@ export class ResponsesReader implements StreamReader {
 
   read(event: DialectEvent): readonly DialectEvent[] {
     if (this.isEnded) return []
-    const type = nameOf(event)
+    const type = eventNameOf(event)
     this.given = []
     const data = withoutPrototypes(withoutProof(event.data))
     if (type === 'error') throw refuse('upstream_failure', reasonOf(data))

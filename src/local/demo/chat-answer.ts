@@ -1,12 +1,23 @@
 import { hash, randomBytes } from 'node:crypto'
-import { type ChatRequest, questionOf, textOf, usesFunctions } from './chat-request.ts'
-import { type Answer, chooseAnswer, countTokens, type PlannedCall, splitTokens } from './choices.ts'
+import {
+  type DemoChatRequest,
+  questionOfChat,
+  textOfMessage,
+  usesFunctions,
+} from './chat-request.ts'
+import {
+  type ChosenAnswer,
+  chooseAnswer,
+  countTokens,
+  type PlannedCall,
+  splitTokens,
+} from './choices.ts'
 import { createRandom } from './random.ts'
 
 /** The answer to a chat completion request, to be written whole or as chunks. */
 type ChatAnswer = {
-  readonly request: ChatRequest
-  readonly answers: readonly Answer[]
+  readonly request: DemoChatRequest
+  readonly answers: readonly ChosenAnswer[]
   /** The members that the whole and each of its chunks share. */
   readonly identity: {
     readonly id: string
@@ -32,7 +43,7 @@ let answers = 0
  * the request, so that the same call gives the same answer to the byte; without, they are new for
  * each call. Throws DemoError.
  */
-export function answerChat(request: ChatRequest, nowMs: number): ChatAnswer {
+export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
   const isSeeded = typeof request.seed === 'number'
   const name = isSeeded
     ? hash('sha256', JSON.stringify(request), 'hex').slice(0, 24)
@@ -40,7 +51,7 @@ export function answerChat(request: ChatRequest, nowMs: number): ChatAnswer {
   return {
     request,
     answers: Array.from({ length: request.n ?? 1 }, (_, index) =>
-      chooseAnswer(questionOf(request, index)),
+      chooseAnswer(questionOfChat(request, index)),
     ),
     identity: {
       id: `${ID_START}${name}`,
@@ -67,7 +78,7 @@ export function writeCompletion(chat: ChatAnswer): unknown {
   }
 }
 
-function said({ request, identity }: ChatAnswer, answer: Answer, index: number): object {
+function said({ request, identity }: ChatAnswer, answer: ChosenAnswer, index: number): object {
   if (answer.kind !== 'calls') return { [MEMBERS[answer.kind]]: answer.tokens.join('') }
   if (usesFunctions(request)) return { function_call: answer.calls[0] }
   const called = answer.calls.map((call, at) => ({
@@ -80,7 +91,7 @@ function said({ request, identity }: ChatAnswer, answer: Answer, index: number):
 /** Where a message has a text of each kind. */
 const MEMBERS = { text: 'content', refusal: 'refusal' } as const
 
-function finishReasonOf({ request }: ChatAnswer, answer: Answer): string {
+function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
   if (answer.kind !== 'calls') return answer.isCut ? 'length' : 'stop'
   return usesFunctions(request) ? 'function_call' : 'tool_calls'
 }
@@ -109,7 +120,11 @@ export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
   if (includeUsage) yield { ...head, choices: [], usage: countUsage(chat) }
 }
 
-function* writePieces(chat: ChatAnswer, answer: Answer, index: number): Generator<unknown, void> {
+function* writePieces(
+  chat: ChatAnswer,
+  answer: ChosenAnswer,
+  index: number,
+): Generator<unknown, void> {
   const piece = (delta: object, logprobs: unknown = null, finish: string | null = null) => ({
     index,
     delta,
@@ -156,7 +171,7 @@ function logprobsOf(
   return { content: null, refusal: null, [MEMBERS[kind]]: entries }
 }
 
-function describeToken(token: string, { seed, top_logprobs: top }: ChatRequest): unknown {
+function describeToken(token: string, { seed, top_logprobs: top }: DemoChatRequest): unknown {
   const random = createRandom(`${seed ?? ''} ${token}`)
   const describe = (text: string, logprob: number) => ({
     token: text,
@@ -176,7 +191,9 @@ const TOKENS_PER_MESSAGE = 3
 /** Gives the usage of a request and its choices, in tokens of the demonstration. */
 function countUsage({ request, answers }: ChatAnswer): object {
   const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
-  const texts = request.messages.map((message) => TOKENS_PER_MESSAGE + countTokens(textOf(message)))
+  const texts = request.messages.map(
+    (message) => TOKENS_PER_MESSAGE + countTokens(textOfMessage(message)),
+  )
   const prompt = TOKENS_PER_MESSAGE + sum(texts)
   const completion = sum(
     answers.map((answer) =>

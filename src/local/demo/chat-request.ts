@@ -61,18 +61,19 @@ const requestSchema = z
   })
 
 /** A chat completion request that passed the demo provider's checks. Unknown members are kept. */
-export type ChatRequest = z.infer<typeof requestSchema>
+export type DemoChatRequest = z.infer<typeof requestSchema>
 
 /** Gives the request in a body, as parseBody does. */
-export const parseChatRequest = (body: Uint8Array): ChatRequest => parseBody(requestSchema, body)
+export const parseChatRequest = (body: Uint8Array): DemoChatRequest =>
+  parseBody(requestSchema, body)
 
 /** Whether functions are called in the form that came before tools. */
-export function usesFunctions({ tools, functions }: ChatRequest): boolean {
+export function usesFunctions({ tools, functions }: DemoChatRequest): boolean {
   return !tools?.length && Boolean(functions?.length)
 }
 
 /** Gives what is asked for one of the choices. Throws DemoError for an unknown model. */
-export function questionOf(request: ChatRequest, index: number): Question {
+export function questionOfChat(request: DemoChatRequest, index: number): Question {
   const { messages, stop, seed = null, tool_choice: toolChoice } = request
   const last = messages.at(-1)
   const at = messages.findLastIndex(({ role }) => role === 'user')
@@ -80,8 +81,8 @@ export function questionOf(request: ChatRequest, index: number): Question {
   const isOlder = usesFunctions(request)
   return {
     model: findModel(request.model, DEMO_MODELS),
-    said: said === undefined ? '' : textOf(said),
-    toolResult: last !== undefined && isResult(last) ? textOf(last) : null,
+    said: said === undefined ? '' : textOfMessage(said),
+    toolResult: last !== undefined && isResult(last) ? textOfMessage(last) : null,
     answered: messages.slice(at + 1).filter(isResult).length,
     tools: isOlder ? (request.functions ?? []) : (request.tools ?? []).map((tool) => tool.function),
     toolChoice:
@@ -98,17 +99,17 @@ export function questionOf(request: ChatRequest, index: number): Question {
   }
 }
 
-function isResult({ role }: ChatRequest['messages'][number]): boolean {
+function isResult({ role }: DemoChatRequest['messages'][number]): boolean {
   return role === 'tool' || role === 'function'
 }
 
-function formatOf({ response_format: format }: ChatRequest): Question['format'] {
+function formatOf({ response_format: format }: DemoChatRequest): Question['format'] {
   if (format?.type === 'json_object') return { schema: null }
   return format?.type === 'json_schema' ? { schema: format.json_schema.schema ?? {} } : null
 }
 
 /** Gives the text of a message: its string, or its text parts joined; others say nothing here. */
-export function textOf({ content }: ChatRequest['messages'][number]): string {
+export function textOfMessage({ content }: DemoChatRequest['messages'][number]): string {
   if (typeof content === 'string') return content
   return (content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')
 }

@@ -29,7 +29,7 @@ export type Callable = {
 }
 
 /** What the demonstration answers: a text, cut or whole, or calls. */
-export type Answer =
+export type ChosenAnswer =
   | {
       readonly kind: 'text' | 'refusal'
       readonly tokens: readonly string[]
@@ -45,7 +45,7 @@ export type PlannedCall = { readonly name: string; readonly arguments: string }
  * Gives the answer to a question: the same to the same question. Throws DemoError for a schema
  * without example.
  */
-export function chooseAnswer(question: Question): Answer {
+export function chooseAnswer(question: Question): ChosenAnswer {
   const calls = planCalls(question)
   if (calls.length > 0) return { kind: 'calls', calls }
   const { model, format, stops, tokensMax } = question

@@ -1,5 +1,5 @@
 import { chooseAnswer, splitTokens, thinkAbout } from './choices.ts'
-import { countInput, type MessagesRequest, questionOf } from './messages-request.ts'
+import { countInput, type MessagesRequest, questionOfMessages } from './messages-request.ts'
 import { type NamedEvent, nameAnswer } from './responses-answer.ts'
 
 /** A block of a message, and the pieces that stream into it. */
@@ -24,7 +24,7 @@ type MessagesAnswer = {
 
 /** Gives the answer to a request: the same to the same request. Throws DemoError. */
 export function answerMessages(request: MessagesRequest): MessagesAnswer {
-  const question = questionOf(request)
+  const question = questionOfMessages(request)
   const answer = chooseAnswer(question)
   const name = nameAnswer(request)
   const { type: thinks = 'disabled' } = request.thinking ?? {}

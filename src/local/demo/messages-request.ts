@@ -58,7 +58,7 @@ export function countRequest(body: Uint8Array): { readonly input_tokens: number 
 }
 
 /** Gives what is asked. Throws DemoError for an unknown model. */
-export function questionOf(request: MessagesRequest): Question {
+export function questionOfMessages(request: MessagesRequest): Question {
   const { messages, tool_choice: choice } = request
   const at = messages.findLastIndex(
     ({ role, content: said }) => role === 'user' && !hasResults(said),

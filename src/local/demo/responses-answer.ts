@@ -1,6 +1,11 @@
 import { hash } from 'node:crypto'
 import { chooseAnswer, countTokens, splitTokens, thinkAbout } from './choices.ts'
-import { itemsOf, questionOf, type ResponsesRequest, textOf } from './responses-request.ts'
+import {
+  itemsOf,
+  questionOfResponses,
+  type ResponsesRequest,
+  textOfItem,
+} from './responses-request.ts'
 
 /** An event of a stream, which its type names. */
 export type NamedEvent = { readonly type: string }
@@ -56,7 +61,7 @@ export type ResponsesAnswer = {
  * Gives the answer to a request: the same to the same request, but for its time. Throws DemoError.
  */
 export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
-  const question = questionOf(request)
+  const question = questionOfResponses(request)
   const answer = chooseAnswer(question)
   const name = nameAnswer(request)
   const thinking = thinkAbout(question)
@@ -173,7 +178,7 @@ function endOf({ item, part, tokens }: Item): object {
 
 /** Gives the usage in tokens of the demonstration. */
 function countUsage(request: ResponsesRequest, output: readonly Item[], reasoning: number): object {
-  const texts = [request.instructions ?? '', ...itemsOf(request).map(textOf)]
+  const texts = [request.instructions ?? '', ...itemsOf(request).map(textOfItem)]
   const input = texts.reduce((sum, text) => sum + countTokens(text), 0)
   const written = output.reduce((sum, { tokens }) => sum + tokens.length, 0)
   return {

@@ -50,7 +50,7 @@ export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
   parseBody(requestSchema, body)
 
 /** Gives what is asked. Throws DemoError for an unknown model. */
-export function questionOf(request: ResponsesRequest): Question {
+export function questionOfResponses(request: ResponsesRequest): Question {
   const items = itemsOf(request)
   const at = items.findLastIndex(({ role }) => role === 'user')
   const said = items[at]
@@ -58,8 +58,8 @@ export function questionOf(request: ResponsesRequest): Question {
   const { tool_choice: choice, max_output_tokens: tokensMax } = request
   return {
     model: findModel(request.model, DEMO_MODELS),
-    said: said === undefined ? '' : textOf(said),
-    toolResult: last !== undefined && isResult(last) ? textOf(last) : null,
+    said: said === undefined ? '' : textOfItem(said),
+    toolResult: last !== undefined && isResult(last) ? textOfItem(last) : null,
     answered: items.slice(at + 1).filter(isResult).length,
     tools: (request.tools ?? []).flatMap(({ type, name, parameters }) =>
       type === 'function' && name !== undefined ? [{ name, parameters }] : [],
@@ -79,7 +79,7 @@ export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof it
 }
 
 /** Gives the text of an item: of a message, or what a tool answered. */
-export function textOf({ content, output }: z.infer<typeof item>): string {
+export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? (typeof output === 'string' || Array.isArray(output) ? output : '')
   if (typeof said === 'string') return said
   return said.map((part) => part.text ?? part.refusal ?? '').join('')

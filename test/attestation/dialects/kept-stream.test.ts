@@ -4,7 +4,7 @@ import { canonicalEvent, type DialectEvent } from '../../../attestation/dialects
 import {
   DIALECTS,
   type Dialect,
-  proofOf,
+  proofOfEvent,
   withProof,
 } from '../../../attestation/dialects/dialects.ts'
 import { readKeptStream } from '../../../attestation/dialects/kept-stream.ts'
@@ -54,7 +54,7 @@ for (const dialect of Object.values(DIALECTS) as readonly Dialect[])
       expect(proof).toEqual(PROOF)
       const lines = given.map(canonicalEvent).join('')
       expect(streamHash).toBe(createHash('sha256').update(lines).digest('hex'))
-      expect(proofOf(dialect, last)).toEqual(PROOF)
+      expect(proofOfEvent(dialect, last)).toEqual(PROOF)
       expect(dialect.usageOf(response)).toEqual({
         input: expect.any(Number),
         output: expect.any(Number),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { canonicalRequest } from '../../../attestation/dialects/dialect.ts'
-import { findHidden as findHiddenInMessages } from '../../../attestation/dialects/messages/request.ts'
-import { findHidden as findHiddenInResponses } from '../../../attestation/dialects/responses/request.ts'
+import { findHiddenInMessages } from '../../../attestation/dialects/messages/request.ts'
+import { findHiddenInResponses } from '../../../attestation/dialects/responses/request.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 describe('a Responses request', () => {

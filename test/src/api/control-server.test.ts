@@ -13,7 +13,7 @@ import { keyActs } from '../../../src/accounts/key-acts.ts'
 import { CONTROL_FILE } from '../../../src/api/control-address.ts'
 import { createControlServer, openControl, openControlAt } from '../../../src/api/control-server.ts'
 import { defineRoute } from '../../../src/api/route.ts'
-import { Refusal } from '../../../src/cli/faults.ts'
+import { ActRefused } from '../../../src/cli/faults.ts'
 import { connectToGateway } from '../../../src/cli/operations.ts'
 import { enclaveActs } from '../../../src/enclaves/enclave-acts.ts'
 import type { EndpointDescription } from '../../../src/enclaves/enclave-pool.ts'
@@ -199,7 +199,7 @@ describe('the control socket', () => {
   it('the control socket says that something failed, and not what', async () => {
     const gateway = await connectToGateway(dataFolder)
     const failing = gateway?.enclaves.drain({ url: 'unix:/run/break.sock' })
-    await expect(failing).rejects.toThrow(Refusal)
+    await expect(failing).rejects.toThrow(ActRefused)
     await expect(failing).rejects.not.toThrow('on fire')
     expect(logLines.join('')).toContain('on fire')
     await gateway?.close()

@@ -36,11 +36,11 @@ function notaryOf(wallet: Wallet, keys: readonly object[] = []): ServedNotary {
 const newWallet = () => new Wallet(Wallet.createRandom().privateKey)
 
 async function verify(
-  told: readonly ServedNotary[],
+  reported: readonly ServedNotary[],
   check = async (): Promise<readonly string[]> => [],
 ) {
   const faults: string[] = []
-  const taken = await verifyPeerNotaries(told, {
+  const taken = await verifyPeerNotaries(reported, {
     check,
     nowMs: NOW_S * 1000,
     onFault: (_, fault) => void faults.push(fault),
