@@ -222,17 +222,20 @@ describe('two gateways on one database', () => {
     expect(sum(({ complaints }) => complaints.length)).toBe(0)
   })
 
-  it('what another gateway tells wrongly is read whole', async () => {
+  it('what another gateway reports wrongly is read whole', async () => {
     const [first, second] = await startTwo()
     second.faults.alter = (payload) =>
       payload.replace(/"leaves":"..../, (start) => `${start.slice(0, -4)}AAAA`)
-    const { index } = log.seal()
-    const [committed, received] = await Promise.all(
-      [first, second].map(({ committer }) => committer.waitFor(log.notary(), index, never)),
-    )
-    expect(received).toEqual(committed)
-    const complaints = second.complaints.map(({ message }) => message)
-    expect(complaints).toEqual(['another gateway reported no head of this log'])
+    const complaints = () => new Set(second.complaints.map(({ message }) => message))
+    // On a machine that is busy enough, the second commits as well before it reads the report.
+    for (let attempts = 0; complaints().size === 0 && attempts < 20; attempts++) {
+      const { index } = log.seal()
+      const [committed, received] = await Promise.all(
+        [first, second].map(({ committer }) => committer.waitFor(log.notary(), index, never)),
+      )
+      expect(received).toEqual(committed)
+    }
+    expect(complaints()).toEqual(new Set(['another gateway reported no head of this log']))
   })
 
   it('two gateways answer from what is stored when notices are lost', async () => {
