@@ -9,12 +9,16 @@ import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 
 /** Calls at once that change something, and the bytes of their bodies together. */
-const CALLS_MAX = 16
+const CALLS_MAX = { admin: 16, operator: 64 }
 const CALLS_BYTES_MAX = 1024 * 1024
 /** Largest body, bytes: some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
-const admission = createAdmission({ callsMax: CALLS_MAX, bytesMax: CALLS_BYTES_MAX })
+/** Calls with administrators' keys take no place from those of the operator. */
+const admissions = {
+  admin: createAdmission({ callsMax: CALLS_MAX.admin, bytesMax: CALLS_BYTES_MAX }),
+  operator: createAdmission({ callsMax: CALLS_MAX.operator, bytesMax: CALLS_BYTES_MAX }),
+}
 
 /** Reply of an act that was done. */
 export const actDone = {
@@ -109,7 +113,7 @@ export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
       defineRoute<unknown, Order, unknown, Order>({
         ...declared,
         reply: { name: path, ...reply },
-        ...(method === 'GET' ? {} : { admission }),
+        ...(method === 'GET' ? {} : { admission: admissions[scope] }),
         ...(query === undefined ? {} : { query }),
         ...(body === undefined
           ? {}

@@ -88,7 +88,10 @@ export const budgetActs = {
     method: 'DELETE',
     path: '/v1/admin/budgets',
     summary: 'Remove a budget of an account or of a key',
-    query: z.looseObject(ownBudget),
+    // A `bound` in the query would set the budget.
+    query: z
+      .looseObject(ownBudget)
+      .transform(({ account, key, what, per }) => ({ account, key, what, per })),
   }),
 }
 

@@ -20,7 +20,11 @@ export function openImageFolder(folder: string): ImageObjects {
       const file = await open(join(folder, key)).catch(missing)
       return file && { length: (await file.stat()).size, body: file.createReadStream() }
     },
-    list: async () => (await readdir(folder).catch(missing)) ?? [],
+    async list() {
+      for (const name of OLDER_FOLDERS)
+        await rm(join(folder, name), { recursive: true, force: true })
+      return (await readdir(folder).catch(missing)) ?? []
+    },
     remove: (key) => rm(join(folder, key), { recursive: true, force: true }),
     async measure() {
       const keys = (await readdir(folder, { recursive: true }).catch(missing)) ?? []
@@ -30,6 +34,9 @@ export function openImageFolder(folder: string): ImageObjects {
     close: async () => undefined,
   }
 }
+
+/** What the store had before it kept images by their hour: no link leads there. */
+const OLDER_FOLDERS = ['contents', 'links', 'drafts']
 
 /** For a file that is not there. Every other error is one. */
 function missing(error: unknown): null {

@@ -77,6 +77,9 @@ const FOLDER_MS = 3_600_000
 /** How much longer a folder stays: clocks of gateways may differ by this much. */
 const CLOCKS_MS = 900_000
 
+/** How often the sum of what is kept is brought up to date. */
+const FRESH_MS = 60_000
+
 /** Keys that one sweep removes; the next goes on. */
 const REMOVED_MAX = 10_000
 /** Removals at once. */
@@ -108,8 +111,11 @@ type StoreOptions = {
  * images alone: other objects in it may be removed, or hide what is to be removed.
  */
 export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions): ImageStore {
-  /** Bytes of each content that is known of, by its key. */
+  /** Bytes of each content that is known, by its key, and of all of them. */
   const kept = new Map<string, number>()
+  let keptBytes = 0
+  /** Until when no content was over at the last look, Unix milliseconds. */
+  let freshUntilMs = 0
   let measuring: Promise<void> | null = null
 
   function isOver(key: string): boolean {
@@ -119,25 +125,43 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
 
   async function measure(): Promise<void> {
     for (const [key, length] of await objects.measure())
-      if (CONTENT_KEY.test(key)) kept.set(key, length)
+      if (CONTENT_KEY.test(key) && !kept.has(key)) keep(key, length)
+  }
+
+  function keep(key: string, length: number): void {
+    kept.set(key, length)
+    keptBytes += length
+  }
+
+  function drop(key: string): void {
+    keptBytes -= kept.get(key) ?? 0
+    kept.delete(key)
   }
 
   /** Counts a content; false for one that is counted already. */
   function count(key: string, length: number): boolean {
-    for (const each of kept.keys()) if (isOver(each)) kept.delete(each)
+    if (now() >= freshUntilMs) {
+      for (const each of [...kept.keys()]) if (isOver(each)) drop(each)
+      freshUntilMs = now() + FRESH_MS
+    }
     if (kept.has(key)) return false
-    const sum = [...kept.values()].reduce((total, bytes) => total + bytes, length)
-    if (sum > bytesMax) throw new StoreFullError()
-    kept.set(key, length)
+    if (keptBytes + length > bytesMax) throw new StoreFullError()
+    keep(key, length)
     return true
   }
 
-  async function putBoth(key: string, image: Parameters<ImageStore['put']>[0]): Promise<string> {
-    const { bytes, type } = image
+  async function putContent(key: string, { bytes, type }: PutImage): Promise<void> {
+    const isNew = count(key, bytes.length)
+    await objects.put(key, { bytes, type: mediaTypeOf(type) }).catch((error: unknown) => {
+      if (isNew) drop(key)
+      throw error
+    })
+  }
+
+  async function putLink(key: string, { bytes, type }: PutImage): Promise<string> {
     const [hour = '', name = ''] = key.split('/content-')
     const id = `${randomBytes(ID_BYTES).toString('hex')}-${hour}`
     const link: Link = { name, type, length: bytes.length, expiresAtMs: now() + ttlMs }
-    await objects.put(key, { bytes, type: mediaTypeOf(type) })
     const linkBytes = Buffer.from(JSON.stringify(link))
     await objects.put(linkKey(hour, id), { bytes: linkBytes, type: 'application/json' })
     return id
@@ -151,11 +175,8 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
         throw error
       })
       const key = contentKey(Math.floor(now() / FOLDER_MS), hash('sha256', image.bytes, 'hex'))
-      const isNew = count(key, image.bytes.length)
-      return putBoth(key, image).catch((error: unknown) => {
-        if (isNew) kept.delete(key)
-        throw error
-      })
+      await putContent(key, image)
+      return putLink(key, image)
     },
     async find(id) {
       const [, hour] = ID.exec(id) ?? []
@@ -168,7 +189,8 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     async sweep() {
       for (let removed = 0; removed < REMOVED_MAX; ) {
         const over = (await objects.list()).filter(isOver)
-        if (over.length === 0) return
+        // What other processes put into the same folder counts too.
+        if (over.length === 0) return measure()
         for (let at = 0; at < over.length; at += REMOVALS_MAX)
           await Promise.all(over.slice(at, at + REMOVALS_MAX).map((key) => objects.remove(key)))
         removed += over.length
@@ -176,6 +198,8 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     },
   }
 }
+
+type PutImage = Parameters<ImageStore['put']>[0]
 
 function contentKey(hour: number | string, name: string): string {
   return `${hour}/content-${name}`

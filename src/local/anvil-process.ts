@@ -49,7 +49,7 @@ export async function startAnvilProcess({
   })
   const until = performance.now() + START_TIMEOUT_MS
   while (!hasEnded) {
-    if (await setClock(rpc)) return anvil
+    if (await startClock(rpc)) return anvil
     if (performance.now() > until) {
       await anvil.stop()
       throw new AnvilFailure('not_ready', `no answer within ${START_TIMEOUT_MS} ms`)
@@ -67,22 +67,27 @@ export async function startAnvilProcess({
  * - More ether than any number of anchors costs.
  * - The same genesis at each start: anvil dumps its own beside the one of the state that it loaded,
  *   and of several it takes any for block 0.
+ * - No block before its clock is right (startClock): transactions that come earlier wait.
  */
 function argumentsOf(port: number): string {
-  return `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --no-cors --quiet --prune-history 64 --balance 1000000000 --timestamp ${GENESIS_SECONDS}`
+  return `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --no-cors --quiet --prune-history 64 --balance 1000000000 --timestamp ${GENESIS_SECONDS} --no-mining`
 }
 
 /** 2023-11-14, of no meaning. */
 const GENESIS_SECONDS = 1_700_000_000
 
 /**
- * Has anvil's clock go on from now, and not from its genesis. False while anvil does not answer.
+ * Sets anvil's clock, which starts at its genesis, to now, and then has anvil mine a block for each
+ * transaction. False while anvil does not answer.
  */
-function setClock(rpc: Rpc): Promise<boolean> {
-  return rpc.call('evm_setTime', [Math.floor(Date.now() / 1000)]).then(
-    () => true,
-    () => false,
-  )
+async function startClock(rpc: Rpc): Promise<boolean> {
+  try {
+    await rpc.call('evm_setTime', [Math.floor(Date.now() / 1000)])
+    await rpc.call('evm_setAutomine', [true])
+    return true
+  } catch {
+    return false
+  }
 }
 
 /**

@@ -95,28 +95,49 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 function planCalls(question: Question): readonly PlannedCall[] {
   const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question
   if (choice === 'none') return []
-  if (model === 'demo/agent') return writtenCalls(said, tools).slice(answered, answered + 1)
+  if (model === 'demo/agent') return writtenCalls(said, tools, answered + 1).slice(answered)
   if (toolResult !== null) return []
   const isNamed = typeof choice === 'object'
   const meant = tools.filter(({ name }) => (isNamed ? name === choice.name : said.includes(name)))
   const isOneDue = !isNamed && (choice === 'required' || model === 'demo/tools')
   const chosen = meant.length > 0 || !isOneDue ? meant : tools.slice(0, 1)
-  return chosen.slice(0, isNamed ? 1 : callsMax).map(({ name, parameters }) => ({
-    name,
-    arguments: argumentsAfter(name, said) ?? JSON.stringify(exampleOf(parameters ?? {})),
-  }))
+  return chosen
+    .slice(0, isNamed ? 1 : Math.min(callsMax, CALLS_MAX))
+    .map(({ name, parameters }) => ({
+      name,
+      arguments: argumentsAfter(name, said) ?? JSON.stringify(exampleOf(parameters ?? {})),
+    }))
 }
 
-/** Gives the calls that a text has, such as `read_file({"path":"a.txt"})`, in their order. */
-function writtenCalls(text: string, tools: readonly Callable[]): readonly PlannedCall[] {
-  const found = [...text.matchAll(/([\w.-]+)\(\{/g)].map(({ 1: name = '', index }) => ({
-    name,
-    arguments: argumentsAfter(name, text.slice(index)),
-  }))
-  return found.filter(
-    (call): call is PlannedCall =>
-      call.arguments !== null && tools.some(({ name }) => name === call.name),
-  )
+/** Calls of one answer, at most. */
+const CALLS_MAX = 32
+/** Longest name of a function, characters. */
+const NAME_LENGTH_MAX = 64
+
+/**
+ * Gives the first `count` calls that a text has, such as `read_file({"path":"a.txt"})`, in their
+ * order. Takes time in proportion to the text.
+ */
+function writtenCalls(
+  text: string,
+  tools: readonly Callable[],
+  count: number,
+): readonly PlannedCall[] {
+  const names = new Set(tools.map(({ name }) => name))
+  const calls: PlannedCall[] = []
+  let end = 0
+  for (
+    let at = text.indexOf('({');
+    at >= 0 && calls.length < count;
+    at = text.indexOf('({', at + 1)
+  ) {
+    if (end <= at) end = text.indexOf('})', at)
+    if (end < 0) break
+    const [name = ''] = /[\w.-]+$/.exec(text.slice(Math.max(0, at - NAME_LENGTH_MAX), at)) ?? []
+    const written = names.has(name) ? objectIn(text.slice(at + 1, end + 1)) : null
+    if (written !== null) calls.push({ name, arguments: written })
+  }
+  return calls
 }
 
 /** What `demo/agent` thinks before it answers; other models do not think. */
@@ -130,10 +151,14 @@ function argumentsAfter(name: string, said: string): string | null {
   const start = said.indexOf(`${name}(`)
   const end = said.indexOf('})', start)
   if (start < 0 || end < 0) return null
-  const inside = said.slice(start + name.length + 1, end + 1)
+  return objectIn(said.slice(start + name.length + 1, end + 1))
+}
+
+/** Gives the text when it is JSON; else null. */
+function objectIn(text: string): string | null {
   try {
-    JSON.parse(inside)
-    return inside
+    JSON.parse(text)
+    return text
   } catch {
     return null
   }

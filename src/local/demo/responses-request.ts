@@ -12,7 +12,7 @@ const item = z.looseObject({
   type: z.string().nullish(),
   role: z.string().nullish(),
   content: text.nullish(),
-  output: z.unknown().optional(),
+  output: z.union([text, jsonObject]).nullish(),
 })
 
 const requestSchema = z.looseObject({
@@ -80,9 +80,9 @@ export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof it
 
 /** Gives the text of an item: of a message, or what a tool answered. */
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
-  const said = content ?? (typeof output === 'string' || Array.isArray(output) ? output : '')
+  const said = content ?? output ?? ''
   if (typeof said === 'string') return said
-  return said.map((part) => part.text ?? part.refusal ?? '').join('')
+  return !Array.isArray(said) ? '' : said.map((part) => part.text ?? part.refusal ?? '').join('')
 }
 
 function isResult({ type }: z.infer<typeof item>): boolean {

@@ -2,11 +2,18 @@ import { DemoError } from './request.ts'
 
 /** Most values that one example may have; a schema that needs more is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
+/** Most characters of all its texts together. */
+const EXAMPLE_CHARACTERS_MAX = 100_000
 /** Deepest nesting of an example. */
 const EXAMPLE_DEPTH_MAX = 64
 
 export type Schema = Readonly<Record<string, unknown>>
-type Search = { readonly root: Schema; readonly depth: number; readonly budget: { values: number } }
+type Search = {
+  readonly root: Schema
+  readonly depth: number
+  /** What the example may still have. */
+  readonly budget: { values: number; characters: number }
+}
 
 /**
  * Gives a small JSON value that fits a JSON Schema: required members only, fewest items, first of
@@ -16,11 +23,12 @@ type Search = { readonly root: Schema; readonly depth: number; readonly budget: 
  * above.
  */
 export function exampleOf(schema: Schema): unknown {
-  return build(schema, { root: schema, depth: 0, budget: { values: EXAMPLE_VALUES_MAX } })
+  const budget = { values: EXAMPLE_VALUES_MAX, characters: EXAMPLE_CHARACTERS_MAX }
+  return build(schema, { root: schema, depth: 0, budget })
 }
 
 function noExample(): DemoError {
-  const limits = `at most ${EXAMPLE_VALUES_MAX} values, ${EXAMPLE_DEPTH_MAX} deep`
+  const limits = `at most ${EXAMPLE_VALUES_MAX} values and ${EXAMPLE_CHARACTERS_MAX} characters, ${EXAMPLE_DEPTH_MAX} deep`
   return new DemoError(400, `The schema has no example of ${limits}.`, { param: 'schema' })
 }
 
@@ -29,10 +37,10 @@ function build(schema: unknown, { root, depth, budget }: Search): unknown {
   if (depth > EXAMPLE_DEPTH_MAX || budget.values < 0 || schema === false) throw noExample()
   if (!isSchema(schema)) return {}
   const deeper = { root, depth: depth + 1, budget }
-  if ('const' in schema) return schema.const
+  if ('const' in schema) return spend(schema.const, budget)
   if (Array.isArray(schema.enum)) {
     if (schema.enum.length === 0) throw noExample()
-    return schema.enum[0]
+    return spend(schema.enum[0], budget)
   }
   if (typeof schema.$ref === 'string') return build(resolve(schema.$ref, root), deeper)
   if (Array.isArray(schema.allOf)) return build(mergeAll(schema, schema.allOf), deeper)
@@ -40,20 +48,30 @@ function build(schema: unknown, { root, depth, budget }: Search): unknown {
   return Array.isArray(alternatives) ? buildFirst(alternatives, deeper) : buildType(schema, deeper)
 }
 
-function buildFirst([first, ...others]: readonly unknown[], search: Search): unknown {
-  if (others.length === 0) return build(first ?? false, search)
-  try {
-    return build(first, search)
-  } catch {
-    return buildFirst(others, search)
+/** Takes the characters of a value from the budget, and gives the value. */
+function spend(value: unknown, budget: Search['budget']): unknown {
+  budget.characters -= JSON.stringify(value)?.length ?? 0
+  if (budget.characters < 0) throw noExample()
+  return value
+}
+
+function buildFirst(alternatives: readonly unknown[], search: Search): unknown {
+  for (const alternative of alternatives) {
+    if (search.budget.values < 0) break
+    try {
+      return build(alternative, search)
+    } catch (fault) {
+      if (!(fault instanceof DemoError)) throw fault
+    }
   }
+  throw noExample()
 }
 
 function buildType(schema: Schema, search: Search): unknown {
   const type = Array.isArray(schema.type) ? schema.type[0] : schema.type
   switch (type ?? (schema.items === undefined ? 'object' : 'array')) {
     case 'string':
-      return exampleText(schema)
+      return spend(exampleText(schema), search.budget)
     case 'integer':
       return exampleNumber(schema, 1)
     case 'number':
@@ -73,7 +91,10 @@ function exampleObject({ properties, required }: Schema, search: Search): unknow
   const known = isSchema(properties) ? properties : {}
   const names = new Set(Array.isArray(required) ? required.map(String) : [])
   const memberOf = (name: string) =>
-    [name, build(Object.hasOwn(known, name) ? known[name] : {}, search)] as const
+    [
+      spend(name, search.budget),
+      build(Object.hasOwn(known, name) ? known[name] : {}, search),
+    ] as const
   return Object.fromEntries(Array.from(names, memberOf))
 }
 
