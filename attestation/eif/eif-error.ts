@@ -33,7 +33,7 @@ export type EifErrorCode =
   | 'signature_invalid' //       not signed by the certificate's key
   | 'source_changed' //          the source gave fewer or more bytes than its size
 
-/** An enclave image that is not in the form it must have. No measurement is given for one. */
+/** An enclave image does not have the form it must have. It gets no measurement. */
 export class EifError extends FormatError {
   override readonly name = 'EifError'
   declare readonly code: EifErrorCode

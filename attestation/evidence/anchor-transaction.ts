@@ -13,12 +13,12 @@ import {
   rlpUint256,
 } from './rlp.ts'
 
-/** Bytes of a raw anchor transaction. Those that this project signs have about 340. */
+/** Most bytes of a raw anchor transaction. Transactions that this project signs have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
 /**
- * What a signed anchor transaction says. All of it is covered by its hash; `relayer` by its
- * signature.
+ * The content of a signed anchor transaction. Its hash covers all members. The signature covers
+ * `relayer`.
  */
 export type AnchorTransaction = {
   /** Keccak-256 of the raw transaction: 0x, lower case. */
