@@ -17,8 +17,8 @@ export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode
   /**
-   * Member names and array indexes from the top to the value. The caller's own text: show it to no
-   * one else.
+   * Member names and array indexes from the top to the value. They are the sender's own text: do
+   * not show them to others.
    */
   readonly path: readonly (string | number)[]
   /** Bytes before the fault; UTF-16 code units when the input was a string. */

@@ -1,7 +1,7 @@
 /** Any JSON value (RFC 8259), as read. Numbers are IEEE doubles. */
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject
 
-/** A JSON object. Every member is an own property, also one that is called `__proto__`. */
+/** A JSON object. Every member is an own property, even a member called `__proto__`. */
 export type JsonObject = { readonly [name: string]: Json }
 
 /** Whether `value` is an object: neither an array nor null. */
