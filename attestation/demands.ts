@@ -18,7 +18,7 @@ export type Demands = {
   readonly credential?: CredentialDemand
 }
 
-/** The operator's credential, or the caller's with this digest (digestCredential). */
+/** No caller's credential, or only the caller's credential with this digest (digestCredential). */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
 /** The form of a nonce. A shorter nonce could be guessed. */

@@ -80,9 +80,8 @@ export function verifyBootHeads(
 
 /**
  * Gives the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
- * canonical JSON. The member `format` distinguishes kinds of documents: head attestations have
- * another `format`, boot configurations do not have it. Throws FormatError
- * `invalid_boot_statement`.
+ * canonical JSON. Its `format` keeps documents of different kinds apart: head attestations have
+ * another format, boot configurations do not have one. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,
