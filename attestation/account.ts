@@ -66,8 +66,8 @@ export function recoverPublicKey(
 }
 
 /**
- * Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s); throws when
- * there is no such point.
+ * Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s). Throws when no
+ * such point exists.
  */
 export type PointRecovery = (signed: {
   readonly digest: Uint8Array

@@ -29,21 +29,21 @@ export type MergedValue = null | boolean | number | string | Json[] | MergedMemb
 export type MergedMembers = Map<string, MergedValue>
 
 /**
- * Checks that every reader of a stream makes the same of its next chunk, given `assembly` of the
- * chunks before. Proof members are not looked at. formats.md, Assembling a stream, has the rules.
+ * Checks that every reader of a stream understands the next chunk alike, after the chunks in
+ * `assembly`. Proof members are not checked. formats.md, Assembling a stream, has the rules.
  * Throws FormatError:
  *
- * - `invalid_chunk`: a member has another form than a chunk's has, or is called `__proto__`;
- * - `changed_identity`: `id`, `created` or `model` is not that of the first chunk;
- * - `changed_type`: text goes on as another type, or the other way round;
- * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some
- *   readers append and some put in place of the first, be the first empty text, or an `id` after
- *   the `name`;
- * - `changed_finish`: another role, call type or reason for the end than before;
- * - `unread_member`: a choice has a `message`, or a chunk a `chunk` or the type `content.delta`,
- *   which some readers use and some ignore.
+ * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
+ * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
+ * - `changed_type`: text continues as another type, or another type as text;
+ * - `changed_name`: a tool call's `id` or a function's `name` is given twice (some readers append
+ *   the second, some replace the first, even when the first is empty), or an `id` comes after the
+ *   `name`;
+ * - `changed_finish`: the role, the call type or the reason for the end has changed;
+ * - `unread_member`: a choice has a `message`, or a chunk has a `chunk` or the type
+ *   `content.delta`. Some readers use these members, some ignore them.
  *
- * Changes nothing, so that a refused chunk does not become a part of the assembly.
+ * Does not change `assembly`, so a refused chunk does not become a part.
  */
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')

@@ -56,7 +56,7 @@ export function carryMembers(carried: JsonObject, members: JsonObject): JsonObje
   return both
 }
 
-/** The array, or the object; throws FormatError `invalid_chunk` for any other value. */
+/** Give an array or an object. Throw FormatError `invalid_chunk` for any other value. */
 export const { arrayOf, objectOf } = formsOf('invalid_chunk')
 
 /** The index, 0 to INDEX_MAX. Throws FormatError `invalid_chunk`, which names `owner`. */

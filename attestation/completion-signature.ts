@@ -2,7 +2,7 @@ import { addressOf, completionDigest, type PointRecovery, recoverPublicKey } fro
 import { equalBytes } from './bytes.ts'
 import { ProofError } from './errors.ts'
 
-/** What a valid signature establishes. */
+/** The facts that a valid signature proves. */
 export type SignatureFacts = {
   /** The account that signed: 0x and 40 lower-case hex digits. */
   readonly address: string
@@ -11,9 +11,9 @@ export type SignatureFacts = {
 }
 
 /**
- * Verifies that the account of `publicKey` signed the completion hash. `recover` as
- * recoverPublicKey has it. Throws FormatError as completionDigest and recoverPublicKey do,
- * ProofError `wrong_signer`.
+ * Verifies that the account of `publicKey` signed the completion hash. `recover`: see
+ * recoverPublicKey. Throws FormatError as completionDigest and recoverPublicKey do, ProofError
+ * `wrong_signer`.
  *
  * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
  * when it signed.

@@ -33,7 +33,7 @@ export function hashCompletion(
 
 /**
  * The `stream_hash` of a receipt (hex): SHA-256 over the chunks that were given out, in order. Each
- * chunk is canonical JSON without its proof members, with a line feed after it.
+ * chunk is canonical JSON without proof members. A line feed follows each chunk.
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()

@@ -31,15 +31,15 @@ const { textOf: hexTextOf } = formsOf('invalid_hex')
 export type RecordCheckName =
   | 'request hash' //     the request hashes to the receipt's request_hash
   | 'response hash' //    the response hashes to the receipt's response_hash, and has no member that is not hashed
-  | 'stream hash' //      the chunks are those that the enclave gave out, in their order and none left out
-  | 'hash' //             both hash to the record's hash
-  | 'public key' //       a secp256k1 point, in the one form it has
-  | 'signature' //        by that key, over the recomputed hash
-  | 'receipt' //          of this completion; with a log, which binds all that it says
-  | 'created_at' //       the second in which the receipt says the completion finished
-  | 'attestation key' //  the attestation document names that key
+  | 'stream hash' //      the chunks are exactly the enclave's chunks, in their order
+  | 'hash' //             the hash of these two hashes is the record's hash
+  | 'public key' //       a secp256k1 point, in its one form
+  | 'signature' //        a signature by this key over the recomputed hash
+  | 'receipt' //          belongs to this completion; a log proves its other members
+  | 'created_at' //       the second in which the completion finished, by the receipt
+  | 'attestation key' //  the attestation document names this key
   | 'receipt in log' //   the receipt, with every member, is the leaf at its index of the notary's log
-  | 'tree head' //        that key signed the head of that log
+  | 'tree head' //        this key signed the head of this log
   | 'anchor' //           tx_hash is a transaction that anchored the head
 
 /** The outcome of one check. Not checked does not mean passed. */
@@ -380,7 +380,7 @@ function checkReceipt(subject: Subject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${credentialWords(receipt)}${attempt}`
 }
 
-/** The credential's owner. If a call is unencrypted and demands none, only the gateway says it. */
+/** The owner of the credential. Without a demand and encryption, only the gateway states it. */
 function credentialWords(receipt: Receipt): string {
   if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential

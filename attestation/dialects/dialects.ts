@@ -52,7 +52,7 @@ export const DIALECTS = {
   },
 } as const satisfies Readonly<Record<string, Dialect>>
 
-/** The last event of a stream, with its proof. */
+/** Adds its proof to the last event of a stream. */
 export function withProof(
   { proofIn }: Dialect,
   last: DialectEvent,

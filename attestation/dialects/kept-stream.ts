@@ -8,7 +8,7 @@ import { type Dialect, proofOfEvent } from './dialects.ts'
 export type KeptStream = {
   /** The answer, without its proof member. */
   readonly response: JsonObject
-  /** Hex; what the receipt's `stream_hash` should be. */
+  /** Hex. A genuine receipt has this value as `stream_hash`. */
   readonly streamHash: string
   /** Attacker-controlled. */
   readonly proof: Json

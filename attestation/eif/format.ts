@@ -3,7 +3,7 @@ import { EifError } from './eif-error.ts'
 /** Bytes of the header at the start of an image; all integers are big-endian. */
 export const EIF_HEADER_BYTES = 548
 
-/** The header's last four bytes hold the CRC-32 of everything else. */
+/** The header's last four bytes hold the CRC-32 of all other bytes. */
 export const EIF_CRC_OFFSET = 544
 
 export const EIF_SECTION_HEADER_BYTES = 12
@@ -113,7 +113,7 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** What nitro-cli does to an image that was signed before. */
+/** The end of an error message: nitro-cli causes this when it signs a signed image again. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 

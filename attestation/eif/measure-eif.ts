@@ -23,11 +23,11 @@ type EifSource = {
 }
 
 /**
- * Gives the measurements that a Nitro enclave booted from this image shows in PCR0, 1, 2 and 8, and
- * what the image says of itself. Reads the bytes once and holds no more than a chunk of them,
- * besides metadata and signature. The image is attacker-controlled: every byte must be accounted
- * for, and a signature must be right, or EifError is thrown. Errors of `chunks` pass through. Does
- * not prove what the image does, who made it, or that an enclave runs it.
+ * Measures an image. Gives the values of PCR0, 1, 2 and 8 that a Nitro enclave booted from it
+ * shows, and what the image states about itself. Reads the bytes once, and keeps at most one chunk
+ * in memory, with metadata and signature. The image is attacker-controlled: throws EifError unless
+ * every byte is accounted for and a signature, if present, is valid. Errors of `chunks` pass
+ * through. Does not prove what the image does, who made it, or that an enclave runs it.
  *
  * @example
  * const image = await openAsBlob('enclave.eif')

@@ -17,8 +17,8 @@ import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
 
 /**
- * Checks that the transaction anchors the log's head, that the block holds it and that it succeeded
- * there.
+ * Checks that the transaction anchors the log's head, that the block holds the transaction, and
+ * that the transaction succeeded.
  */
 export function checkAnchor(
   bundle: EvidenceBundle,

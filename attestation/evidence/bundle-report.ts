@@ -115,7 +115,7 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements; null when none expected, or a set matched. */
+  /** The policy's release with these measurements; null if none is expected or a set matched. */
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
   readonly configuration: Uint8Array

@@ -58,9 +58,9 @@ export type NoBlock = {
 export type NoBlockReason = (typeof NO_BLOCK_REASONS)[number]
 
 const NO_BLOCK_REASONS = [
-  'not_mined', //    the transaction is in no block that it succeeded in
-  'not_read', //     it is in one that the gateway did not read in time
-  'not_readable', // it is in one that the gateway cannot read
+  'not_mined', //    the transaction did not succeed in any block
+  'not_read', //     the gateway did not read the block in time
+  'not_readable', // the gateway cannot read the block
 ] as const
 
 /** A stored record without its `id`, which cannot be verified. */

@@ -5,7 +5,7 @@ import { canonicalizeJson } from '../json/canonical.ts'
 /** The value of `format` in a head attestation's statement. `user_data` is its digest. */
 export const HEAD_ATTESTATION_FORMAT = 'affidavit-head-attestation'
 
-/** An enclave's statement about its log in a head attestation. The block's hash is not part. */
+/** An enclave's statement about its log in a head attestation. It excludes the block's hash. */
 export type HeadStatement = {
   /** Digest of the enclave's boot configuration, 32 bytes (digestBootConfiguration). */
   readonly configuration: Uint8Array

@@ -54,7 +54,7 @@ export type BundlePolicy = {
   readonly confirmationsMin?: number
 }
 
-/** Whether the policy says which code is acceptable. */
+/** Whether the policy expects some code. */
 export function expectsCode({ measurements = [], releases }: BundlePolicy): boolean {
   return measurements.length > 0 || releases !== undefined
 }

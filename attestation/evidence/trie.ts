@@ -184,7 +184,7 @@ function withoutFirst(leaves: readonly Leaf[], count: number): readonly Leaf[] {
   return leaves.map((leaf) => ({ ...leaf, nibbles: leaf.nibbles.slice(count) }))
 }
 
-/** Hex-prefix encoding, yellow paper, appendix C. */
+/** Writes the hex-prefix encoding, yellow paper, appendix C. */
 function encodePath(nibbles: readonly number[], isLeaf: boolean): Uint8Array {
   const isOdd = nibbles.length % 2 === 1
   const flag = (isLeaf ? 2 : 0) + (isOdd ? 1 : 0)

@@ -72,7 +72,7 @@ export type BootStatementFacts = {
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements; null when none expected, or a set matched. */
+  /** The policy's release with these measurements; null if none is expected or a set matched. */
   readonly release: Release | null
 }
 

@@ -83,7 +83,7 @@ export type HeadAttestationFacts = {
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements; null when none expected, or a set matched. */
+  /** The policy's release with these measurements; null if none is expected or a set matched. */
   readonly release: Release | null
 }
 

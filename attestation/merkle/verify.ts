@@ -68,7 +68,7 @@ export function verifyConsistency(proof: {
   return { added: second.size - first.size }
 }
 
-/** RFC 9162 section 2.1.4.2, steps 2 to 7, for 0 < first.size < second.size. */
+/** Does steps 2 to 7 of RFC 9162 section 2.1.4.2, for 0 < first.size < second.size. */
 function walkConsistency(first: TreeHead, second: TreeHead, path: readonly Uint8Array[]): void {
   // If the first log is one perfect subtree, the proof begins at its root and does not repeat it.
   const [start, ...rest] = isPowerOfTwo(first.size) ? [first.root, ...path] : path

@@ -337,7 +337,7 @@ function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
   }
 }
 
-/** A distinguished name (RFC 5280 section 4.1.2.4). Names are equal when `encoding` is. */
+/** A distinguished name (RFC 5280 section 4.1.2.4). Two names are equal if `encoding` is equal. */
 type DistinguishedName = {
   readonly encoding: Uint8Array<ArrayBuffer>
   /**

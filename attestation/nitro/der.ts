@@ -222,7 +222,7 @@ function checkDerValue(tag: number, content: Uint8Array): string | null {
 
 /**
  * Unix milliseconds of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5
- * (seconds, Zulu, no fraction); null for any other form and for days that do not exist.
+ * (seconds, Zulu, no fraction). Null for any other form and for days that do not exist.
  */
 export function decodeTime(tag: number, content: Uint8Array): number | null {
   const yearDigits = tag === DER_TAGS.utcTime ? 2 : 4

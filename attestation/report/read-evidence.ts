@@ -19,12 +19,12 @@ import { printable } from './printable.ts'
 /** What is wrong with the given files, in addition to errors of their form. */
 export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
-  | 'not_evidence' //      it has not the form of anything that can be checked
-  | 'request_missing' //   an answer, and no request that it answers
-  | 'request_twice' //     a request beside a saved call, which has its own
-  | 'answer_unfit' //      what was given as the kept answer is not an answer
-  | 'answer_twice' //      an answer beside an answer
-  | 'several_records' //   a page of records, and a request or answer of one call
+  | 'not_evidence' //      it does not have a form that can be checked
+  | 'request_missing' //   an answer without its request
+  | 'request_twice' //     a request with a saved call, which already has one
+  | 'answer_unfit' //      the kept answer does not have the form of an answer
+  | 'answer_twice' //      two answers
+  | 'several_records' //   a page of records with a request or answer of one call
 
 /** The given files cannot be checked together. The person who gave them can correct that. */
 export class EvidenceError extends FormatError {

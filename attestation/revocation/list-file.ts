@@ -21,15 +21,15 @@ import type { RevocationList } from '../nitro/revocation-list.ts'
 
 /** The fault of a revocation list. Each code is one check. */
 export type RevocationListCode =
-  | 'malformed' //      no list in DER or PEM, or not of version 2 with an end
+  | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
   | 'algorithm' //      not signed by ECDSA with SHA-384
-  | 'unsupported' //    a delta, an indirect list, one of some reasons, or a critical extension that is not understood
-  | 'not_yet_valid' //  begins later than now
+  | 'unsupported' //    a delta, an indirect list, a list for some reasons only, or an unknown critical extension
+  | 'not_yet_valid' //  not valid yet
   | 'foreign' //        no CA certificate in the document's chain is its issuer
   | 'signature' //      the issuer in the chain did not sign it
   | 'key_usage' //      the issuer may not sign lists
-  | 'scope' //          it is not about the certificate that its issuer issued here
-  | 'unused' //         it is about none of several documents
+  | 'scope' //          it does not cover the issuer's certificate in the chain
+  | 'unused' //         it applies to none of the documents
 
 /** A revocation list cannot be used. This is always reported, never ignored. */
 export class RevocationListError extends FormatError {
@@ -51,7 +51,7 @@ export class RevocationListError extends FormatError {
 export type ParsedList = {
   /** The list's name, given by its reader. */
   readonly source: string
-  /** The bytes that the issuer signed, and DER of its signature. */
+  /** The bytes that the issuer signed. `signature` is DER. */
   readonly signed: Uint8Array<ArrayBuffer>
   readonly signature: Uint8Array<ArrayBuffer>
   /** DER of the issuer's name. */

@@ -116,7 +116,7 @@ export class MessagesReader implements StreamReader {
     throw refuse('late_event', 'expected an event of a block that is open')
   }
 
-  /** Readers keep blocks by their index. */
+  /** Checks that the indexes of blocks count up: readers keep blocks by their index. */
   private checkIndex(data: JsonObject): void {
     if (memberOf(data, 'index') !== this.blocks.length)
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
