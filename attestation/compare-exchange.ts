@@ -34,7 +34,7 @@ export type KeptExchange = {
 /** The comparisons of a kept exchange with evidence. */
 export type ExchangeCheckName =
   | 'request given' //   the request has the evidence's request_hash
-  | 'answer given' //    the answer has the evidence's response_hash, or its chunks have the stream_hash
+  | 'answer given' //    the answer has the evidence's response_hash, or its chunks the stream_hash
   | 'proof given' //     the answer and the evidence have the same proof members
 
 /** The outcome of one comparison. Not checked does not mean passed. */

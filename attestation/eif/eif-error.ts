@@ -28,7 +28,7 @@ export type EifErrorCode =
   | 'signature_malformed' //     not an array of one {signing_certificate, signature} in integers 0 to 255
   | 'certificate_malformed' //   not a PEM certificate, or its key cannot sign images
   | 'cose_malformed' //          the signature is not a COSE_Sign1
-  | 'cose_algorithm' //          not ES256, ES384 or ES512, or not the algorithm of the certificate's key
+  | 'cose_algorithm' //          not ES256, ES384 or ES512, or not for the certificate's key
   | 'signature_payload' //       the signed PCR0 is not the PCR0 of this image
   | 'signature_invalid' //       not signed by the certificate's key
   | 'source_changed' //          the source gave fewer or more bytes than its size

@@ -49,7 +49,7 @@ export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   }
 }
 
-/** Number: a byte string of so long. 'number': without leading zeros. 'bytes': of any length. */
+/** A number: a byte string of this length. 'number': no leading zeros. 'bytes': any length. */
 type FieldForm = number | 'number' | 'bytes'
 
 const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {

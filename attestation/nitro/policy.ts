@@ -153,8 +153,8 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
 }
 
 /**
- * An option that is present must have a value. If a caller looks up a nonce and does not find it,
- * the nonce must still be checked.
+ * An option that is present must have a value. A nonce that a caller looked up and did not find
+ * must not count as left out.
  */
 function checkMembers(policy: AttestationPolicy): void {
   if (!hasOwnMembersAlone(policy))

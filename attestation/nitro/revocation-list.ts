@@ -6,9 +6,9 @@ import { POINT_BYTES } from './p384.ts'
 
 /**
  * The content of a certificate revocation list (RFC 5280 section 5). The caller must have verified
- * that the key signed the list, that its extensions are understood, and that it is whole (neither a
- * delta nor indirect) and covers the issuer's certificate in the chain. No part of this is verified
- * here.
+ * that the key signed the list, that its extensions are understood, that it is whole (neither a
+ * delta nor indirect), and that it covers the certificate that the issuer issued in the chain. No
+ * part of this is verified here.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */

@@ -23,12 +23,12 @@ import type { RevocationList } from '../nitro/revocation-list.ts'
 export type RevocationListCode =
   | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
   | 'algorithm' //      not signed by ECDSA with SHA-384
-  | 'unsupported' //    a delta, an indirect list, a list for some reasons only, or an unknown critical extension
+  | 'unsupported' //    a delta, an indirect or partial list, or an unknown critical extension
   | 'not_yet_valid' //  not valid yet
   | 'foreign' //        no CA certificate in the document's chain is its issuer
   | 'signature' //      the issuer in the chain did not sign it
   | 'key_usage' //      the issuer may not sign lists
-  | 'scope' //          it does not cover the issuer's certificate in the chain
+  | 'scope' //          it does not cover the certificate that its issuer issued here
   | 'unused' //         it applies to none of the documents
 
 /** A revocation list cannot be used. This is always reported, never ignored. */
