@@ -19,8 +19,8 @@ export function addressOf(publicKey: Uint8Array): string {
 }
 
 /**
- * What is signed for a completion's `hash` (32 raw bytes): EIP-191 version 0x45 (`personal_sign`),
- * 32 bytes. Throws FormatError `invalid_hash`.
+ * The digest (32 bytes) that is signed for a completion's `hash` (32 raw bytes): EIP-191, version
+ * 0x45 (`personal_sign`). Throws FormatError `invalid_hash`.
  */
 export function completionDigest(hash: Uint8Array): Uint8Array {
   if (hash.length !== HASH_BYTES)
@@ -32,11 +32,11 @@ export function completionDigest(hash: Uint8Array): Uint8Array {
 }
 
 /**
- * Public key (65 bytes) of the account that made `signature` over `digest` (32 bytes): any
- * well-formed signature gives some key, so compare it. Throws FormatError `invalid_signature` (not
- * 65 bytes; v not 27 or 28; r or s out of range), `high_s` (EIP-2: s over half the order),
- * ProofError `unrecoverable` (no point has this r). `recover` does the arithmetic on what was
- * checked; the gateway passes a faster one than JavaScript's.
+ * Recovers the public key (65 bytes) of the account that signed `digest` (32 bytes). Any
+ * well-formed signature gives some key: compare the key with the expected one. Throws FormatError
+ * `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out of range), `high_s` (EIP-2: s over
+ * half the order), ProofError `unrecoverable` (no point has this r). `recover` computes the point
+ * after these checks; the gateway passes a faster one.
  */
 export function recoverPublicKey(
   signed: { readonly digest: Uint8Array; readonly signature: Uint8Array },
@@ -66,8 +66,8 @@ export function recoverPublicKey(
 }
 
 /**
- * Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s); throws when
- * there is no such point.
+ * Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s). Throws when no
+ * such point exists.
  */
 export type PointRecovery = (signed: {
   readonly digest: Uint8Array

@@ -9,10 +9,10 @@ import { isProofMember } from './completion-hash.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
 
 /**
- * The chat completion (interface 2.2) that a stream's chunks amount to: what a record of the stream
- * holds, and what a caller who kept the chunks recomputes the hash from. Only chunks that every
- * reader makes the same of amount to one. formats.md, Assembling a stream, has the rules. Throws
- * FormatError as checkChunk.
+ * Assembles the chat completion (interface 2.2) of a stream's chunks. A record of the stream holds
+ * this completion. A caller who kept the chunks recomputes the hash from it. Chunks that readers
+ * could assemble differently are refused. formats.md, Assembling a stream, has the rules. Throws
+ * FormatError as checkChunk does.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   const assembly = emptyAssembly()
@@ -20,15 +20,15 @@ export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   return finishAssembly(assembly)
 }
 
-/** An assembly that no chunk was added to. */
+/** An assembly without chunks. */
 export function emptyAssembly(): Assembly {
   return { members: new Map(), choices: new Map() }
 }
 
 /**
- * Adds one chunk and gives the same assembly. It is changed in place: a copy for each chunk would
- * make a long stream with logprobs quadratic. Proof members are left out. Throws FormatError as
- * checkChunk, and then has added nothing.
+ * Adds one chunk and returns the same assembly, changed in place: a copy for each chunk would take
+ * quadratic time for a long stream with logprobs. Proof members are left out. Throws FormatError as
+ * checkChunk does; the assembly is then unchanged.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   checkChunk(assembly, chunk)
@@ -41,8 +41,8 @@ export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
 }
 
 /**
- * Adds text to the content of a choice that has text, and gives the same assembly: as addChunk of a
- * chunk that says no more, and that is otherwise like the chunk before.
+ * Adds text to the content of a choice that already has text, and returns the same assembly. Same
+ * result as addChunk with a chunk that adds only this text.
  */
 export function addText(assembly: Assembly, index: number, text: string): Assembly {
   const message = assembly.choices.get(index)?.message
@@ -53,7 +53,7 @@ export function addText(assembly: Assembly, index: number, text: string): Assemb
   return assembly
 }
 
-/** The completion as far as chunks were added. The assembly may go on after it. */
+/** The completion of all chunks so far. More chunks may be added to the assembly later. */
 export function finishAssembly(assembly: Assembly): JsonObject {
   const completion: Record<string, Json> = { object: 'chat.completion' }
   for (const [name, value] of assembly.members) setMember(completion, name, value)
@@ -62,7 +62,7 @@ export function finishAssembly(assembly: Assembly): JsonObject {
   return completion
 }
 
-/** The form of `choices` was checked; what is not of it is not there. */
+/** checkChunk has checked the form of `choices`. Items of another form are skipped. */
 function addChoices(assembly: Assembly, choices: Json): void {
   for (const choice of isJsonArray(choices) ? choices : []) {
     if (!isJsonObject(choice) || typeof choice.index !== 'number') continue
@@ -72,7 +72,7 @@ function addChoices(assembly: Assembly, choices: Json): void {
   }
 }
 
-/** A choice that no chunk was added to. */
+/** A choice without chunks. */
 function emptyChoice(): ChoiceAssembly {
   return {
     members: new Map(),
@@ -84,8 +84,8 @@ function emptyChoice(): ChoiceAssembly {
 }
 
 /**
- * Adds one chunk's part of a choice. checkChunk accepted the chunk; a member of another form than
- * it checks is left out.
+ * Adds one chunk's part of a choice. checkChunk has accepted the chunk. Members of an unexpected
+ * form are left out.
  */
 function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
@@ -126,12 +126,12 @@ function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
   }
 }
 
-/** Text and parts are appended. Empty text beside parts is nothing. */
+/** Text and parts are appended. Empty text after parts is ignored. */
 function mergeContent(known: MergedValue | undefined, value: Json): MergedValue {
   return value === '' && known !== undefined ? known : mergeValue(known, value)
 }
 
-/** A function's name is sent whole, its arguments piece by piece. */
+/** A function's name is sent whole. Its arguments are sent in pieces. */
 function addFunction(owner: MergedMembers, name: string, call: JsonObject): void {
   const known = owner.get(name)
   const merged: MergedMembers = known instanceof Map ? known : new Map([['arguments', '']])
@@ -167,8 +167,7 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   message.audio ??= null
   const { content, refusal } = message
   if (content === undefined || content === '') {
-    // Providers open every stream with empty content; beside a call or a refusal it stands for
-    // none.
+    // Providers open every stream with empty content. Beside a call or a refusal, it means null.
     const isInstead =
       calls.length > 0 ||
       message.function_call !== undefined ||
@@ -183,24 +182,24 @@ function objectOf(value: Json): JsonObject {
 }
 
 /**
- * Adds one chunk's member: null adds nothing, strings and arrays are appended, objects merged
- * member by member by these same rules, and anything else, also a value of another type than
- * before, replaces what was there.
+ * Adds one chunk's member. Null adds nothing. Strings and arrays are appended. Objects are merged
+ * member by member, by the same rules. Any other value replaces the value before, and so does a
+ * value of another type.
  */
 function mergeMember(members: MergedMembers, name: string, value: Json): void {
   if (value !== null) members.set(name, mergeValue(members.get(name), value))
 }
 
 /**
- * As mergeMember, but a string replaces the one before unless it is empty: for names and ids, sent
- * whole.
+ * As mergeMember, but a string that is not empty replaces the string before. For names and ids,
+ * which are sent whole.
  */
 function replaceMember(members: MergedMembers, name: string, value: Json): void {
   if (typeof value !== 'string') mergeMember(members, name, value)
   else if (value !== '' || !members.has(name)) members.set(name, value)
 }
 
-/** `known` with `value` added, by the rules of mergeMember. */
+/** Gives `known` with `value` added, by the rules of mergeMember. */
 function mergeValue(known: MergedValue | undefined, value: Json): MergedValue {
   if (typeof value === 'string') return typeof known === 'string' ? known + value : value
   if (isJsonArray(value)) return appendItems(Array.isArray(known) ? known : [], value)
@@ -210,13 +209,13 @@ function mergeValue(known: MergedValue | undefined, value: Json): MergedValue {
   return members
 }
 
-/** What was merged, as JSON of its own: adding more chunks does not change it. */
+/** A copy of the merged value as JSON. Chunks that are added later do not change it. */
 function finishMerged(value: MergedValue): Json {
   if (value instanceof Map) return finishMembers(value)
   return Array.isArray(value) ? [...value] : value
 }
 
-/** The same for members. */
+/** As finishMerged, for the members of an object. */
 function finishMembers(members: MergedMembers): Record<string, Json> {
   const object: Record<string, Json> = {}
   for (const [name, value] of members) setMember(object, name, finishMerged(value))
@@ -224,8 +223,7 @@ function finishMembers(members: MergedMembers): Record<string, Json> {
 }
 
 /**
- * Adds items one by one: spreading an attacker's long array into arguments would overflow the
- * stack.
+ * Adds items one by one: an attacker's long array, spread into arguments, would overflow the stack.
  */
 function appendItems(known: Json[], items: readonly Json[]): Json[] {
   for (const item of items) known.push(item)

@@ -1,6 +1,6 @@
 /**
- * Bytes that arrive in parts, kept in one growing array: a hostile sender of one-byte packets costs
- * memory for the bytes only, not for a list of packets.
+ * Bytes that arrive in parts, kept in one growing array. A list of packets would cost much more
+ * memory when a hostile sender sends packets of one byte.
  */
 export class ByteBuffer {
   private bytes: Uint8Array = new Uint8Array(0)
@@ -17,8 +17,8 @@ export class ByteBuffer {
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // Nearly always the only part, so it is not copied. It is full: the next one makes a new
-      // array.
+      // Nearly always, this is the only part, so it is not copied. It leaves no free space: the
+      // next part makes a new array.
       this.bytes = part
       this.used = part.length
       return
@@ -34,8 +34,8 @@ export class ByteBuffer {
   }
 
   /**
-   * Gives all bytes so far, in order, and empties the buffer. The result may be the one part that
-   * was appended, without a copy.
+   * Gives all bytes so far, in order, and empties the buffer. A single appended part is returned
+   * without a copy.
    */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)

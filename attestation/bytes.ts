@@ -37,13 +37,13 @@ export function encodeBase64(bytes: Uint8Array): string {
   }
   const missing = (3 - (bytes.length % 3)) % 3
   digits.fill(PADDING_CODE, digits.length - missing)
-  // At once: a text that is put together of thousands is copied piece by piece with each use.
+  // Decoded in one step: a text joined from thousands of pieces is slow at each use.
   return utf8Decoder.decode(digits)
 }
 
 /**
  * Bytes of standard base64 (RFC 4648 section 4): padded, no white space, no other alphabet, unused
- * bits zero, so that no two texts decode to the same bytes. Throws FormatError `invalid_base64`.
+ * bits zero. So no two texts decode to the same bytes. Throws FormatError `invalid_base64`.
  */
 export function decodeBase64(text: string): Uint8Array {
   if (text.length % 4 !== 0)
@@ -68,12 +68,12 @@ export function decodeBase64(text: string): Uint8Array {
   return bytes
 }
 
-/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for those before. */
+/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD: callers check for surrogates before. */
 export function encodeUtf8(text: string): Uint8Array {
   return utf8.encode(text)
 }
 
-/** `parts` one after the other, in a new array. */
+/** Joins `parts` in their order, in a new array. */
 export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
   const joined = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
   let offset = 0
@@ -85,8 +85,8 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
 }
 
 /**
- * Whether both hold the same bytes. Takes the same time wherever they differ; unequal lengths
- * return at once.
+ * Whether both arrays hold the same bytes. The time does not depend on where they differ. Arrays of
+ * different length return at once.
  */
 export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   if (left.length !== right.length) return false

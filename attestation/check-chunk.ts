@@ -2,17 +2,15 @@ import { arrayOf, indexOf, invalidChunk, objectOf } from './chunk-forms.ts'
 import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
-/**
- * The completion that a stream's chunks amount to, as far as they have come. Belongs to one stream.
- */
+/** The completion of the chunks of one stream so far. */
 export type Assembly = {
   readonly members: Map<string, Json>
   readonly choices: Map<number, ChoiceAssembly>
 }
 
-/** One choice, as far as its chunks have come. Changed in place. */
+/** One choice, assembled from its chunks so far. Changed in place. */
 export type ChoiceAssembly = {
-  /** finish_reason and members unknown here: the last value. */
+  /** finish_reason and members that are unknown here: their last value. */
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
@@ -22,8 +20,8 @@ export type ChoiceAssembly = {
 }
 
 /**
- * A JSON value that chunks are merged into: objects as maps and arrays of its own, both changed in
- * place.
+ * A JSON value that chunks are merged into. Its objects are maps. Its maps and arrays are changed
+ * in place.
  */
 export type MergedValue = null | boolean | number | string | Json[] | MergedMembers
 
@@ -31,28 +29,28 @@ export type MergedValue = null | boolean | number | string | Json[] | MergedMemb
 export type MergedMembers = Map<string, MergedValue>
 
 /**
- * Checks that every reader of a stream makes the same of its next chunk, given `assembly` of the
- * chunks before. Proof members are not looked at. formats.md, Assembling a stream, has the rules.
+ * Checks that every reader of a stream understands the next chunk alike, after the chunks in
+ * `assembly`. Proof members are not checked. formats.md, Assembling a stream, has the rules.
  * Throws FormatError:
  *
- * - `invalid_chunk`: a member has another form than a chunk's has, or is called `__proto__`;
- * - `changed_identity`: `id`, `created` or `model` is not that of the first chunk;
- * - `changed_type`: text goes on as another type, or the other way round;
- * - `changed_name`: a tool call's `id` or a function's `name` is given a second time, which some
- *   readers append and some put in place of the first, be the first empty text, or an `id` after
- *   the `name`;
- * - `changed_finish`: another role, call type or reason for the end than before;
- * - `unread_member`: a choice has a `message`, or a chunk a `chunk` or the type `content.delta`,
- *   which some readers use and some ignore.
+ * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
+ * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
+ * - `changed_type`: text continues as another type, or another type as text;
+ * - `changed_name`: a tool call's `id` or a function's `name` is given twice (some readers append
+ *   the second, some replace the first, even when the first is empty), or an `id` comes after the
+ *   `name`;
+ * - `changed_finish`: the role, the call type or the reason for the end has changed;
+ * - `unread_member`: a choice has a `message`, or a chunk has a `chunk` or the type
+ *   `content.delta`. Some readers use these members, some ignore them.
  *
- * Changes nothing, so that a refused chunk does not become a part of the assembly.
+ * Does not change `assembly`, so a refused chunk does not become a part.
  */
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
     throw invalidChunk('expected object to be chat.completion.chunk')
-  // Null too: some readers ask only whether it is there.
+  // An error of null is refused too: some readers only ask whether the member exists.
   if (memberOf(chunk, 'error') !== undefined) throw invalidChunk('expected no error')
-  // LangChain for Python skips a chunk of that type, and reads choices in a member `chunk`.
+  // LangChain for Python skips a chunk of this type, and reads choices in a member `chunk`.
   if (memberOf(chunk, 'type') === 'content.delta' || isGiven(memberOf(chunk, 'chunk')))
     throw new FormatError('unread_member', 'expected no chunk that some readers skip or look into')
   checkNames(chunk)
@@ -71,8 +69,8 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
 }
 
 /**
- * Some readers assign members one by one: to them, `__proto__` gives an object members that it does
- * not have.
+ * Some readers assign members one by one. There, `__proto__` gives an object members that were not
+ * sent.
  */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
@@ -123,13 +121,13 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   }
 }
 
-/** Never empty: some readers take that for a role that makes no calls. */
+/** Empty is refused: some readers take an empty role for a role without calls. */
 function checkRole(before: MergedValue | undefined, value: Json): void {
   if (value === '') throw changed('expected role not to be empty')
   checkSame(before, value, 'role')
 }
 
-/** Text or content parts. Empty text stands beside both, for it shows nothing. */
+/** Content is text or content parts. Empty text may stand beside both: it shows nothing. */
 function checkContent(before: MergedValue | undefined, value: Json): void {
   if (typeof value !== 'string' && !isJsonArray(value))
     throw changed('expected content to be text, parts or null')
@@ -153,10 +151,10 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
   }
 }
 
-/** Of a call in a chunk: its index, and which ids and names the chunk's items before gave. */
+/** The index of a call in a chunk, and the ids and names that earlier items of the chunk gave. */
 type Place = { readonly index: number; readonly given: Set<string> }
 
-/** Some readers give a call an id of their own when it has a name and no id yet. */
+/** Some readers create an id for a call that has a name and no id yet. */
 function checkId(before: MergedMembers | undefined, call: JsonObject, place: Place): void {
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return
@@ -183,8 +181,8 @@ function checkFunction(
 }
 
 /**
- * Names and ids are given once and whole. Some readers take empty text for one, and lose what came
- * with it.
+ * Checks that a name or an id is given once and whole. Some readers take empty text for a name, and
+ * lose the rest of the item.
  */
 function checkOnce(
   before: MergedValue | undefined,
@@ -198,7 +196,7 @@ function checkOnce(
   given.add(key)
 }
 
-/** Text that must stay the same once it was given. */
+/** Checks text that must stay the same after its first value. */
 function checkSame(before: Json | MergedValue | undefined, value: Json, what: string): void {
   if (typeof value !== 'string') throw changed(`expected ${what} to be text`)
   if (value !== '' && before !== undefined && before !== '' && before !== value)
@@ -214,7 +212,7 @@ function checkMembers(before: MergedMembers | undefined, members: JsonObject, wh
     if (value !== null) checkMerged(before?.get(name), value, `${where}.${name}`)
 }
 
-/** Members unknown here go on in the type that they began with, at every depth of objects. */
+/** Members that are unknown here must keep their first type, at every depth. */
 function checkMerged(before: MergedValue | undefined, value: Json, where: string): void {
   if (before !== undefined && before !== null && kindOf(before) !== kindOf(value))
     throw changed(`expected ${where} to go on in the type that it began with`)

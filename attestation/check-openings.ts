@@ -2,9 +2,9 @@ import { invalidChunk } from './chunk-forms.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Checks that each choice of a kept stream begins with its role, as all that enclaves gave out do:
- * a reader that meets none shows no calls. Throws FormatError `invalid_chunk`. The chunks are those
- * that checkChunk accepted.
+ * Checks that each choice of a kept stream begins with its role, as in all streams that enclaves
+ * give out. Some readers show no calls of a choice without a role. Throws FormatError
+ * `invalid_chunk`. checkChunk has accepted the chunks.
  */
 export function checkOpenings(chunks: readonly JsonObject[]): void {
   const begun = new Set<Json | undefined>()

@@ -3,24 +3,24 @@ import { formsOf } from './json/forms.ts'
 import type { Json, JsonObject } from './json/value.ts'
 
 /*
- * Forms of a stream's chunks that are the same for all programs: the enclave and the gateway bring
- * what others send into the form that callers are promised, and verifiers check that form. Each
- * program decides by itself how much of other forms it accepts.
+ * Forms of a stream's chunks that are the same for all programs. The enclave and the gateway bring
+ * the chunks that others send into this form. Verifiers check it. Each program decides for itself
+ * which other forms it accepts.
  */
 
 /**
- * Readers keep choices and calls in arrays, which lose items of an index beyond 2^32-2. Providers
+ * Readers keep choices and calls in arrays, which lose items with an index above 2^32-2. Providers
  * stay below 128.
  */
 export const INDEX_MAX = 1_023
 
 /**
- * Members of choice-less chunks that wait for the next chunk with choices. Providers and nodes send
- * one or two.
+ * Limit for the members of chunks without choices. They wait for the next chunk with choices.
+ * Providers and nodes send one or two.
  */
 export const CARRIED_MEMBERS_MAX = 64
 
-/** What all chunks of a stream say alike. */
+/** Members that are equal in all chunks of a stream. */
 export type ChunkIdentity = {
   readonly id: string
   /** Unix seconds. */
@@ -28,7 +28,7 @@ export type ChunkIdentity = {
   readonly model: string
 }
 
-/** A chunk of the interface, 2.2. `members` are its own beside those. */
+/** A chunk of the interface, 2.2. `members` are its additional members. */
 export function makeChunk(
   { id, created, model }: ChunkIdentity,
   {
@@ -45,9 +45,9 @@ export function makeChunk(
 }
 
 /**
- * What the next chunk with choices takes along when one without has `members`. Bounded: what is
- * carried is copied for each chunk without choices, and those may come without end. Throws
- * FormatError `invalid_chunk`.
+ * Collects members of chunks without choices for the next chunk with choices. Limited: they are
+ * copied for each chunk without choices, and such chunks may come without end. Throws FormatError
+ * `invalid_chunk`.
  */
 export function carryMembers(carried: JsonObject, members: JsonObject): JsonObject {
   const both = { ...carried, ...members }
@@ -56,17 +56,17 @@ export function carryMembers(carried: JsonObject, members: JsonObject): JsonObje
   return both
 }
 
-/** The array, or the object; throws FormatError `invalid_chunk` for any other value. */
+/** Give an array or an object. Throw FormatError `invalid_chunk` for any other value. */
 export const { arrayOf, objectOf } = formsOf('invalid_chunk')
 
-/** The index, of 0 to INDEX_MAX. Throws FormatError `invalid_chunk` naming whose it is. */
+/** The index, 0 to INDEX_MAX. Throws FormatError `invalid_chunk`, which names `owner`. */
 export function indexOf(value: Json | undefined, owner: string): number {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > INDEX_MAX)
     throw invalidChunk(`expected the index of ${owner} to be a whole number from 0 to ${INDEX_MAX}`)
   return value
 }
 
-/** What is thrown when a chunk has not its form. */
+/** The error for a chunk that does not have its form. */
 export function invalidChunk(message: string): FormatError {
   return new FormatError('invalid_chunk', message)
 }

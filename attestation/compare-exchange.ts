@@ -13,7 +13,7 @@ import { hashCompletion } from './record-hash.ts'
 import { verifyRecord } from './verify-record.ts'
 
 /**
- * An answer as its caller kept it: whole, or the chunks of its stream, all of them in their order.
+ * An answer as its caller kept it: the whole answer, or all chunks of its stream in their order.
  */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
@@ -31,20 +31,20 @@ export type KeptExchange = {
   readonly answer?: KeptAnswer
 }
 
-/** What a kept exchange is compared for. */
+/** The comparisons of a kept exchange with evidence. */
 export type ExchangeCheckName =
-  | 'request given' //   the request hashes to the evidence's request_hash
-  | 'answer given' //    the answer hashes to the evidence's response_hash, or its chunks to its stream_hash
-  | 'proof given' //     the proof members of the answer are those of the evidence
+  | 'request given' //   the request has the evidence's request_hash
+  | 'answer given' //    the answer has the evidence's response_hash, or its chunks the stream_hash
+  | 'proof given' //     the answer and the evidence have the same proof members
 
-/** One comparison's outcome. Not checked is not passed. */
+/** The outcome of one comparison. Not checked does not mean passed. */
 export type ExchangeCheck = Check<ExchangeCheckName>
 
 /**
- * Compares what a caller kept of a call with evidence. `evidence` is a record, stored or of a
- * bundle, whole or redacted. It and the answer are attacker-controlled: read their text with
- * parseExactJson, and that of the caller's own request with parseStrictJson. Gives checks of those
- * parts alone that were given. Never throws.
+ * Compares what a caller kept of a call with evidence. `evidence` is a record: stored or of a
+ * bundle, whole or redacted. Evidence and answer are attacker-controlled: read their text with
+ * parseExactJson, and the text of the caller's own request with parseStrictJson. Only the parts
+ * that were given are checked. Never throws.
  *
  * Does NOT prove: that the evidence holds (verifyBundle and verifyRecord check that); that this
  * caller made the call, or that it was made once. Callers who send the same request have the same
@@ -72,15 +72,15 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
   ]
 }
 
-/** Request and response of a completion, each null when it is not known. */
+/** Request and response of a completion. A part that is not known is null. */
 export type KnownParts = {
   readonly request: JsonObject | null
   readonly response: JsonObject | null
 }
 
 /**
- * The parts that a caller kept and that `checks` (compareExchange) found to be those of the
- * evidence, as a record holds them. Chunks of a stream may lack the usage that the response has.
+ * The parts that a caller kept and that match the evidence, in the form of a record. `checks` is
+ * the result of compareExchange. Chunks of a stream may lack the usage that the response has.
  */
 export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchange): KnownParts {
   const { request, answer } = ownMembers(kept)
@@ -98,10 +98,10 @@ export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchan
 }
 
 /**
- * Gives the record with its missing parts filled in from what a caller kept, so that they can be
- * checked: of redacted evidence, and of an encrypted call, whose content is stored nowhere. A part
- * is taken only when its hash is the one in the receipt. The chunks of a stream whose caller did
- * not ask for usage do not make up its response, which stays left out.
+ * Fills the missing parts of a record from what a caller kept, so that they can be checked. Parts
+ * are missing in redacted evidence and after an encrypted call, whose content is not stored. A part
+ * is used only when the receipt has its hash. A response without its usage does not match, so it
+ * stays left out.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(compareExchange(record, kept), kept)
@@ -123,8 +123,8 @@ function fillPart(
 }
 
 /**
- * Gives the response of a kept answer as a record holds it: without proof members; of a stream,
- * assembled from its chunks. Throws FormatError.
+ * Gives the response of a kept answer in the form of a record, without proof members. The chunks of
+ * a stream are assembled. Throws FormatError.
  */
 export function keptResponseOf(answer: KeptAnswer): JsonObject {
   const response =
@@ -147,7 +147,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
 
 /**
  * The kept answer with the record's proof has the form of a create response, so verifyRecord can
- * check it.
+ * check both.
  */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const withheld = { request: receiptOf(record).request_hash }
@@ -173,8 +173,8 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
 }
 
 /**
- * A stream whose receipt has no stream hash (version 1), and whose caller did not ask for usage,
- * is the response without its usage. Evidence that has the response shows what that is.
+ * Whether a kept stream is the response of the evidence without its usage. That occurs with version
+ * 1 receipts (no stream hash) when the caller did not ask for usage.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
@@ -201,7 +201,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** A log that has grown has a newer head. The same receipt must be in the log under it. */
+/** A log that has grown has a newer head. That log must hold the same receipt. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

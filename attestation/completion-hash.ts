@@ -10,9 +10,8 @@ import {
 } from './json/value.ts'
 
 /**
- * Members that stand beside a completion's own in what a caller is given. They are about the
- * completion, so they are no part of what is hashed; a provider's members of these names never
- * reach a caller.
+ * Members that callers get beside the members of a completion. They are about the completion and
+ * are not hashed. If a provider sends members of these names, they never reach a caller.
  */
 export const PROOF_MEMBERS = [
   'hash',
@@ -27,7 +26,7 @@ export const PROOF_MEMBERS = [
 /** Version of a receipt. How a completion is hashed depends on it (isProofMember). */
 export type ReceiptVersion = 1 | 2 | 3
 
-/** The hashes of one completion (hex, no prefix) and the texts they are over. */
+/** The hashes of one completion (hex, no prefix) and the texts that are hashed. */
 export type CompletionHash = {
   /** SHA-256 of canonicalRequest. */
   readonly requestHash: string
@@ -40,10 +39,10 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (formats.md, Hash of a completion) whose request is given as
- * canonical text without unset members, and as its digest. The proof members of the response are
- * left out here. `version` is the receipt's: with version 1, `log` is not a proof member. `digest`
- * is SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
+ * Hashes a completion (formats.md, Hash of a completion). The request is given as its digest and as
+ * canonical text without unset members. The proof members of the response are left out here.
+ * `version` is the receipt's: with version 1, `log` is not a proof member. `digest` is SHA-256; the
+ * enclave passes a native one. Throws JsonError as canonicalizeJson does.
  *
  * A hash does not show who made it: see verifyCompletionSignature.
  */
@@ -75,8 +74,8 @@ export function asksForUsage(request: JsonObject): boolean {
 }
 
 /**
- * The request without the members that are null, at its top level and at the top level of each
- * message; null anywhere deeper stays. Gives `request` itself when there is nothing to leave out.
+ * The request without members that are null, at its top level and at the top level of each message.
+ * Deeper nulls stay. Gives `request` itself when no member is left out.
  */
 export function stripUnsetMembers(request: JsonObject): JsonObject {
   const { messages } = request
@@ -94,7 +93,7 @@ export function stripProofMembers(response: JsonObject, version: ReceiptVersion 
   return filterMembers(response, (name) => !isProofMember(name, version))
 }
 
-/** Whether `name` is one of PROOF_MEMBERS, as receipts of this version have them. */
+/** Whether `name` is one of PROOF_MEMBERS in receipts of this version. */
 export function isProofMember(name: string, version: ReceiptVersion = 3): boolean {
   return PROOF_NAMES.has(name) && (version !== 1 || name !== 'log')
 }

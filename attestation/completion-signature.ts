@@ -2,18 +2,18 @@ import { addressOf, completionDigest, type PointRecovery, recoverPublicKey } fro
 import { equalBytes } from './bytes.ts'
 import { ProofError } from './errors.ts'
 
-/** What a valid signature establishes. */
+/** The facts that a valid signature proves. */
 export type SignatureFacts = {
   /** The account that signed: 0x and 40 lower-case hex digits. */
   readonly address: string
-  /** Always true: a high s is refused, so that a signature has no second form. */
+  /** Always true: a high s is refused, so a signature has only one form. */
   readonly lowS: true
 }
 
 /**
- * Verifies that the account of `publicKey` signed the completion hash. `recover` as
- * recoverPublicKey has it. Throws FormatError as completionDigest and recoverPublicKey do,
- * ProofError `wrong_signer`.
+ * Verifies that the account of `publicKey` signed the completion hash. `recover`: see
+ * recoverPublicKey. Throws FormatError as completionDigest and recoverPublicKey do, ProofError
+ * `wrong_signer`.
  *
  * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
  * when it signed.

@@ -8,25 +8,25 @@ const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
- * What a caller demands of a call (formats.md, Demands of a caller): hashed with the
- * request, and not sent to the provider.
+ * What a caller demands of a call (formats.md, Demands of a caller). The demands are hashed with
+ * the request, and not sent to the provider.
  */
 export type Demands = {
   /** 16 to 64 bytes in lower-case hex. */
   readonly nonce?: string
-  /** Whose credential the provider may be shown. */
+  /** Which credential the provider may be shown. */
   readonly credential?: CredentialDemand
 }
 
-/** No caller's credential; or the one that has this digest (digestCredential). */
+/** No caller's credential, or only the caller's credential with this digest (digestCredential). */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
-/** The form of a nonce. A shorter one could be guessed. */
+/** The form of a nonce. A shorter nonce could be guessed. */
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
  * The demands of a request (attacker-controlled); null when it has no demands. Any other form is
- * refused: a caller whose demand was ignored would rely on a protection that is not there. Throws
+ * refused: a caller whose demand was ignored would rely on a protection that does not exist. Throws
  * FormatError `invalid_demand`.
  */
 export function demandsOf(request: JsonObject): Demands | null {
@@ -56,9 +56,9 @@ function parseCredential(value: Json): CredentialDemand {
 }
 
 /**
- * The digest (hex) by which a caller names its credential in `affidavit.credential`: SHA-256 of
+ * The digest (hex) that names a caller's credential in `affidavit.credential`: SHA-256 of
  * `affidavit credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without
- * `Bearer `. The nonce keeps it from being compared between calls, or guessed ahead of them.
+ * `Bearer `. Because of the nonce, digests cannot be compared between calls or guessed beforehand.
  */
 export function digestCredential(nonce: string, credential: string): string {
   const label = encodeUtf8('affidavit credential\0')

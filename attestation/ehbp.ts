@@ -1,37 +1,37 @@
 import { FormatError } from './errors.ts'
 
 /*
- * What both ends of an encrypted call need of EHBP (the Encrypted HTTP Body Protocol), beside the
- * cryptography, which each has of its own: names, frames, nonces.
+ * The parts of EHBP (the Encrypted HTTP Body Protocol) that both ends of an encrypted call share:
+ * names, frames, nonces. Each end has its own cryptography.
  */
 
-/** `info` of a request's context, and of a credential that is sealed beside it. */
+/** `info` of a request's context, and of the context of a sealed credential. */
 export const REQUEST_INFO = 'ehbp request'
 export const CREDENTIAL_INFO = 'affidavit credential'
 
-/** What the secret of an answer is exported as: 32 bytes. */
+/** The exporter context of an answer's secret. The secret has 32 bytes. */
 export const RESPONSE_EXPORT = 'ehbp response'
 
-/** Labels of the keys that are expanded of it (RFC 9458 section 4.4). */
+/** Labels for the keys that are derived from the secret (RFC 9458 section 4.4). */
 export const RESPONSE_KEY_LABEL = 'key'
 export const RESPONSE_NONCE_LABEL = 'nonce'
 
-/** Header of the encapsulated key, 64 lower-case hex digits: the call is encrypted. */
+/** Header with the encapsulated key, 64 lower-case hex digits. It marks an encrypted call. */
 export const ENCAPSULATED_KEY_HEADER = 'ehbp-encapsulated-key'
-/** Header of the answer: 32 random bytes, as 64 lower-case hex digits. */
+/** Header of the answer with its nonce: 32 random bytes, as 64 lower-case hex digits. */
 export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
-/** Header that names the enclave whose key was used, by its notary. */
+/** Header with the notary of the enclave whose key was used. */
 export const NOTARY_HEADER = 'affidavit-notary'
 
-/** `type` of the problem that a server reports when it does not have the key of a call. */
+/** `type` of the problem that a server reports when it does not have the key of the call. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
-/** Bytes of the length in front of each frame, big-endian; of AES-GCM's nonce and tag. */
+/** Sizes in bytes: the big-endian length before each frame; the nonce and the tag of AES-GCM. */
 export const FRAME_LENGTH_BYTES = 4
 export const GCM_NONCE_BYTES = 12
 export const GCM_TAG_BYTES = 16
 
-/** A frame: the length of a ciphertext, and the ciphertext. */
+/** Writes a frame: the length of a ciphertext, then the ciphertext. */
 export function writeFrame(ciphertext: Uint8Array): Uint8Array<ArrayBuffer> {
   const frame = new Uint8Array(FRAME_LENGTH_BYTES + ciphertext.length)
   new DataView(frame.buffer).setUint32(0, ciphertext.length)
@@ -39,7 +39,7 @@ export function writeFrame(ciphertext: Uint8Array): Uint8Array<ArrayBuffer> {
   return frame
 }
 
-/** A base nonce with a counter added by XOR (RFC 9180 section 5.2; RFC 9458 has the same). */
+/** XOR of a base nonce and a counter (RFC 9180 section 5.2; RFC 9458 has the same). */
 export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<ArrayBuffer> {
   const nonce = new Uint8Array(baseNonce)
   const view = new DataView(nonce.buffer)
@@ -49,11 +49,11 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 }
 
 /**
- * Splits a body into the ciphertexts of its frames, however it is cut into parts. A frame of length
- * 0 is skipped. `lengthMax`: bytes of one ciphertext. Throws FormatError `invalid_frame`.
+ * Splits a body into the ciphertexts of its frames. The body may arrive in any parts. A frame of
+ * length 0 is skipped. `lengthMax`: bytes of one ciphertext. Throws FormatError `invalid_frame`.
  *
- * What is not whole yet is copied, not kept as parts: a sender can write millions of parts of one
- * byte, and an object for each takes a hundred times as much.
+ * An incomplete frame is copied into one array, not kept as parts: a sender can write millions of
+ * parts of one byte, and an object for each part takes a hundred times as much memory.
  */
 export function createFrameReader(lengthMax: number) {
   let held = new Uint8Array(FRAME_LENGTH_BYTES)
@@ -72,7 +72,7 @@ export function createFrameReader(lengthMax: number) {
   }
 
   return {
-    /** Gives the frames that are whole now. */
+    /** Gives the frames that are complete now. */
     *push(bytes: Uint8Array): Generator<Uint8Array> {
       let at = 0
       for (;;) {
@@ -101,7 +101,7 @@ export function createFrameReader(lengthMax: number) {
         }
       }
     },
-    /** To be called at the body's end. */
+    /** Call this at the end of the body. */
     end(): void {
       if (wanted !== null || heldLength > 0)
         throw new FormatError('invalid_frame', 'expected the last frame to be whole')

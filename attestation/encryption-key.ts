@@ -9,25 +9,25 @@ const { invalid } = formsOf('invalid_encryption_key')
 export const ENCRYPTION_KEY_BYTES = 32
 
 /**
- * Longest time that one key may be usable, seconds: an enclave makes a new one every hour, each
- * usable for two.
+ * Longest lifetime of one key, seconds. An enclave makes a new key every hour, and each is usable
+ * for two hours.
  */
 export const ENCRYPTION_KEY_SECONDS_MAX = 2 * 3_600
 
-/** A key that calls may be encrypted to, as its notary signs it. */
+/** A key for encrypting calls, with the signature of its notary. */
 export type EncryptionKey = {
   /** X25519: 64 hex digits. */
   readonly public_key: string
-  /** Unix seconds: usable from the first to before the second. */
+  /** Unix seconds. The key is usable from `not_before` until just before `not_after`. */
   readonly not_before: number
   readonly not_after: number
-  /** 0x + 65 bytes: the notary's, over encryptionKeyDigest. */
+  /** 0x + 65 bytes: the notary's signature over encryptionKeyDigest. */
   readonly signature: string
 }
 
 /**
- * EIP-712 digest (32 bytes) of the statement that a key is an enclave's: the log's domain, type
- * EncryptionKey(bytes32 publicKey,uint64 notBefore,uint64 notAfter), Unix seconds. Throws
+ * EIP-712 digest (32 bytes) of the statement that a key belongs to an enclave. Domain: the log's.
+ * Type: EncryptionKey(bytes32 publicKey,uint64 notBefore,uint64 notAfter), Unix seconds. Throws
  * FormatError `invalid_encryption_key` and `invalid_log_domain`.
  */
 export function encryptionKeyDigest(

@@ -4,12 +4,12 @@ import { isStatedText } from './stated-text.ts'
 /** Longest reason that a gateway may state, code points. */
 export const ERASURE_REASON_MAX = 500
 
-/** Who may ask that content is erased; `retention`: a rule of how long it is kept. */
+/** Who may ask for an erasure. `retention`: a rule about how long content is kept. */
 export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
- * What a gateway states in place of request and response that it erased. Nothing binds it: it says
- * only that the gateway no longer gives them out.
+ * A gateway's statement that stands for a request and response that it erased. No signature covers
+ * it: it says only that the gateway no longer gives them out.
  */
 export type ErasureStatement = {
   /** Unix seconds. */
@@ -18,7 +18,7 @@ export type ErasureStatement = {
   readonly reason: string
 }
 
-/** Gives the statement that attacker-controlled `json` is, with no other members; else null. */
+/** Reads the statement in attacker-controlled `json`; null when it has another form. */
 export function readErasure(json: Json | undefined): ErasureStatement | null {
   if (json === undefined || !isJsonObject(json) || Object.keys(json).length !== 3) return null
   const [at, by, reason] = [memberOf(json, 'at'), memberOf(json, 'by'), memberOf(json, 'reason')]
@@ -30,25 +30,25 @@ export function readErasure(json: Json | undefined): ErasureStatement | null {
 }
 
 /**
- * Whether text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, without
- * control characters.
+ * Whether text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, no control
+ * characters.
  */
 export function isErasureReason(text: string): boolean {
   return isStatedText(text, ERASURE_REASON_MAX)
 }
 
-/** Why a gateway may say that it stores content and cannot give it. */
+/** Reasons why a gateway stores content but cannot give it out. */
 export const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
 
 /**
- * Why a stored record that says `redacted` is without request and response, by what it states
- * itself: the gateway erased them, or cannot decrypt them. Null when it states neither.
+ * Why a stored record with `redacted` lacks request and response, by its own statement. The gateway
+ * erased them, or cannot decrypt them. Null when the record states neither.
  */
 export type StatedAbsence =
   | ({ readonly kind: 'erased' } & ErasureStatement)
   | { readonly kind: 'withheld'; readonly code: (typeof WITHHOLDING_CODES)[number] }
 
-/** Gives what an attacker-controlled record states of content that it lacks; else null. */
+/** Reads what an attacker-controlled record states about its missing content; else null. */
 export function statedAbsence(record: Json): StatedAbsence | null {
   if (!isJsonObject(record) || memberOf(record, 'redacted') !== true) return null
   const erased = readErasure(memberOf(record, 'erased'))

@@ -1,6 +1,6 @@
 /**
- * Input that does not have the form it must have. Its reader fixes the input. `code` is stable,
- * snake_case, and distinct for each check; the message says what was expected and where, and never
+ * The input does not have the form it must have: the input must be fixed. `code` is stable,
+ * snake_case, and distinct for each check. The message says what was expected and where, and never
  * carries a value of the input.
  */
 export class FormatError extends Error {
@@ -14,8 +14,8 @@ export class FormatError extends Error {
 }
 
 /**
- * Well-formed evidence that does not prove what it claims: a signature of another key, a path to
- * another root. Its reader stops trusting the evidence. `code` is stable, snake_case, and distinct
+ * The evidence is well-formed, but does not prove what it claims: a signature of another key, a
+ * path to another root. The evidence cannot be trusted. `code` is stable, snake_case, and distinct
  * for each check.
  */
 export class ProofError extends Error {

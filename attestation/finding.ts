@@ -1,8 +1,8 @@
 import { AttestationError } from './nitro/attestation-error.ts'
 
 /**
- * One check's outcome. Not checked is not passed: `detail` says why, or what was expected, or what
- * holds.
+ * The outcome of one check. Not checked does not mean passed. `detail` says what holds, or what was
+ * expected, or why the check was not made.
  */
 export type Check<Name extends string> = {
   readonly name: Name
@@ -11,14 +11,14 @@ export type Check<Name extends string> = {
 }
 
 /**
- * What a check found: text when it passed, a reason when it was not made. It throws when it failed.
+ * The result of a check: text when it passed, a reason when it was not made. A failed check throws.
  */
 export type Finding = string | { readonly notChecked: string }
 
-/** A value, or the fault that prevented it. */
+/** A value, or the fault that was thrown instead. */
 export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
-/** The outcome of a check that throws when it fails. `describe` puts its fault into words. */
+/** Makes a check that throws when it fails, and gives its outcome. `describe` words the fault. */
 export function check<Name extends string>(
   name: Name,
   find: () => Finding,
@@ -31,7 +31,7 @@ export function check<Name extends string>(
     : { name, outcome: 'not checked', detail: attempted.value.notChecked }
 }
 
-/** What `produce` gives, or the fault that it threw. */
+/** The result of `produce`, or the fault that it threw. */
 export function attempt<Value>(produce: () => Value): Attempt<Value> {
   try {
     return { value: produce() }
@@ -40,13 +40,13 @@ export function attempt<Value>(produce: () => Value): Attempt<Value> {
   }
 }
 
-/** The value; throws the fault when there is no value. */
+/** Gives the value, or throws the fault. */
 export function need<Value>(attempted: Attempt<Value>): Value {
   if ('fault' in attempted) throw attempted.fault
   return attempted.value
 }
 
-/** A fault in words, one of an attestation document with its code. */
+/** Describes a fault in words. For an attestation document, the text includes the fault's code. */
 export function reasonOf(fault: unknown): string {
   if (fault instanceof AttestationError) return `${fault.code}: ${fault.message}`
   return fault instanceof Error ? fault.message : 'unknown fault'

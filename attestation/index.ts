@@ -1,6 +1,6 @@
 /**
- * What third parties use of this folder. README.md says what each check proves and what it does
- * not.
+ * The exports of this folder for third parties. README.md says what each check proves and what it
+ * does not.
  */
 
 export { addressOf, completionDigest } from './account.ts'

@@ -1,9 +1,9 @@
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * What chunks say too late or twice, in words; null when there is nothing: a choice that goes on
- * after its `finish_reason`, where some readers have stopped listening, and a second `usage`, of
- * which some take the first. For chunks that no stream hash binds.
+ * Describes a member that chunks have too late or twice; null without one. A choice must not go on
+ * after its `finish_reason`: some readers have stopped by then. A second `usage` is a fault too:
+ * some readers take the first. For chunks without a stream hash.
  */
 export function findLateMember(chunks: readonly JsonObject[]): string | null {
   const finished = new Set<string>()

@@ -5,17 +5,17 @@ import { PROOF_HASHES_MAX } from './merkle/hash.ts'
 const { countOf, invalid, membersOf, textOf } = formsOf('invalid_log_proof')
 
 /**
- * That a receipt is in its notary's log: the signed head it was anchored with, and the path from
- * its leaf to it.
+ * The proof that a receipt is in its notary's log: the signed head, and the path from the receipt's
+ * leaf to this head.
  */
 export type LogProof = {
-  /** Leaves in the log at that head. */
+  /** Number of leaves in the log at this head. */
   readonly size: number
   /** Hex, no prefix. */
   readonly root: string
-  /** 0x + 65 bytes, over treeHeadDigest. */
+  /** 0x + 65 bytes: the signature over treeHeadDigest. */
   readonly signature: string
-  /** Inclusion path, leaf to root, each 32 bytes as hex without prefix. */
+  /** Inclusion path from leaf to root, 32 bytes each, as hex without prefix. */
   readonly path: readonly string[]
   readonly chain_id: number
   /** The anchor contract: 0x, lower case. */
@@ -23,7 +23,7 @@ export type LogProof = {
 }
 
 /**
- * The log proof that `value` is: exactly these members in exactly these forms. Throws FormatError
+ * Reads the log proof in `value`: exactly these members in exactly these forms. Throws FormatError
  * `invalid_log_proof` naming the member.
  */
 export function parseLogProof(value: Json): LogProof {

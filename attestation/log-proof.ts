@@ -7,7 +7,7 @@ import { verifyInclusion } from './merkle/verify.ts'
 import type { Receipt } from './receipt.ts'
 import { type TreeHead, verifyTreeHead } from './tree-head.ts'
 
-/** The leaf of a receipt in its notary's log: over the UTF-8 bytes of its canonical JSON. */
+/** The hash of a receipt's leaf in its notary's log: over the UTF-8 bytes of its canonical JSON. */
 export function hashReceipt(receipt: Receipt): Uint8Array {
   return hashLeaf(encodeUtf8(canonicalizeJson(receipt)))
 }
@@ -36,7 +36,7 @@ export function verifyReceiptInLog(input: {
 
 /**
  * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and
- * contract it names. `recover` and what it throws as verifyTreeHead has it.
+ * contract in the proof. `recover` and errors: see verifyTreeHead.
  *
  * Does NOT prove that the head was anchored there, nor that the log has no second version.
  */
@@ -55,8 +55,8 @@ export function verifyLogHead(
 }
 
 /**
- * Both: the receipt is in the log, and the notary signed the log's head. Gives the leaf's place and
- * the head.
+ * Verifies both: the receipt is in the log, and the notary signed the log's head. Gives the index
+ * of the leaf and the head.
  *
  * @example
  * const { receipt, log, public_key } = parseExactJson(recordFile)

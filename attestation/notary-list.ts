@@ -1,5 +1,5 @@
 /**
- * Notaries that a gateway names at most in `GET /v1/notaries`, and that a client takes. More
- * enclaves behind one gateway are found as they answer.
+ * Most notaries in the answer of `GET /v1/notaries`, and most that a client accepts. Clients find
+ * further enclaves of a gateway when these answer.
  */
 export const NOTARIES_MAX = 64

@@ -5,43 +5,43 @@ import { isJsonObject, type Json, memberOf } from './json/value.ts'
 const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt')
 
 /**
- * What the enclave states of one completion beyond the five proof fields (formats.md,
- * Receipt). Version 3 is what enclaves make now; the others are in older records.
+ * The enclave's statements about one completion in addition to the five proof fields (formats.md,
+ * Receipt). Enclaves make version 3 now. Older records have the other versions.
  */
 export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2 | ReceiptV3
 
-/** A receipt of version 2: what version 1 states, and three members more. */
+/** A receipt of version 2: version 1 and three more members. */
 export type ReceiptV2 = ReceiptMembers & StreamMembers & { readonly version: 2 }
 
-/** A receipt of version 3: what version 2 states, and three members more. */
+/** A receipt of version 3: version 2 and three more members. */
 export type ReceiptV3 = ReceiptMembers &
   StreamMembers & {
     readonly version: 3
-    /** Whose credential the provider was shown. */
+    /** The owner of the credential that the provider was shown. */
     readonly credential: ReceiptCredential
-    /** The API that request and response are of. */
+    /** The API of request and response. */
     readonly dialect: 'chat'
-    /** Headers of the call that are hashed: none in chat. */
+    /** The hashed headers of the call. A chat call does not have any. */
     readonly headers: Readonly<Record<string, never>>
   }
 
 export type ReceiptCredential = {
   /**
-   * Of a call that is not encrypted, and did not demand a credential, this is the gateway's word;
-   * else the enclave's.
+   * For an unencrypted call that demanded no credential, the gateway states this. Otherwise, the
+   * enclave states it.
    */
   readonly from: 'caller' | 'operator' | 'none'
-  /** Whether the request demanded it (`affidavit.credential`). */
+  /** Whether the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean
 }
 
 type StreamMembers = {
   /**
-   * SHA-256 over the chunks that were given out (hashChunks); null when the answer was no stream.
+   * SHA-256 over the chunks that were given out (hashChunks); null for an answer without a stream.
    */
   readonly stream_hash: string | null
   /**
-   * How many times this log was asked for a completion of this request_hash lately, this time
+   * How often a completion of this request_hash was requested from this log recently, this time
    * included.
    */
   readonly attempt: number
@@ -64,12 +64,12 @@ type ReceiptMembers = {
   }
   readonly model: { readonly requested: string; readonly returned: string | null }
   readonly outcome: 'complete' | 'client_disconnected' | 'upstream_error'
-  /** Unix milliseconds, the enclave's clock. */
+  /** Unix milliseconds, by the enclave's clock. */
   readonly started_at: number
   readonly finished_at: number
 }
 
-/** Whose TLS key answered. `subject` and `issuer` are one-line distinguished names. */
+/** The TLS key of the answer's sender. `subject` and `issuer` are one-line distinguished names. */
 export type ReceiptTls = {
   readonly protocol: string
   readonly spki_sha256: string
@@ -78,7 +78,7 @@ export type ReceiptTls = {
 }
 
 /**
- * The receipt that `value` is: exactly the members of its version, hashes as 64 lower-case hex
+ * Reads the receipt in `value`: exactly the members of its version, hashes as 64 lower-case hex
  * digits, counts and times as whole numbers from 0, `attempt` from 1, `tls` null only with an http
  * origin. Throws FormatError `invalid_receipt` naming the member.
  *
@@ -153,7 +153,7 @@ const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encry
 
 const RECEIPT_V3_MEMBERS = ['credential', 'dialect', 'headers'] as const
 
-/** How a completion can have ended. Only of `complete` does the answer have its end. */
+/** The ways in which a completion can end. Only with `complete`, the answer has its end. */
 export const OUTCOMES: readonly Receipt['outcome'][] = [
   'complete',
   'client_disconnected',

@@ -11,8 +11,8 @@ import { canonicalizeJson } from './json/canonical.ts'
 import type { JsonObject } from './json/value.ts'
 
 /**
- * As hashResponse, of a request as JSON. Its unset members are left out here too, so that a
- * caller's body, its stored echo, a create response and a stored response all give the same hash.
+ * As hashResponse, for a request as JSON. Unset members of the request are left out too, so a
+ * caller's body, its stored echo, a create response and a stored response all have the same hash.
  *
  * @example
  * const { request, response, hash } = parseExactJson(recordFile)
@@ -32,8 +32,8 @@ export function hashCompletion(
 }
 
 /**
- * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order,
- * each as canonical JSON without its proof members and with a line feed after it.
+ * The `stream_hash` of a receipt (hex): SHA-256 over the chunks that were given out, in order. Each
+ * chunk is canonical JSON without proof members. A line feed follows each chunk.
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()

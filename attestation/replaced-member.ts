@@ -3,10 +3,10 @@ import { canonicalizeJson } from './json/canonical.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * The name of a member of chunks or their choices that has one value first and another one later;
- * null when no member does. In an assembly the last value counts, and the first is in nothing that
- * was signed, though a reader may have shown it. A null does not count as a value. Text goes on in
- * `delta` and `logprobs`, where nothing is replaced.
+ * Finds a member of chunks or their choices that changes its value, and gives its name; null
+ * without one. In an assembly, the last value counts. The first value is not signed, though a
+ * reader may have shown it. Null does not count as a value. `delta` and `logprobs` are not checked:
+ * their text goes on, and no value is replaced.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()
@@ -29,7 +29,7 @@ function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json
       if (!APART.has(name)) yield [String(memberOf(choice, 'index')), name, value]
 }
 
-/** What is assembled otherwise, or judged by other rules (check-chunk.ts). */
+/** Members that are assembled differently, or checked in check-chunk.ts. */
 const APART: ReadonlySet<string> = new Set([
   ...PROOF_MEMBERS,
   'choices',

@@ -6,12 +6,12 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 
 const { arrayOf, membersOf, objectOf } = formsOf('invalid_proof_file')
 
-/** What `format` is in every file of a kept call. */
+/** The value of `format` in every file of a saved call. */
 export const SAVED_PROOF_FORMAT = 'affidavit-proof'
 
 /**
- * A call as its caller kept it: the request that was sent, and the answer with its proof. `bundle`:
- * its evidence, once a block has the anchor; with it the file needs no gateway any longer.
+ * A call as its caller kept it: the request, and the answer with its proof. `bundle`: its evidence,
+ * which exists after a block has the anchor. With it, the file no longer needs a gateway.
  */
 export type SavedProof = {
   readonly request: JsonObject
@@ -20,10 +20,10 @@ export type SavedProof = {
 }
 
 /**
- * Gives the text of a file that holds one call: `{ "format": "affidavit-proof", "version": 1,
- * "request", "answer" }`, or `chunks` in place of `answer` for a stream, all of them in their
- * order, the one with the proof included, and `"idempotent": true` when the call was sent with an
- * `Idempotency-Key`. With `bundle`, the version is 2. Canonical JSON.
+ * Writes the file of one call: `{ "format": "affidavit-proof", "version": 1, "request", "answer"
+ * }`. For a stream, `chunks` replaces `answer`: all chunks in their order, with the proof.
+ * `"idempotent": true` is added when the call was sent with an `Idempotency-Key`. With `bundle`,
+ * the version is 2. Canonical JSON.
  */
 export function writeSavedProof({ request, answer, bundle }: SavedProof): string {
   const said: JsonObject =
@@ -38,7 +38,7 @@ export function writeSavedProof({ request, answer, bundle }: SavedProof): string
 }
 
 /**
- * The call that attacker-controlled `json` holds. Read its text with parseExactJson. Throws
+ * Reads the call in attacker-controlled `json`. Read its text with parseExactJson. Throws
  * FormatError `unknown_proof_format`, `invalid_proof_file` naming the member.
  *
  * Does NOT prove anything: verifyRecord checks an answer, verifyStream the chunks of one,

@@ -1,6 +1,6 @@
 /**
- * Whether text is one that a gateway may state on one line: 1 to `lengthMax` code points, without
- * control characters.
+ * Whether a gateway may state this text on one line: 1 to `lengthMax` code points, without control
+ * characters.
  */
 export function isStatedText(text: string, lengthMax: number): boolean {
   if (text.length === 0 || text.length > 2 * lengthMax) return false

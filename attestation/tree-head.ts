@@ -4,12 +4,12 @@ import { concatBytes, decodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { isCount } from './json/value.ts'
 
-/** State of a notary's log: how many leaves, and their Merkle root (32 bytes). */
+/** State of a notary's log: its number of leaves, and their Merkle root (32 bytes). */
 export type TreeHead = { readonly size: number; readonly root: Uint8Array }
 
 /**
- * Where a notary's heads are anchored. Part of what is signed, so a head of one chain is none on
- * another.
+ * The chain and contract where a notary's heads are anchored. The signature covers them, so a head
+ * of one chain is not valid on another.
  */
 export type LogDomain = {
   readonly chainId: number
@@ -35,8 +35,8 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
 }
 
 /**
- * EIP-712 digest (32 bytes) of what a notary signs in a log's domain. `struct`: the hash of the
- * type, then each member as a word. Throws FormatError `invalid_log_domain`.
+ * EIP-712 digest (32 bytes) that a notary signs in a log's domain. `struct`: the hash of the type,
+ * then each member as a word. Throws FormatError `invalid_log_domain`.
  */
 export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Array {
   return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), keccak_256(struct)))
@@ -44,7 +44,7 @@ export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Arr
 
 /**
  * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain
- * and contract, and gives the head. `recover` as recoverPublicKey has it. Throws FormatError as
+ * and contract, and gives the head. `recover`: see recoverPublicKey. Throws FormatError as
  * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
  *
  * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no
@@ -99,7 +99,7 @@ export function encodeUintWord(value: number): Uint8Array {
   return word
 }
 
-/** Keccak-256 of a text, as types and names are in EIP-712. */
+/** Keccak-256 of a text: EIP-712 hashes types and names like this. */
 export function hashText(text: string): Uint8Array {
   return keccak_256(encodeUtf8(text))
 }

@@ -13,7 +13,7 @@ import type { LogDomain } from './tree-head.ts'
 const { countOf, membersOf, textOf } = formsOf('invalid_encryption_key')
 
 /**
- * The key that attacker-controlled `json` is: exactly these members, each in its form. Throws
+ * Reads the key in attacker-controlled `json`: exactly these members, each in its form. Throws
  * FormatError `invalid_encryption_key` naming the member.
  *
  * Does NOT prove whose it is: verifyEncryptionKey does.
@@ -33,9 +33,9 @@ const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
 /**
  * Verifies that `notary` (an address: 0x, lower case) signed the key, for this chain and contract,
- * and that it is usable at `atMs` (Unix milliseconds). Gives the key, 32 bytes. Throws FormatError
- * as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`, `key_lifetime` for one
- * that is usable for longer than a key may be, `key_not_yet`, `key_ended`.
+ * and that the key is usable at `atMs` (Unix milliseconds). Gives the key, 32 bytes. Throws
+ * FormatError as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`,
+ * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`.
  *
  * Does NOT prove that the notary's key is an enclave's: its attestation document shows that. Nor
  * that the enclave still has the key: it may have ended since.

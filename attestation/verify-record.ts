@@ -27,72 +27,70 @@ import { findReplacedMember } from './replaced-member.ts'
 const { objectOf, textOf } = formsOf('missing_member')
 const { textOf: hexTextOf } = formsOf('invalid_hex')
 
-/** What a record is checked for, in the order of the report. */
+/** The checks of a record, in the order of the report. */
 export type RecordCheckName =
   | 'request hash' //     the request hashes to the receipt's request_hash
   | 'response hash' //    the response hashes to the receipt's response_hash, and has no member that is not hashed
-  | 'stream hash' //      the chunks are those that the enclave gave out, in their order and none left out
-  | 'hash' //             both hash to the record's hash
-  | 'public key' //       a secp256k1 point, in the one form it has
-  | 'signature' //        by that key, over the recomputed hash
-  | 'receipt' //          of this completion; with a log, which binds all that it says
-  | 'created_at' //       the second in which the receipt says the completion finished
-  | 'attestation key' //  the attestation document names that key
+  | 'stream hash' //      the chunks are exactly the enclave's chunks, in their order
+  | 'hash' //             the hash of these two hashes is the record's hash
+  | 'public key' //       a secp256k1 point, in its one form
+  | 'signature' //        a signature by this key over the recomputed hash
+  | 'receipt' //          belongs to this completion; a log proves its other members
+  | 'created_at' //       the second in which the completion finished, by the receipt
+  | 'attestation key' //  the attestation document names this key
   | 'receipt in log' //   the receipt, with every member, is the leaf at its index of the notary's log
-  | 'tree head' //        that key signed the head of that log
+  | 'tree head' //        this key signed the head of this log
   | 'anchor' //           tx_hash is a transaction that anchored the head
 
-/** One check's outcome. Not checked is not passed. */
+/** The outcome of one check. Not checked does not mean passed. */
 export type RecordCheck = Check<RecordCheckName>
 
-/** Outcome of verifyRecord. */
+/** The result of verifyRecord. */
 export type RecordReport = {
   readonly checks: readonly RecordCheck[]
-  /** Nothing failed. Checks that were not made do not count: read them. */
+  /** No check failed. Checks that were not made do not count: read them. */
   readonly ok: boolean
 }
 
-/** What verifyRecord takes beside the record. */
+/** Optional inputs of verifyRecord. */
 export type RecordOptions = {
-  /**
-   * The request, when the record is a create response (interface 2.3), which does not repeat it.
-   */
+  /** The request, when the record is a create response (interface 2.3), which lacks the request. */
   readonly request?: Json
   /**
-   * The chunks of a streamed answer, all of them, in order, the one with the proof included.
-   * `record` is then the proof-carrying chunk; its own members are checked as part of the chunks.
+   * All chunks of a streamed answer, in order, with the proof. `record` is then the chunk with the
+   * proof. Its own members are checked as part of the chunks.
    */
   readonly chunks?: readonly JsonObject[]
   /**
-   * Whether the call was sent with an `Idempotency-Key`, as its caller knows. Such a call may be
-   * answered again, by other chunks that say the same. Default: false, and then the chunks must be
-   * those that the enclave gave out.
+   * Whether the caller sent the call with an `Idempotency-Key`. Such a call may be answered again,
+   * with other chunks of the same content. Default: false. Then the chunks must be exactly the
+   * chunks that the enclave gave out.
    */
   readonly idempotent?: boolean
   /**
-   * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence.
-   * Their own checks are not made, the receipt's model of that part is not compared; all else is
-   * checked from the hashes. The record of an encrypted call needs none: its receipt has them.
+   * Hashes of parts that a stored record lacks (64 hex digits each), for redacted evidence. The
+   * checks of these parts are not made, and the receipt's model of the part is not compared. All
+   * else is checked from the hashes. Not needed for an encrypted call: its receipt has the hashes.
    */
   readonly withheld?: Withheld
   /**
-   * Reads an attestation document without judging it; throws when it cannot. Default:
+   * Decodes an attestation document without verifying it. Throws when it cannot. Default:
    * decodeAttestationPayload.
    */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
   /**
-   * Does the arithmetic of signatures, as recoverPublicKey has it: for callers who have a faster
-   * one.
+   * Recovers the public key from a signature, for callers with a faster implementation. See
+   * recoverPublicKey.
    */
   readonly recover?: PointRecovery
 }
 
-/** SHA-256 (hex) of the request, or of the response, that is not there. */
+/** SHA-256 (hex) of the request, or of the response, that is missing. */
 type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
- * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt`
- * and `log`), or, when `options.request` is given, a create response (2.3), whole or as
+ * Checks a record alone, without a network. The record is a stored record (interface 2.4, with
+ * `receipt` and `log`) or, with `options.request`, a create response (2.3), whole or as
  * `options.chunks`. Never throws: a missing or malformed part fails the check that needs the part.
  *
  * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or
@@ -134,24 +132,24 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
 }
 
 /**
- * A record's parts as far as they could be read. A check that needs an unreadable part fails with
- * the fault of the part.
+ * The readable parts of a record. A check that needs an unreadable part fails with the fault of the
+ * part.
  */
 type Subject = {
   readonly isStored: boolean
   /** Null when the answer is not a kept stream. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
-  /** Of a create response: whether it has the log proof that stored records have. */
+  /** Whether a create response has the log proof that stored records have. */
   readonly hasLog: boolean
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  /** `computed` is of the response as it is there; `responseHash` is the hash that is signed. */
+  /** `computed`: hash of the response as given. `responseHash`: the hash that is signed. */
   readonly hashes: Readonly<
     Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
   >
-  /** Whether the chunks are those of the receipt's stream hash. */
+  /** Whether the receipt's stream hash matches the chunks. */
   readonly isStream: Attempt<boolean>
   readonly publicKey: Attempt<Uint8Array>
   readonly receipt: Attempt<Receipt>
@@ -189,9 +187,9 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 }
 
 /**
- * What a stored record lacks that says `redacted`, and has null in its place: of an encrypted call
- * (design: Encrypted calls), as its receipt says, what only its caller kept; of any other, what the
- * gateway states that it erased or cannot decrypt. Of the rest, what is missing is a fault.
+ * The missing parts of a stored record with `redacted`. Each must be null. In an encrypted call,
+ * according to the receipt, only the caller kept them. In any other call, the gateway must state
+ * that it erased or cannot decrypt them. Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
@@ -233,8 +231,8 @@ function hashParts(
       hashCompletion({ request: need(subject.request), response: {} }).requestHash,
   )
   const computed = attempt(() => {
-    // A gateway adds `log` to every answer. A provider's own `log` is hashed in stored records of
-    // version 1 alone.
+    // A gateway adds `log` to every answer. Only stored records of version 1 hash a provider's own
+    // `log`.
     const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version }).responseHash
   })
@@ -246,9 +244,9 @@ function hashParts(
 }
 
 /**
- * The signed response has the usage even when the caller did not ask for it; the caller's chunks do
- * not. Such chunks are bound by the stream hash alone, so the response's hash is taken from the
- * receipt.
+ * The signed response always has the usage. The caller's chunks have it only if the caller asked
+ * for it. Without it, only the stream hash proves the chunks, so the response's hash is taken from
+ * the receipt.
  */
 function responseHashOf(
   { receipt, request, isStream }: Pick<Subject, 'receipt' | 'request' | 'isStream'>,
@@ -331,7 +329,7 @@ function checkStreamHash(subject: Subject): Finding {
 const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
 
-/** No stream hash binds how these chunks are cut, and readers may take some cuts differently. */
+/** No stream hash covers these chunks. Readers may understand some cuts differently. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
@@ -382,7 +380,7 @@ function checkReceipt(subject: Subject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${credentialWords(receipt)}${attempt}`
 }
 
-/** Whose credential it was. Without a demand, a call in the clear has the gateway's word alone. */
+/** The owner of the credential. Without a demand and encryption, only the gateway states it. */
 function credentialWords(receipt: Receipt): string {
   if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential
@@ -391,7 +389,7 @@ function credentialWords(receipt: Receipt): string {
   return `, ${words}${demanded ? ' as the request demands' : ', which the request did not demand'}`
 }
 
-/** An enclave refuses a call that is not as its request demands. */
+/** An enclave refuses a call that does not meet the demands of its request. */
 function checkCredential({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version !== 3) return
   const demand = demandsOf(need(request))?.credential
@@ -405,7 +403,7 @@ function checkCredential({ request, withheld }: Subject, receipt: Receipt): void
     )
 }
 
-/** The request says too whether the answer is a stream. */
+/** The request also says whether the answer is a stream. */
 function checkForm({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(request), 'stream') === true))
@@ -483,7 +481,7 @@ function withheldReason(part: keyof Withheld): string {
 const PUBLIC_KEY_FORM = formOf(/^0x[0-9a-f]{130}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
-/** Without the code of a document that cannot be read: no document is judged here. */
+/** Without the error code for a document that cannot be read: no document is judged here. */
 function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : 'unknown fault'
 }

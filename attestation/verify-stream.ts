@@ -3,9 +3,9 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 import { type RecordOptions, type RecordReport, verifyRecord } from './verify-record.ts'
 
 /**
- * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of its events,
- * in order, all of them but `[DONE]`, each read with parseExactJson; the last carries the proof.
- * Throws FormatError `invalid_stream` when there is no such stream; any other fault fails a check.
+ * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of all events
+ * except `[DONE]`, in order, each parsed with parseExactJson. The last carries the proof. Throws
+ * FormatError `invalid_stream` when there is no such stream; any other fault fails a check.
  *
  * Does NOT prove more than verifyRecord does, nor that nothing else was shown. For that, the code
  * that splits the text into events must refuse events with a name, a missing `[DONE]`, and anything
@@ -25,7 +25,7 @@ export function verifyStream(
   return verifyRecord(proofOf(objects), { ...options, chunks: objects })
 }
 
-/** The chunk with the proof, which is the last one and the only one. */
+/** The chunk with the proof, which is the last chunk. */
 function proofOf(chunks: readonly JsonObject[]): JsonObject {
   const last = chunks.at(-1)
   if (last === undefined || memberOf(last, 'receipt') === undefined)
@@ -38,11 +38,11 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Only what
- * every reader of server-sent events takes for the same is accepted: lines of `data`, one to an
- * event, and comments, `id` and `retry` of plain ASCII. Throws FormatError `invalid_stream`: on an
- * event with a name, which some readers drop, on an event called error, on any other line, on a
- * stream that does not end with `[DONE]`, on anything after it, and on bytes that are not UTF-8.
+ * The data of a kept stream's events, in order, without the final `[DONE]`. Accepts only lines that
+ * every reader of server-sent events reads alike: lines of `data`, one per event, and comments,
+ * `id` and `retry` of plain ASCII. Throws FormatError `invalid_stream`: on an event with a name,
+ * which some readers drop, on an event called error, on any other line, on a stream that does not
+ * end with `[DONE]`, on anything after it, and on bytes that are not UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
   const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)
@@ -53,7 +53,7 @@ export function splitEvents(stream: Uint8Array): readonly string[] {
 }
 
 /**
- * Keeps byte order marks: some readers drop one at the beginning of every line, and then read that
+ * Keeps byte order marks. Some readers drop one at the beginning of every line, and then use that
  * line.
  */
 function decode(stream: Uint8Array): string {
@@ -65,12 +65,11 @@ function decode(stream: Uint8Array): string {
 }
 
 /**
- * The data of one event, of lines that end with a line feed: none of a comment, else one. Throws
- * FormatError `invalid_stream` as splitEvents.
+ * The data of one event, whose lines end with a line feed. Empty for a comment, else one text.
+ * Throws FormatError `invalid_stream` as splitEvents does.
  */
 export function readEvent(text: string): readonly string[] {
-  // Not by expressions with `.` and `$`: they would also break lines at U+2028, which JSON leaves
-  // as it is.
+  // Expressions with `.` and `$` would also break lines at U+2028, which JSON does not escape.
   const lines = text.split('\n').filter((line) => line !== '')
   if (lines.some((line) => /^event: ?error/.test(line)))
     throw invalid('the stream ends with an error: its record, if any, is in the history')
@@ -83,5 +82,5 @@ export function readEvent(text: string): readonly string[] {
   return data.map((line) => line.replace(/^data: ?/, ''))
 }
 
-/** What no reader shows. Beyond ASCII there are characters that some take for the end of a line. */
+/** Lines that no reader shows. ASCII only: some readers end a line at other characters. */
 const UNSHOWN_LINE = /^(?:id|retry)?:[\x20-\x7e]*$/

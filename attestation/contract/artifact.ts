@@ -3,10 +3,10 @@ import { concatBytes, decodeHex, encodeHex } from '../bytes.ts'
 import artifact from './artifact.json' with { type: 'json' }
 
 /**
- * The compiled contract (src/chain/contract/Affidavit.sol). `bytecode` creates it (no constructor
- * arguments, no value); `deployedBytecode` is the code that is then at its address, the same on
- * every chain because it has no immutables. Both 0x hex. A test recompiles the source and compares
- * every byte of the file.
+ * The compiled contract (src/chain/contract/Affidavit.sol). `bytecode` creates the contract (no
+ * constructor arguments, no value). `deployedBytecode` is then the code at its address; it has no
+ * immutables, so it is the same on every chain. Both are 0x hex. A test recompiles the source and
+ * compares every byte of the file.
  */
 export const AFFIDAVIT: {
   readonly compiler: string
@@ -16,17 +16,16 @@ export const AFFIDAVIT: {
 } = artifact
 
 /**
- * The deterministic deployment proxy, the same account on every chain that has it
- * (github.com/Arachnid/deterministic-deployment-proxy). Call data: 32 bytes of salt, then creation
- * code.
+ * The deterministic deployment proxy (github.com/Arachnid/deterministic-deployment-proxy). Its
+ * address is the same on every chain. Call data: 32 bytes of salt, then the creation code.
  */
 const CREATE2_PROXY = '0x4e59b44847b379578588920ca78fbf26c0b4956c'
 const SALT = `0x${'00'.repeat(32)}`
 
 /**
- * How the contract is deployed: a transaction without value that brings `data` to `proxy` creates
- * it at `address`, for any sender and at any time (EIP-1014). The address changes only with the
- * bytecode. All 0x, lower case.
+ * How the contract is deployed: a transaction to `proxy` with `data` and no value creates it at
+ * `address`, for any sender and at any time (EIP-1014). Only another bytecode changes the address.
+ * All 0x, lower case.
  */
 export const DEPLOYMENT: {
   readonly proxy: string
@@ -38,10 +37,7 @@ export const DEPLOYMENT: {
   address: create2Address(AFFIDAVIT.bytecode),
 }
 
-/**
- * Written here and not taken from ethers, because audits load this file and are installed without
- * ethers.
- */
+/** Written here because audits load this file and are installed without ethers. */
 function create2Address(bytecode: string): string {
   const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
   const code = keccak_256(decodeHex(bytecode.slice(2)))

@@ -12,29 +12,28 @@ import {
 /** The member of an answer that carries its proof. It is not hashed. */
 export const PROOF_MEMBER = 'affidavit'
 
-/** A server-sent event with its data. `event` is '' when the stream named none. */
+/** A server-sent event with its data. `event` is '' when the stream did not name the event. */
 export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 
 /**
- * Reads one stream of a provider (attacker-controlled), event by event, and gives the events that
- * callers get for it. It accepts only streams that every reader assembles alike (README.md,
- * Streams). What no reader loses anything by is settled: a missing name is written, unknown events
- * are left out.
+ * Reads one stream of a provider (attacker-controlled), event by event, and gives the events for
+ * callers. It accepts only streams that every reader assembles alike (README.md, Streams). Harmless
+ * differences are settled: a missing name is written, unknown events are left out.
  */
 export type StreamReader = {
-  /** Whether the last event was given out. `read` gives nothing from then on. */
+  /** Whether the last event was given out. After that, `read` gives no events. */
   readonly isEnded: boolean
   /**
-   * The events that are given out for the next one, none or several. Throws FormatError for an
-   * event that two readers would take in two ways, `upstream_failure` for one that reports an
-   * error. The stream is over then; `response` is that of the events before.
+   * Gives the events for callers that result from the next event: zero or more. Throws FormatError
+   * for an event that two readers would understand differently, and `upstream_failure` for an event
+   * that reports an error. The stream ends then, and `response` covers the events before.
    */
   read(event: DialectEvent): readonly DialectEvent[]
-  /** The answer as far as events came. It lacks its proof member. */
+  /** The answer of all events so far, without its proof member. */
   response(): JsonObject
 }
 
-/** The text that is hashed of a request: JCS of its dialect, its headers and its body. */
+/** The text of a request that is hashed: JCS of its dialect, its headers and its body. */
 export function canonicalRequest(
   dialect: string,
   headers: Readonly<Record<string, string>>,
@@ -43,12 +42,12 @@ export function canonicalRequest(
   return canonicalizeJson({ dialect, headers, body })
 }
 
-/** The line that `stream_hash` is over, for one event that was given out. */
+/** The line for one event in the text that `stream_hash` hashes. */
 export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
 }
 
-/** The object without its proof member; `object` itself when it lacks one. */
+/** The object without its proof member. Gives `object` itself when it has no proof member. */
 export function withoutProof(object: JsonObject): JsonObject {
   if (!Object.hasOwn(object, PROOF_MEMBER)) return object
   const kept: Record<string, Json> = {}
@@ -57,15 +56,14 @@ export function withoutProof(object: JsonObject): JsonObject {
   return kept
 }
 
-/** What is thrown of a stream that two readers would take in two ways. */
+/** The error for a stream that two readers would understand differently. */
 export function refuse(code: string, message: string): FormatError {
   return new FormatError(code, message)
 }
 
 /**
- * The name of an event, which its data repeat as `type`; the stream may leave it out. Throws
- * FormatError `changed_type` when the two differ, since some readers go by the one and some by the
- * other.
+ * The name of an event. The data repeat it as `type`; the stream may leave it out. Throws
+ * FormatError `changed_type` when the two differ: some readers use the name, some the `type`.
  */
 export function eventNameOf({ event, data }: DialectEvent): string {
   const type = memberOf(data, 'type')
@@ -75,28 +73,28 @@ export function eventNameOf({ event, data }: DialectEvent): string {
   return type
 }
 
-/** The member of `object`, a text. Throws FormatError `invalid_form`. */
+/** The member `name` of `object`, which must be a text. Throws FormatError `invalid_form`. */
 export function textIn(object: JsonObject, name: string): string {
   const value = memberOf(object, name)
   if (typeof value === 'string') return value
   throw refuse('invalid_form', `expected ${name} to be a string`)
 }
 
-/** The member of `object`, an object. Throws FormatError `invalid_form`. */
+/** The member `name` of `object`, which must be an object. Throws FormatError `invalid_form`. */
 export function objectIn(object: JsonObject, name: string): JsonObject {
   const value = memberOf(object, name)
   if (isJsonObject(value)) return value
   throw refuse('invalid_form', `expected ${name} to be an object`)
 }
 
-/** The member of `object`, a list of objects; empty where it is null or left out. */
+/** The member `name` of `object`, a list of objects; empty when it is null or left out. */
 export function listIn(object: JsonObject, name: string): readonly JsonObject[] {
   const value = memberOf(object, name) ?? []
   if (isJsonArray(value) && value.every(isJsonObject)) return value
   throw refuse('invalid_form', `expected ${name} to be an array of objects`)
 }
 
-/** Whether a member is left out, null, or empty text or array. */
+/** Whether a member is left out, null, an empty text or an empty array. */
 export function isEmpty(value: Json | undefined): boolean {
   return (
     value === undefined || value === null || value === '' || (isJsonArray(value) && !value.length)

@@ -8,28 +8,28 @@ import { readWholeResponse } from './responses/answer.ts'
 import { findHiddenInResponses } from './responses/request.ts'
 import { ResponsesReader } from './responses/stream.ts'
 
-/** What the tokens of an answer are counted as. */
+/** The numbers of tokens of an answer. */
 export type DialectUsage = { readonly input: number; readonly output: number }
 
 /** An API whose calls are hashed and streamed in their own form (README.md). */
 export type Dialect = {
   /** As it is hashed. */
   readonly name: string
-  /** Headers of a call that are forwarded and hashed beside its body: lower case. */
+  /** Headers of a call that are forwarded, and hashed with its body. Lower case. */
   readonly headers: readonly string[]
-  /** The first member of a request that hides what was asked; null when all is shown. */
+  /** The first member of a request that hides a part of the prompt; null when all is visible. */
   findHidden(request: JsonObject): RefusedMember | null
   /** A provider's whole answer, without its proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
-  /** A reader of one stream. */
+  /** Creates a reader for one stream. */
   openStream(): StreamReader
-  /** What an answer states was used; null when it states no counts. */
+  /** The usage that an answer states; null when it does not state it. */
   usageOf(response: JsonObject): DialectUsage | null
-  /** Member of the last event's data that carries the proof; null for the data themselves. */
+  /** The member of the last event's data that carries the proof; null: the data carry it. */
   readonly proofIn: string | null
 }
 
-/** The dialects in which a request says by its path what it is. */
+/** The dialects. The path of a request shows its dialect. */
 export const DIALECTS = {
   responses: {
     name: 'responses',
@@ -52,7 +52,7 @@ export const DIALECTS = {
   },
 } as const satisfies Readonly<Record<string, Dialect>>
 
-/** The last event of a stream, with its proof. */
+/** Adds its proof to the last event of a stream. */
 export function withProof(
   { proofIn }: Dialect,
   last: DialectEvent,
@@ -65,13 +65,13 @@ export function withProof(
   return { event, data: { ...data, [proofIn]: carrier } }
 }
 
-/** The proof of an event; undefined when it carries none. */
+/** The proof of an event; undefined when the event has no proof. */
 export function proofOfEvent({ proofIn }: Dialect, { data }: DialectEvent): Json | undefined {
   const owner = proofIn === null ? data : memberOf(data, proofIn)
   return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
 }
 
-/** Tokens of the input, those of `more` members included, and of the output. */
+/** Tokens of the input and of the output. The members `more` count as input too. */
 function countsOf(response: JsonObject, more: readonly string[]): DialectUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null

@@ -4,11 +4,11 @@ import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
 import { canonicalEvent, type DialectEvent, isSame, refuse, withoutProof } from './dialect.ts'
 import { type Dialect, proofOfEvent } from './dialects.ts'
 
-/** What a stream that a caller kept amounts to. */
+/** The result of reading a stream that a caller kept. */
 export type KeptStream = {
   /** The answer, without its proof member. */
   readonly response: JsonObject
-  /** Hex; what the receipt's `stream_hash` should be. */
+  /** Hex. A genuine receipt has this value as `stream_hash`. */
   readonly streamHash: string
   /** Attacker-controlled. */
   readonly proof: Json
@@ -16,8 +16,8 @@ export type KeptStream = {
 
 /**
  * Reads all events of a stream as its caller got them (attacker-controlled), in order. Accepts only
- * a whole stream that every reader assembles alike: a stream that an enclave gave out passes as it
- * is. Bare pings and keep-alives are skipped: they are not hashed.
+ * a whole stream that every reader assembles alike. A stream that an enclave gave out passes
+ * unchanged. Bare pings and keep-alives are skipped: they are not hashed.
  *
  * Throws FormatError as StreamReader.read does, `unsettled_event` for an event that an enclave
  * would have left out or written otherwise, `cut_stream` when the last event is missing,
@@ -53,7 +53,7 @@ export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]
   return { response: reader.response(), streamHash: encodeHex(hash.digest()), proof }
 }
 
-/** Whether an event says no more than that the stream is alive. */
+/** Whether an event only shows that the stream is alive. */
 function isBare({ event, data }: DialectEvent): boolean {
   const { type } = data
   return (
@@ -63,7 +63,7 @@ function isBare({ event, data }: DialectEvent): boolean {
   )
 }
 
-/** The event as it was hashed: its proof is left out where an enclave puts it, and nowhere else. */
+/** The event as it was hashed: without the proof in the place where an enclave puts it. */
 function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): DialectEvent {
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }

@@ -1,9 +1,9 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 
-/** A member of a request that hides what was asked, and where it is. */
+/** A member of a request that hides a part of the prompt, with its place and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
 
-/** Gives the first of these members of `object` that is neither left out nor null. */
+/** Gives the first member of `object` that `reasons` names, unless it is left out or null. */
 export function findGiven(
   object: JsonObject,
   reasons: ReadonlyMap<string, string>,
@@ -14,8 +14,8 @@ export function findGiven(
 }
 
 /**
- * Gives the first object in `value`, at any depth, of which `whyRefused` says that it refers to
- * content that is kept elsewhere. What a tool is given (`input`) is not looked into.
+ * Gives the first object in `value`, at any depth, that refers to content kept elsewhere: for such
+ * an object, `whyRefused` gives a reason. The `input` of a tool is not searched.
  */
 export function findReference(
   value: Json,

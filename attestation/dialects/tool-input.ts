@@ -5,9 +5,9 @@ import { isJsonObject, type JsonObject } from '../json/value.ts'
 import { refuse } from './dialect.ts'
 
 /**
- * The object that the text of a tool's input is. Readers take other text for an empty object,
- * repair it, or fail, so that one tool call would be shown as several. Throws FormatError
- * `invalid_tool_input`.
+ * Parses the text of a tool's input, a JSON object. Other text is refused: some readers take it for
+ * an empty object, some repair it, some fail, so they would show different tool calls. Throws
+ * FormatError `invalid_tool_input`.
  */
 export function parseToolInput(text: string): JsonObject {
   try {

@@ -1,19 +1,19 @@
 import { sha384 } from '@noble/hashes/sha2.js'
 
-/** SHA-384 in progress. node:crypto's Hash is one. */
+/** A SHA-384 that is being computed. node:crypto's Hash has this form. */
 export type RunningHash = {
   update(bytes: Uint8Array): unknown
-  /** The same state once more, to go on separately. */
+  /** Copies the state. The copy goes on separately. */
   copy(): RunningHash
-  /** Ends the hash: 48 bytes. */
+  /** Ends the hash and gives its 48 bytes. */
   digest(): Uint8Array
 }
 
-/** How bytes are digested. The defaults run everywhere; a platform's own are many times faster. */
+/** The hash functions to use. The defaults run everywhere; native ones are many times faster. */
 export type Digests = {
   /** In Node: `() => createHash('sha384')` */
   readonly sha384: () => RunningHash
-  /** CRC-32 (IEEE) of bytes that follow others, whose CRC is `previous`. In Node: `zlib.crc32` */
+  /** CRC-32 (IEEE) of `bytes` that follow bytes with the CRC `previous`. In Node: `zlib.crc32` */
   readonly crc32: (bytes: Uint8Array, previous: number) => number
 }
 

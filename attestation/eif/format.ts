@@ -3,7 +3,7 @@ import { EifError } from './eif-error.ts'
 /** Bytes of the header at the start of an image; all integers are big-endian. */
 export const EIF_HEADER_BYTES = 548
 
-/** The header's last four bytes hold the CRC-32 of everything else. */
+/** The header's last four bytes hold the CRC-32 of all other bytes. */
 export const EIF_CRC_OFFSET = 544
 
 export const EIF_SECTION_HEADER_BYTES = 12
@@ -11,24 +11,24 @@ export const EIF_SECTIONS_MAX = 32
 
 export type EifHeader = {
   readonly version: number
-  /** From a flag that no measurement covers. */
+  /** Taken from a flag that no measurement covers. */
   readonly architecture: 'x86_64' | 'aarch64'
-  /** What the image asks for unless it is started with other figures; covered by no measurement. */
+  /** The image's default, which the host may override. No measurement covers it. */
   readonly defaultMemoryBytes: bigint
   readonly defaultCpus: bigint
   readonly crc32: number
-  /** In the order of the file, back to back from the header to the last byte. */
+  /** In the order of the file, without gaps, from the header to the last byte. */
   readonly sections: readonly SectionPlace[]
 }
 
-/** Where the table says a section is: its own header at `offset`, then `dataBytes` of data. */
+/** The place of a section by the table: its own header at `offset`, then `dataBytes` of data. */
 type SectionPlace = { readonly offset: number; readonly dataBytes: number }
 
 /**
- * Reads the header of an attacker-controlled image of `fileBytes` bytes and checks that its table
- * accounts for every byte of the file once. The hypervisor follows the table, AWS's tools walk the
- * file; only where both see the same sections in the same order do measurements have one meaning,
- * so every other layout is refused. Throws EifError.
+ * Reads the header of an attacker-controlled image of `fileBytes` bytes. Checks that its table
+ * covers every byte of the file exactly once. The hypervisor reads the table, AWS's tools read the
+ * file from start to end. A measurement has one meaning only when both see the same sections in the
+ * same order, so every other layout is refused. Throws EifError.
  */
 export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader {
   if (bytes.length < EIF_HEADER_BYTES)
@@ -66,7 +66,7 @@ export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader 
 /** ".eif" */
 const MAGIC = 0x2e656966
 /**
- * 2 brought the CRC, 3 the signature section, 4 the metadata section
+ * Version 2 added the CRC, 3 the signature section, 4 the metadata section
  * (aws-nitro-enclaves-image-format).
  */
 const VERSION_MIN = 2
@@ -76,9 +76,7 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/**
- * Sums are exact: an offset and a size that wrap around 64 bits must not come out inside the file.
- */
+/** Sums are exact: an offset plus a size beyond 64 bits must not wrap around into the file. */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)
@@ -115,7 +113,7 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** What nitro-cli leaves of an image that was signed before. */
+/** The end of an error message: nitro-cli causes this when it signs a signed image again. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 
@@ -135,20 +133,20 @@ function checkStart(at: { index: number; offset: bigint; previous: bigint; end: 
   )
 }
 
-/** What a section holds. Kernel, command line and ramdisks are measured and booted. */
+/** The content of a section. Kernel, command line and ramdisks are measured and booted. */
 export type SectionKind = 'kernel' | 'cmdline' | 'ramdisk' | 'signature' | 'metadata'
 
 export type Section = SectionPlace & { readonly kind: SectionKind }
 
-/** Most bytes of the two kinds of section that are read into memory whole. */
+/** Largest size of a section that is read into memory whole. */
 export const SECTION_BYTES_MAX: Readonly<Record<'signature' | 'metadata', number>> = {
   signature: 65_536,
   metadata: 1_048_576,
 }
 
 /**
- * Reads the 12-byte header of section `place` and holds it against the table and against the
- * sections `before` it in an image of `version`. Throws EifError.
+ * Reads the 12-byte header of the section at `place`. Checks it against the table, the `version`
+ * and the sections `before` it. Throws EifError.
  */
 export function parseSectionHeader(
   bytes: Uint8Array,
@@ -185,7 +183,7 @@ export function parseSectionHeader(
   return { ...place, kind }
 }
 
-/** Refuses an image that lacks what every enclave boots from. Throws EifError. */
+/** Refuses an image that lacks a section that every enclave needs to boot. Throws EifError. */
 export function checkComplete(sections: readonly Section[]): void {
   for (const kind of ['kernel', 'cmdline', 'ramdisk'] as const)
     if (!sections.some((section) => section.kind === kind))

@@ -16,20 +16,18 @@ import {
 } from './format.ts'
 import { parseImageSignature, verifyImageSignature } from './signature.ts'
 
-/**
- * An image: how many bytes it has, and the bytes from the first to the last in chunks of any size.
- */
+/** An image: its size in bytes, and its bytes in order, in chunks of any size. */
 type EifSource = {
   readonly sizeBytes: number
   readonly chunks: AsyncIterable<Uint8Array>
 }
 
 /**
- * Gives the measurements that a Nitro enclave booted from this image shows in PCR0, 1, 2 and 8, and
- * what the image says of itself. Reads the bytes once and holds no more than a chunk of them,
- * besides metadata and signature. The image is attacker-controlled: every byte must be accounted
- * for, and a signature must be right, or EifError is thrown. Errors of `chunks` pass through. Does
- * not prove what the image does, who made it, or that an enclave runs it.
+ * Measures an image. Gives the values of PCR0, 1, 2 and 8 that a Nitro enclave booted from it
+ * shows, and what the image states about itself. Reads the bytes once, and keeps at most one chunk
+ * in memory, with metadata and signature. The image is attacker-controlled: throws EifError unless
+ * every byte is accounted for and a signature, if present, is valid. Errors of `chunks` pass
+ * through. Does not prove what the image does, who made it, or that an enclave runs it.
  *
  * @example
  * const image = await openAsBlob('enclave.eif')
@@ -125,15 +123,15 @@ async function readSections(given: {
   return { sections, registers, crc, ...kept }
 }
 
-/** The first ramdisk boots, the others are the application. */
+/** The first ramdisk boots. The others are the application. */
 function chooseRegister(registers: Registers, section: Section, before: readonly Section[]) {
   const application = section.kind === 'ramdisk' && before.some(({ kind }) => kind === 'ramdisk')
   return application ? registers.addApplication : registers.addBoot
 }
 
 /**
- * Reads leniently, since nothing depends on the metadata: an odd number in it is not a reason to
- * refuse an image.
+ * Reads leniently: nothing depends on the metadata, so an odd number in it does not make an image
+ * invalid.
  */
 function parseMetadata(bytes: Uint8Array): JsonObject {
   try {
@@ -173,9 +171,9 @@ export type EifMeasurements = {
   readonly pcr0: Uint8Array
   /** Kernel, command line and the first ramdisk: what boots. */
   readonly pcr1: Uint8Array
-  /** The other ramdisks: the application. With only one ramdisk, the hash of nothing. */
+  /** The other ramdisks: the application. With only one ramdisk, the hash of no bytes. */
   readonly pcr2: Uint8Array
-  /** DER of the signing certificate; null for an image that is not signed, whose PCR8 is zero. */
+  /** DER of the signing certificate; null for an unsigned image, whose PCR8 is zero. */
   readonly pcr8: Uint8Array | null
 }
 
@@ -189,9 +187,9 @@ type Registers = {
 }
 
 /**
- * Gives empty registers. In nearly every image what boots comes before the application, so that
- * PCR1's hash is PCR0's of that moment: it is copied only then, and boot bytes are hashed once
- * instead of twice.
+ * Gives empty registers. In nearly every image, the boot sections come before the application. Up
+ * to there, PCR1 has the same hash as PCR0, so the hash is copied at that point. The boot bytes are
+ * then hashed only once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()
@@ -215,7 +213,7 @@ export function createRegisters(digests: Digests): Registers {
   }
 }
 
-/** SHA384(48 zero bytes || digest): a register that was extended once. */
+/** SHA384(48 zero bytes || digest): the value of a register after one extension. */
 export function extendZero(digest: Uint8Array, digests: Digests): Uint8Array {
   const hash = digests.sha384()
   hash.update(new Uint8Array(48))
@@ -223,7 +221,7 @@ export function extendZero(digest: Uint8Array, digests: Digests): Uint8Array {
   return new Uint8Array(hash.digest())
 }
 
-/** What is known of an image that was measured. */
+/** The facts about a measured image. */
 export type EifReport = {
   readonly sizeBytes: number
   readonly version: number
@@ -235,23 +233,23 @@ export type EifReport = {
   readonly sections: readonly Section[]
   readonly measurements: EifMeasurements
   /**
-   * What the image says of itself; null without a metadata section. Attacker-controlled and not
+   * The image's description of itself; null without a metadata section. Attacker-controlled and not
    * measured.
    */
   readonly metadata: JsonObject | null
-  /** Null for an image that is not signed. */
+  /** Null for an unsigned image. */
   readonly signature: EifSignature | null
   readonly warnings: readonly EifWarning[]
 }
 
-/** A signature that was verified: this certificate's key signed this image's PCR0. */
+/** A verified signature: the key of this certificate signed PCR0 of this image. */
 type EifSignature = {
   readonly algorithm: 'ES256' | 'ES384' | 'ES512'
-  /** DER. Its issuer and validity were not checked. */
+  /** DER. Issuer and validity were not checked. */
   readonly certificate: Uint8Array
 }
 
-/** Something that equal measurements do not say. */
+/** A limit of what equal measurements prove. */
 type EifWarning = { readonly code: EifWarningCode; readonly message: string }
 
 type EifWarningCode =
@@ -263,7 +261,7 @@ type EifWarningCode =
   | 'certificate_not_judged'
   | 'not_signed'
 
-/** Gives the warnings that apply: the first two to every image. */
+/** Gives the warnings that apply. The first two apply to every image. */
 export function listWarnings(
   image: Pick<EifReport, 'version' | 'sections' | 'metadata' | 'signature'>,
 ): readonly EifWarning[] {
@@ -297,19 +295,19 @@ const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
   not_signed: 'The image is not signed; its PCR8 is zero.',
 }
 
-/** Takes a stream of chunks apart at byte positions of one's own. */
+/** Reads a stream of chunks in pieces of given lengths. */
 type ByteReader = {
-  /** Passes the next `length` bytes on as they come, in pieces that are not kept or copied. */
+  /** Passes on the next `length` bytes as they arrive, in pieces. Nothing is kept or copied. */
   forEach(length: number, visit: (piece: Uint8Array) => void): Promise<void>
-  /** Gives the next `length` bytes whole, in memory of their own. */
+  /** Gives the next `length` bytes in one new array. */
   take(length: number): Promise<Uint8Array>
-  /** Refuses what comes after. */
+  /** Throws when bytes are left. */
   expectEnd(): Promise<void>
 }
 
 /**
- * Reads `chunks` once, from the start. A stream that ends early, or too late, is EifError
- * `source_changed`.
+ * Reads `chunks` once, from the start. Throws EifError `source_changed` when the stream ends too
+ * early or too late.
  */
 export function createByteReader(chunks: AsyncIterator<Uint8Array>): ByteReader {
   let rest: Uint8Array = new Uint8Array()

@@ -10,21 +10,20 @@ import {
 } from '../nitro/der.ts'
 import { EifError, type EifErrorCode } from './eif-error.ts'
 
-/** A signature section as it is read: whose it claims to be, not yet whether it is. */
+/** A signature section as read. The signature is not verified yet. */
 type ImageSignature = {
   readonly certificate: SigningCertificate
   /** The register value that was signed. */
   readonly pcr0: Uint8Array
   readonly signature: Uint8Array<ArrayBuffer>
-  /** The bytes that the signature is over. */
+  /** The signed bytes. */
   readonly toBeSigned: Uint8Array<ArrayBuffer>
 }
 
 /**
- * Reads a signature section: CBOR `[{signing_certificate, signature}]`, both arrays of integers
- * where byte strings would be expected (aws-nitro-enclaves-image-format, PcrSignature); the
- * certificate is PEM, the signature COSE_Sign1 (RFC 9052). Attacker-controlled throughout. Throws
- * EifError.
+ * Reads a signature section: CBOR `[{signing_certificate, signature}]`. Both members are arrays of
+ * integers instead of byte strings (aws-nitro-enclaves-image-format, PcrSignature). The certificate
+ * is PEM, the signature COSE_Sign1 (RFC 9052). All is attacker-controlled. Throws EifError.
  */
 export function parseImageSignature(section: Uint8Array): ImageSignature {
   const list = decodeStrict(section, 'signature_malformed')
@@ -41,9 +40,9 @@ export function parseImageSignature(section: Uint8Array): ImageSignature {
 }
 
 /**
- * Checks that the certificate's key signed exactly this image's PCR0. Does not say whether the
- * certificate is one to trust: anyone can sign any image with a certificate of their own, which
- * PCR8 then shows. Throws EifError `signature_payload` or `signature_invalid`.
+ * Checks that the certificate's key signed exactly the PCR0 of this image. Does not check whether
+ * the certificate can be trusted: anyone can sign any image with their own certificate, which PCR8
+ * then shows. Throws EifError `signature_payload` or `signature_invalid`.
  */
 export async function verifyImageSignature(image: ImageSignature, pcr0: Uint8Array): Promise<void> {
   if (!equalBytes(image.pcr0, pcr0))
@@ -99,7 +98,7 @@ function parsePayload(payload: Uint8Array): Uint8Array {
 
 const ALGORITHM_LABEL = 1
 
-/** One strict CBOR item, read in the one way there is to read it. */
+/** Decodes exactly one CBOR item, strictly. */
 function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   try {
     const { value, end } = decodeCbor(bytes)
@@ -111,7 +110,7 @@ function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   throw new EifError(code, 'expected one CBOR item and nothing after it')
 }
 
-/** The bytes that `entry` has as an array of integers under `name`, or null. */
+/** The bytes of the array of integers that `entry` has as `name`, or null. */
 function readIntegers(entry: unknown, name: string): Uint8Array | null {
   const list: unknown = entry instanceof Map ? entry.get(name) : null
   return Array.isArray(list) && list.every(isByte) ? Uint8Array.from(list) : null
@@ -129,12 +128,12 @@ function coseMalformed(expected: string): EifError {
   return new EifError('cose_malformed', `expected ${expected}`)
 }
 
-/** A curve that AWS's image signer takes, with the COSE algorithm (RFC 9053) that belongs to it. */
+/** A curve that AWS's image signer accepts, with its COSE algorithm (RFC 9053). */
 type SigningCurve = {
   readonly namedCurve: 'P-256' | 'P-384' | 'P-521'
   readonly hash: 'SHA-256' | 'SHA-384' | 'SHA-512'
   readonly name: 'ES256' | 'ES384' | 'ES512'
-  /** Of the algorithm, in a COSE header. */
+  /** The identifier of the algorithm in a COSE header. */
   readonly identifier: number
 }
 
@@ -146,9 +145,9 @@ type SigningCertificate = {
 }
 
 /**
- * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Looks only at
- * its encoding and its key: not at its issuer, its validity, or what it may be used for. The Nitro
- * hypervisor measures the certificate, and a verifier that knows PCR8 judges it. Throws EifError
+ * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Checks only
+ * its encoding and its key: not its issuer, its validity or its allowed uses. The Nitro hypervisor
+ * measures the certificate. A verifier that knows PCR8 judges it. Throws EifError
  * `certificate_malformed`.
  */
 export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
@@ -162,7 +161,7 @@ export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
 
 const EC_PUBLIC_KEY = '1.2.840.10045.2.1'
 
-/** By the object identifier of the curve (RFC 5480, 2.1.1.1). */
+/** Keyed by the object identifier of the curve (RFC 5480, 2.1.1.1). */
 const SIGNING_CURVES: ReadonlyMap<string, SigningCurve> = new Map([
   ['1.2.840.10045.3.1.7', { namedCurve: 'P-256', hash: 'SHA-256', name: 'ES256', identifier: -7 }],
   ['1.3.132.0.34', { namedCurve: 'P-384', hash: 'SHA-384', name: 'ES384', identifier: -35 }],
@@ -194,8 +193,8 @@ function decodeCertificateDer(der: Uint8Array<ArrayBuffer>): DerNode {
 }
 
 /**
- * The field after version (which may be left out), serial, algorithm, issuer, validity and subject
- * (RFC 5280, 4.1).
+ * The field that holds the public key. It follows version (which may be left out), serial,
+ * algorithm, issuer, validity and subject (RFC 5280, 4.1).
  */
 function findPublicKey(certificate: DerNode): DerNode {
   const fields =

@@ -17,8 +17,8 @@ import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
 
 /**
- * Checks that the transaction anchors the log's head, that the block holds it and that it succeeded
- * there.
+ * Checks that the transaction anchors the log's head, that the block holds the transaction, and
+ * that the transaction succeeded.
  */
 export function checkAnchor(
   bundle: EvidenceBundle,
@@ -44,13 +44,13 @@ export function checkAnchor(
   ]
 }
 
-/** The block that the bundle names, as its header describes it. Throws when it has no block. */
+/** The block that the bundle names, by its header. Throws when the bundle has no block. */
 export function headerOf(bundle: EvidenceBundle): BlockHeader {
   if (bundle.block === null) throw new ProofError('no_block', 'there is no block')
   return decodeBlockHeader(decodeHex(bundle.block.header))
 }
 
-/** Why the bundle has no block, as far as its gateway says, and what to do about that. */
+/** The gateway's reason why the bundle has no block, and what to do about it. */
 export function sayNoBlock({
   no_block,
   record,
@@ -70,14 +70,14 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
 }
 
 /**
- * How much earlier than the completion the block's time may be, milliseconds. Their clocks differ:
- * a block has the time at which its slot began (up to 12 s before its last transaction on
- * Ethereum), a sequencer's clock may be slow, and the enclave's may be fast. A block with a time
- * further back was there before the completion.
+ * How much earlier than the completion the block's time may be, milliseconds. Clocks differ: a
+ * block has the time of its slot's start (on Ethereum, up to 12 s before its last transaction), a
+ * sequencer's clock may be slow, and the enclave's may be fast. A block that is earlier by more
+ * than this existed before the completion.
  */
 export const ANCHOR_SKEW_MS = 60_000
 
-/** Compares hashes alone: the check of the anchor shows whether the bytes are a transaction. */
+/** Compares hashes only. checkAnchor shows whether the bytes are a transaction. */
 function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
   const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
   if (record.tx_hash === hash) return `Keccak-256 ${hash}`
@@ -118,9 +118,9 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
 }
 
 /**
- * An anchor cannot be older than what it anchors. The block's time says when the completion was
- * there at the latest. Without this check, a forged block with an earlier time would date the
- * completion back.
+ * Checks that the anchor is not older than the completion. The completion was made before the
+ * block's time. Without this check, a forged block with an earlier time would date the completion
+ * back.
  */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs

@@ -13,12 +13,12 @@ import {
   rlpUint256,
 } from './rlp.ts'
 
-/** Bytes of a raw anchor transaction. Those that this project signs have about 340. */
+/** Most bytes of a raw anchor transaction. Transactions that this project signs have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
 /**
- * What a signed anchor transaction says. All of it is covered by its hash; `relayer` by its
- * signature.
+ * The content of a signed anchor transaction. Its hash covers all members. The signature covers
+ * `relayer`.
  */
 export type AnchorTransaction = {
   /** Keccak-256 of the raw transaction: 0x, lower case. */
@@ -33,9 +33,9 @@ export type AnchorTransaction = {
 }
 
 /**
- * The anchor transaction that attacker-controlled `raw` bytes are: a signed EIP-1559 transaction
+ * Decodes the anchor transaction in attacker-controlled `raw` bytes: a signed EIP-1559 transaction
  * (0x02 || RLP of 12 fields) that calls `anchor` with no value and no access list. Every byte is
- * accounted for. Throws FormatError `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`,
+ * checked. Throws FormatError `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`,
  * `invalid_signature`, `high_s`, ProofError `unrecoverable`.
  *
  * Does NOT prove that it was mined, that it succeeded, or that the head in it is its notary's.
@@ -62,7 +62,7 @@ export function decodeAnchorTransaction(raw: Uint8Array): AnchorTransaction {
 }
 
 const EIP1559_TYPE = 2
-/** EIP-1559: nine fields that are signed, then y parity, r and s. */
+/** EIP-1559: nine signed fields, then y parity, r and s. */
 const FIELDS_COUNT = 12
 const SIGNED_FIELDS_COUNT = 9
 const ADDRESS_BYTES = 20
@@ -94,7 +94,7 @@ function invalid(message: string): FormatError {
   return new FormatError('invalid_transaction', `transaction: ${message}`)
 }
 
-/** What an anchor brings to the contract. */
+/** The arguments of a call of `anchor`. */
 export type AnchorCall = {
   readonly size: number
   /** 32 bytes. */
@@ -104,9 +104,9 @@ export type AnchorCall = {
 }
 
 /**
- * The arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`, in the one
- * encoding that the contract ABI specification gives for them, 228 bytes: no other offset, no other
- * padding, nothing after it. Throws FormatError `invalid_anchor_call`.
+ * Decodes the arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`. Only
+ * the one encoding of the contract ABI specification is accepted, 228 bytes: no other offset or
+ * padding, and no bytes after it. Throws FormatError `invalid_anchor_call`.
  */
 export function decodeAnchorCall(data: Uint8Array): AnchorCall {
   if (data.length !== CALL_BYTES)
@@ -117,12 +117,12 @@ export function decodeAnchorCall(data: Uint8Array): AnchorCall {
     root: words.slice(WORD_BYTES, 2 * WORD_BYTES),
     signature: words.slice(4 * WORD_BYTES, 4 * WORD_BYTES + SIGNATURE_BYTES),
   }
-  // All that is not read above (selector, offset, length, padding) has one right value.
+  // The parts that are not read above (selector, offset, length, padding) have one right value.
   if (!equalBytes(encodeAnchorCall(call), data)) throw invalidCall('a canonical call of anchor')
   return call
 }
 
-/** The call data of `anchor` with these arguments. */
+/** Encodes the call data of `anchor` with these arguments. */
 export function encodeAnchorCall({ size, root, signature }: AnchorCall): Uint8Array {
   return concatBytes(
     SELECTOR,
@@ -137,12 +137,10 @@ export function encodeAnchorCall({ size, root, signature }: AnchorCall): Uint8Ar
 
 const WORD_BYTES = 32
 const SELECTOR_BYTES = 4
-/** The first bytes of the hash of the function's signature; src/chain/contract/Affidavit.sol. */
+/** The first bytes of the hash of the function's signature (src/chain/contract/Affidavit.sol). */
 const SELECTOR = keccak_256(encodeUtf8('anchor(uint64,bytes32,bytes)')).slice(0, SELECTOR_BYTES)
 const SIGNATURE_WORDS = Math.ceil(SIGNATURE_BYTES / WORD_BYTES)
-/**
- * Selector, size, root, offset and length of the signature, the signature padded to whole words.
- */
+/** Selector, size, root, the signature's offset and length, the signature padded to whole words. */
 const CALL_BYTES = SELECTOR_BYTES + (4 + SIGNATURE_WORDS) * WORD_BYTES
 
 function decodeSize(word: Uint8Array): number {

@@ -5,26 +5,26 @@ import { encodeUintWord, type TreeHead } from '../tree-head.ts'
 import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
 
 /**
- * Bytes of a header. Ethereum's have about 600; some chains put lists of validators into extraData.
+ * Most bytes of a header. Ethereum's have about 600. Some chains put validator lists in extraData.
  */
 export const HEADER_BYTES_MAX = 16_384
 
-/** What of a block's header an anchor needs. */
+/** The fields of a block's header that the check of an anchor needs. */
 export type BlockHeader = {
-  /** Keccak-256 of the header: 0x, lower case. The one value to look up on the chain. */
+  /** Keccak-256 of the header: 0x, lower case. The only value to look up on the chain. */
   readonly hash: string
   readonly number: number
-  /** Unix seconds, by the block's producer. */
+  /** Unix seconds. The block's producer sets it. */
   readonly timestamp: number
   readonly transactionsRoot: Uint8Array
   readonly receiptsRoot: Uint8Array
 }
 
 /**
- * The header whose RLP encoding attacker-controlled `bytes` are (Ethereum yellow paper, section
- * 4.4): the 15 fields that every header has, in their forms, then any number of byte strings, which
- * later forks added (base fee, withdrawals root, …) and which are hashed but not looked at. Throws
- * FormatError `invalid_block_header` and `invalid_rlp`.
+ * Decodes the header in attacker-controlled `bytes`, RLP (Ethereum yellow paper, section 4.4). It
+ * begins with the 15 fields that every header has, each in its form. Any number of byte strings may
+ * follow: fields that later forks added (base fee, withdrawals root, …). They are hashed, but not
+ * checked. Throws FormatError `invalid_block_header` and `invalid_rlp`.
  *
  * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with
  * the chain's.
@@ -49,7 +49,7 @@ export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   }
 }
 
-/** A number of bytes, a number without leading zeros, or a byte string of any length. */
+/** A number: a byte string of this length. 'number': no leading zeros. 'bytes': any length. */
 type FieldForm = number | 'number' | 'bytes'
 
 const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
@@ -58,8 +58,8 @@ const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
 }
 
 /**
- * Order and forms: yellow paper, section 4.4, equation 44 (Shanghai version); EIP-1559 and later
- * append.
+ * Order and forms: yellow paper, section 4.4, equation 44 (Shanghai version). EIP-1559 and later
+ * EIPs append fields.
  */
 const FIELDS: readonly { readonly name: string; readonly form: FieldForm }[] = [
   { name: 'parentHash', form: 32 },
@@ -83,18 +83,18 @@ function invalid(message: string): FormatError {
   return new FormatError('invalid_block_header', message)
 }
 
-/** Bytes of a transaction's receipt in a bundle. One of an anchor has about 450. */
+/** Most bytes of a transaction's receipt in a bundle. An anchor's receipt has about 450. */
 export const TRANSACTION_RECEIPT_BYTES_MAX = 16_384
 
-/** What the chain says of a transaction that it executed. */
+/** The chain's facts about a transaction that it executed. */
 type TransactionReceipt = {
   readonly hasSucceeded: boolean
   readonly events: readonly TransactionEvent[]
 }
 
 /**
- * One entry of a receipt's log. `address` is the contract's: 0x, lower case; topics are 32 bytes
- * each.
+ * One entry of a receipt's log. `address` is the contract's address: 0x, lower case. Each topic has
+ * 32 bytes.
  */
 type TransactionEvent = {
   readonly address: string
@@ -103,7 +103,7 @@ type TransactionEvent = {
 }
 
 /**
- * The receipt of an EIP-1559 transaction that attacker-controlled `bytes` are: 0x02 || RLP of
+ * Decodes the receipt of an EIP-1559 transaction in attacker-controlled `bytes`: 0x02 || RLP of
  * status, cumulative gas, bloom and events (EIP-2718, EIP-658). Throws FormatError
  * `invalid_transaction_receipt` and `invalid_rlp`.
  *
@@ -127,8 +127,8 @@ export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt 
 }
 
 /**
- * Whether the contract at `contract` (0x, lower case) says in this receipt that it took `notary`'s
- * head.
+ * Whether this receipt has the event in which the contract at `contract` (0x, lower case) reports
+ * that it accepted the head of `notary`.
  */
 export function hasAnchoredEvent(
   receipt: TransactionReceipt,
@@ -153,7 +153,7 @@ export function hasAnchoredEvent(
 const EIP1559_TYPE = 2
 const ADDRESS_BYTES = 20
 const BLOOM_BYTES = 256
-/** The event's first topic: the hash of its signature; src/chain/contract/Affidavit.sol. */
+/** The event's first topic: the hash of its signature (src/chain/contract/Affidavit.sol). */
 const ANCHORED_TOPIC = keccak_256(encodeUtf8('Anchored(address,uint64,bytes32)'))
 
 function eventOf(item: RlpItem): TransactionEvent {

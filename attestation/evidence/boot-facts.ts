@@ -5,26 +5,26 @@ const { arrayOf, countOf, invalid, textOf } = bundleForms
 
 const ADDRESS_BYTES = 20
 
-/** What of an enclave's boot configuration a record is compared with. */
+/** The facts of an enclave's boot configuration that are compared with a record. */
 export type BootFacts = {
   readonly chainId: number
   /** The anchor contract: 0x, lower case. */
   readonly contract: string
-  /** Where the enclave may send requests. */
+  /** The providers to which the enclave may send requests. */
   readonly providers: readonly { readonly name: string; readonly origin: string }[]
 }
 
 /**
- * What attacker-controlled `json`, a boot configuration, says. It may have more members than are
- * read here: all are part of its digest. A member `format` it has not (headAttestationUserData).
- * Throws FormatError `invalid_bundle` naming the member.
+ * Reads attacker-controlled `json`, a boot configuration. It may have more members than are read
+ * here: its digest covers all of them. It must not have a member `format`
+ * (headAttestationUserData). Throws FormatError `invalid_bundle` naming the member.
  *
  * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the
  * attestation document.
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // What a head attestation's document states has one: neither passes for the other.
+  // A head attestation's statement has a member `format`, so the two cannot be confused.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

@@ -15,13 +15,13 @@ import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
 
 const { textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
 
-/** What `format` is in a boot statement. */
+/** The value of `format` in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
 
-/** Most heads of one statement. A gateway with more logs shows those of the newest logs. */
+/** Most heads in one statement. A gateway with more logs shows the heads of its newest logs. */
 export const BOOT_HEADS_MAX = 1_000
 
-/** A head of another notary's log that an enclave was shown, with that notary's signature. */
+/** A head of another notary's log, with that notary's signature, as shown to an enclave. */
 export type BootHead = {
   /** 0x, lower case. */
   readonly notary: string
@@ -33,17 +33,17 @@ export type BootHead = {
   readonly signature: string
 }
 
-/** A boot statement as it is served with its log. */
+/** A boot statement in the form in which the gateway serves it with its log. */
 export type BootStatement = {
   readonly heads: readonly BootHead[]
-  /** The second of the document's timestamp, Unix seconds. */
+  /** The time of the document in whole seconds, Unix time. */
   readonly created_at: number
   /** Attestation document, standard base64. */
   readonly document: string
 }
 
 /**
- * The heads that attacker-controlled `json` is: at most BOOT_HEADS_MAX, each with exactly its
+ * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX, each with exactly its
  * members in their one form, in ascending order of their notaries, each notary once. Throws
  * FormatError `invalid_boot_statement`.
  *
@@ -59,9 +59,9 @@ export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
 }
 
 /**
- * Verifies that each head was signed by its notary for this chain and contract. `recover` as
- * recoverPublicKey has it. Throws ProofError `wrong_signer` naming the notary, and FormatError.
- * Does NOT prove that a notary is an enclave, or that a head is the newest of its log.
+ * Verifies that each head was signed by its notary for this chain and contract. `recover`: see
+ * recoverPublicKey. Throws ProofError `wrong_signer` naming the notary, and FormatError. Does NOT
+ * prove that a notary is an enclave, or that a head is the newest of its log.
  */
 export function verifyBootHeads(
   heads: readonly BootHead[],
@@ -81,7 +81,7 @@ export function verifyBootHeads(
 /**
  * Gives the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
  * canonical JSON. Its `format` keeps documents of different kinds apart: head attestations have
- * another, boot configurations have no `format`. Throws FormatError `invalid_boot_statement`.
+ * another format, boot configurations do not have one. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,
@@ -92,7 +92,7 @@ export function bootStatementUserData({
   readonly configuration: Uint8Array
   /** The enclave's own log: its notary's address, 0x and lower case. */
   readonly notary: string
-  /** As parseBootHeads gives them. */
+  /** The result of parseBootHeads. */
   readonly heads: readonly BootHead[]
 }): Uint8Array {
   if (configuration.length !== HASH_BYTES) throw invalid(`a configuration of ${HASH_BYTES} bytes`)

@@ -4,22 +4,20 @@ import { formsOf } from '../json/forms.ts'
 import type { Json } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 
-/** Forms of bundles; hex in them has other forms, those of `hexOf`. */
+/** Forms of the members of bundles, except hex texts: see `hexOf`. */
 export const bundleForms = formsOf('invalid_bundle')
 
 const { invalid } = bundleForms
 
-/** Bytes of an attestation document in a bundle. A document from AWS has about 5 KB. */
+/** Most bytes of an attestation document in a bundle. A document from AWS has about 5 KB. */
 export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
-/**
- * How many bytes a hex text may stand for, and what stands before it (0x unless said otherwise).
- */
+/** The number of bytes that a hex text may have, and its prefix (default: 0x). */
 type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
   readonly prefix?: '' | '0x'
 }
 
-/** Lower-case hex of this form. Throws FormatError `invalid_bundle` naming `name`. */
+/** Lower-case hex text of this form. Throws FormatError `invalid_bundle` naming `name`. */
 export function hexOf(json: Json | undefined, name: string, form: HexForm): string {
   const own = ownMembers(form)
   const { prefix = '0x' } = own
@@ -35,7 +33,7 @@ export function hexOf(json: Json | undefined, name: string, form: HexForm): stri
   return json
 }
 
-/** Reader of standard base64 of 1 to `bytesMax` bytes; `invalid` as formsOf gives it. */
+/** Makes a reader for standard base64 of 1 to `bytesMax` bytes. `invalid`: see formsOf. */
 export function base64FormOf(invalid: (name: string, expectation: string) => FormatError) {
   return (json: Json | undefined, name: string, bytesMax: number): string => {
     const isBounded =
@@ -46,7 +44,7 @@ export function base64FormOf(invalid: (name: string, expectation: string) => For
   }
 }
 
-/** Infinite when the text is not base64. */
+/** Number of decoded bytes; infinite when the text is not base64. */
 function decodedLength(text: string): number {
   try {
     return decodeBase64(text).length
@@ -56,10 +54,10 @@ function decodedLength(text: string): number {
 }
 
 /**
- * An origin as the enclave's table of providers has it, which takes no other than the WHATWG URL
- * Standard serializes: http or https, a host of printable ASCII without upper case and without what
- * ends or escapes a host, or an IPv6 address; a port if it is not the scheme's own. Throws
- * FormatError `invalid_bundle` naming `name`.
+ * Checks an origin. It must have the form of the enclave's table of providers, which is the
+ * serialization of the WHATWG URL Standard: http or https; an IPv6 address, or a host of printable
+ * ASCII without upper case, escapes and characters that end a host; a port unless it is the
+ * scheme's default. Throws FormatError `invalid_bundle` naming `name`.
  */
 export function originOf(text: string, name: string): string {
   if (text.length > ORIGIN_LENGTH_MAX || !ORIGIN.test(text) || DEFAULT_PORT.test(text))
@@ -67,7 +65,7 @@ export function originOf(text: string, name: string): string {
   return text
 }
 
-/** Of the form that enclave/providers/parse-table.ts takes. */
+/** The limit of enclave/providers/parse-table.ts. */
 const ORIGIN_LENGTH_MAX = 'https://'.length + 300
 const ORIGIN = /^https?:\/\/([!"$&-.0-9;=_-{}~]+|\[[0-9a-f:]+\])(:(0|[1-9][0-9]{0,4}))?$/
 const DEFAULT_PORT = /^(http:.*:80|https:.*:443)$/

@@ -6,128 +6,126 @@ import type { RedactablePart } from './bundle.ts'
 import type { BundleSource } from './bundle-source.ts'
 import type { CheckTable, Judgement } from './verdict.ts'
 
-/** What a bundle is checked for, in the order of the report. */
+/** The checks of a bundle, in the order of the report. */
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
-/** Every check, and when `verified` needs it. */
+/** All checks. The value says when `verified` needs the check. */
 export const BUNDLE_CHECKS = {
   /**
-   * The bundle is one of version 1, every member in its one form. When it fails nothing else is
-   * checked.
+   * The bundle has version 1, and every member has its one form. If this check fails, no other
+   * check is made.
    */
   format: 'always',
   /** The request hashes to the receipt's request_hash. */
   'request hash': 'always',
   /** The response hashes to the receipt's response_hash. */
   'response hash': 'always',
-  /** Both hash to the record's hash. */
+  /** The record's hash is the hash of these two hashes. */
   hash: 'always',
   /** A secp256k1 point. */
   'public key': 'always',
-  /** By that key, over the hash, with low s. */
+  /** The signature over the hash is valid for this key, with low s. */
   signature: 'always',
-  /** The receipt is of this completion. */
+  /** The receipt belongs to this completion. */
   receipt: 'always',
-  /** The second in which the receipt says the completion finished. */
+  /** The second in which the completion finished, according to the receipt. */
   created_at: 'always',
-  /** The attestation document names that key. */
+  /** The attestation document names the key of the record. */
   'attestation key': 'always',
-  /** The document is genuine: trusted root, chain, signature; at the time it was made. */
+  /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
   /** The completion finished while the document was valid. */
   'attestation time': 'always',
-  /** The document, when it is genuine, has the measurements that the caller expects. */
+  /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',
   /**
-   * The document names the digest of this boot configuration, which is for the log's chain and
-   * contract.
+   * The document has the digest of this boot configuration. The configuration is for the log's
+   * chain and contract.
    */
   'boot configuration': 'always',
-  /** It is one that the caller expects. */
+  /** The caller expects this boot configuration. */
   'expected configuration': 'always',
-  /** The boot configuration has the receipt's provider at that origin. */
+  /** The boot configuration has the receipt's provider, with the same origin. */
   provider: 'always',
-  /** The answer is whole, or the caller accepts the outcome that the receipt states. */
+  /** The answer is whole, or the caller accepts the outcome in the receipt. */
   outcome: 'always',
   /** The receipt is the leaf at its index of the notary's log. */
   'receipt in log': 'always',
-  /** The notary signed the log's head, for that chain and contract. */
+  /** The notary signed the log's head, for this chain and contract. */
   'tree head': 'always',
   /**
-   * The transaction's hash is the record's tx_hash, or one of its reanchored; the detail says
-   * which.
+   * The transaction's hash is the record's `tx_hash`, or one of its `reanchored`. The detail says
+   * which one.
    */
   'transaction hash': 'always',
-  /**
-   * The transaction brings exactly this head with this signature to that contract on that chain.
-   */
+  /** The transaction sends exactly this head and signature to this contract on this chain. */
   anchor: 'always',
   /** The header has the block's number and hash. */
   'block header': 'always',
   /**
-   * The block is not older than the completion and the attestation document, but for
-   * ANCHOR_SKEW_MS.
+   * The block is not older than the completion and the attestation document. ANCHOR_SKEW_MS is
+   * tolerated.
    */
   'anchor time': 'always',
-  /** The transaction is under the header's transactions root, at its index. */
+  /** The transactions root of the header covers the transaction at its index. */
   'transaction in block': 'always',
   /**
-   * The receipt at that index, under the header's receipts root, shows success and the contract's
-   * event for this head.
+   * The receipts root of the header covers the receipt at that index. The receipt shows success and
+   * the contract's event for this head.
    */
   'anchor outcome': 'always',
-  /** The chain has this block, deep enough. */
+  /** The chain has this block, with enough blocks after it. */
   'block on chain': 'with a chain',
 } as const satisfies CheckTable<string>
 
-/** One check's outcome. */
+/** The outcome of one check. */
 export type BundleCheck = Check<BundleCheckName>
 
-/** Outcome of verifyBundle. */
+/** The result of verifyBundle. */
 export type BundleReport = Judgement<BundleCheckName> & {
   readonly checks: readonly BundleCheck[]
-  /** Parts of the completion that are not there. */
+  /** The missing parts of the completion. */
   readonly redacted: readonly RedactablePart[]
-  /** What its gateway states of parts that it erased, which nothing binds; null for nothing. */
+  /** The gateway's statement about parts that it erased, which is not proved; null without one. */
   readonly erased: ErasureStatement | null
   /**
-   * Where the bundle says that it is from: a hint for its reader, which nothing binds and no check
-   * reads. Null for nothing, and of a bundle that is not of its form.
+   * The stated origin of the bundle, a hint for its reader. It is not proved and not checked. Null
+   * when it is not stated, or when the bundle has another form.
    */
   readonly source: BundleSource | null
-  /** What the bundle says, as far as its checks passed; null when it is invalid. */
+  /** The facts of the bundle that its checks prove; null when the bundle is invalid. */
   readonly facts: BundleFacts | null
 }
 
-/** What a bundle that is not invalid says. What is not shown by a check that passed is null. */
+/** The facts of a bundle that is not invalid. A fact whose check did not pass is null. */
 export type BundleFacts = {
   readonly hash: string
-  /** The signing account and log: 0x, lower case. */
+  /** The account that signed, which is also the log: 0x, lower case. */
   readonly notary: string
   readonly index: number
   /**
-   * How the answer ended. When it is not `complete`, the end is missing; who cut it is not shown.
+   * How the answer ended. If not `complete`, its end is missing, and it is not proved who cut it.
    */
   readonly outcome: Receipt['outcome']
-  /** Who answered: its name and origin in the enclave's table. */
+  /** The provider of the answer: its name and origin in the enclave's table. */
   readonly provider: { readonly name: string; readonly origin: string }
-  /** The model that was asked for, and the one that the answer names; null when it names none. */
+  /** The requested model, and the model that the answer names (null if it names no model). */
   readonly model: Receipt['model']
   /** The second in which the completion finished, Unix seconds, by the enclave's clock. */
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The release of the policy that those are of; null when none was expected, or a set matched. */
+  /** The policy's release with these measurements; null if none is expected or a set matched. */
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
   readonly configuration: Uint8Array
-  /** The block that the bundle brings, with the anchor in it; null when it brings no whole one. */
+  /** The block of the bundle that holds the anchor; null when the bundle does not show it whole. */
   readonly block: BlockFacts | null
-  /** Not after: that block, when the chain has it. */
+  /** The completion was not made after this block. Null when the chain does not have the block. */
   readonly anchoredIn: BlockFacts | null
 }
 
-/** A block by its header. Timestamp: Unix seconds, the chain's. */
+/** A block by its header. Timestamp: Unix seconds, by the chain. */
 export type BlockFacts = {
   readonly number: number
   readonly hash: string

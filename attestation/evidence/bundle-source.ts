@@ -10,9 +10,8 @@ export const SOURCE_URL_LENGTH_MAX = 300
 export const OPERATOR_LENGTH_MAX = 200
 
 /**
- * Where a bundle says that it is from, for a reader who wants to know whom to ask. A hint: nothing
- * signs or hashes it, no check reads it, and no code asks these addresses. It has one member at
- * least.
+ * The stated origin of a bundle: it shows its reader whom to ask. It is only a hint. It is not
+ * signed, hashed or checked, and no code calls these addresses. It has at least one member.
  */
 export type BundleSource = {
   /** URL of the gateway. */
@@ -26,7 +25,7 @@ export type BundleSource = {
 const SOURCE_MEMBERS = ['gateway', 'operator', 'releases'] as const
 
 /**
- * The source that attacker-controlled `json` is, with no other members. Throws FormatError
+ * Reads the source in attacker-controlled `json`, with no other members. Throws FormatError
  * `invalid_bundle`.
  */
 export function parseSource(json: Json | undefined): BundleSource {
@@ -61,7 +60,7 @@ function operatorOf(json: Json | undefined, name: string): string {
   return json
 }
 
-/** Whether text has the form of a URL in a source; that it is one of a server is not checked. */
+/** Whether text has the form of a URL in a source. The existence of a server is not checked. */
 export function isSourceUrl(text: string): boolean {
   return text.length <= SOURCE_URL_LENGTH_MAX && SOURCE_URL.test(text)
 }
@@ -71,8 +70,8 @@ export function isOperatorName(text: string): boolean {
   return isStatedText(text, OPERATOR_LENGTH_MAX) && !ODD_BLANKS.test(text)
 }
 
-/** Blanks that could lay out a line of their own, and letters that are not seen. */
+/** Spaces that could fake a new line in a report, and invisible letters. */
 const ODD_BLANKS = /^\p{Zs}|\p{Zs}{2}|\p{Zs}$|\p{Default_Ignorable_Code_Point}/u
 
-/** No user before the host, which could name another host; printable ASCII behind it. */
+/** No user before the host: it could look like another host. Printable ASCII after the host. */
 const SOURCE_URL = /^https?:\/\/[-.:0-9A-Z_a-z[\]]+([/?][!-~]*)?$/

@@ -24,46 +24,46 @@ import { TRIE_NODES_MAX } from './trie.ts'
 const { arrayOf, countOf, invalid, membersOf, objectOf } = bundleForms
 const base64Of = base64FormOf(invalid)
 
-/** What `format` is in every bundle, of any version. */
+/** The value of `format` in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
-/** Most transactions that a record names beside `tx_hash`. */
+/** Most transactions that a record names in addition to `tx_hash`. */
 export const REANCHORED_MAX = 64
 
-/** All that a check of one completion needs (formats.md, Format). */
+/** All data that the check of one completion needs (formats.md, Format). */
 export type EvidenceBundle = {
   readonly format: typeof BUNDLE_FORMAT
-  /** That of the record's receipt. */
+  /** The version of the record's receipt. */
   readonly version: ReceiptVersion
   readonly record: BundleRecord
-  /** What the attestation document's `user_data` is the digest of. */
+  /** The attestation document's `user_data` is the digest of this configuration. */
   readonly boot_configuration: JsonObject
-  /** The anchor of the log's head, signed: 0x hex. */
+  /** The signed transaction that anchors the log's head: 0x hex. */
   readonly transaction: string
-  /** Where it was mined; null when the gateway could not show that when it made the bundle. */
+  /** The block of the transaction; null when the gateway could not show it for this bundle. */
   readonly block: BundleBlock | null
-  /** Why there is no block, as its gateway states; absent when it gives no reason. */
+  /** The gateway's reason why there is no block; absent when it gives no reason. */
   readonly no_block?: NoBlock
-  /** Where it is from, as its gateway states; absent when its operator stated no source. */
+  /** The origin of the bundle, stated by its gateway; absent when its operator stated no source. */
   readonly source?: BundleSource
 }
 
-/** Why a bundle has no block. Nothing binds it. */
+/** Why a bundle has no block. It is not proved. */
 export type NoBlock = {
   readonly reason: NoBlockReason
-  /** The transaction to look up on the chain, that of the bundle: 0x hex. */
+  /** The transaction to look up on the chain, which is the bundle's: 0x hex. */
   readonly transaction: string
 }
 
 export type NoBlockReason = (typeof NO_BLOCK_REASONS)[number]
 
 const NO_BLOCK_REASONS = [
-  'not_mined', //    the transaction is in no block that it succeeded in
-  'not_read', //     it is in one that the gateway did not read in time
-  'not_readable', // it is in one that the gateway cannot read
+  'not_mined', //    the transaction did not succeed in any block
+  'not_read', //     the gateway did not read the block in time
+  'not_readable', // the gateway cannot read the block
 ] as const
 
-/** A stored record without its `id`, which nothing can show to be right. */
+/** A stored record without its `id`, which cannot be verified. */
 export type BundleRecord = RequestPart &
   ResponsePart & {
     readonly hash: string
@@ -71,11 +71,11 @@ export type BundleRecord = RequestPart &
     readonly signature: string
     readonly tx_hash: string
     /**
-     * Transactions that anchor the head in the place of `tx_hash`, in order; absent when there are
+     * Other transactions that anchor the head instead of `tx_hash`, in order; absent when there are
      * no such transactions.
      */
     readonly reanchored?: readonly string[]
-    /** What the gateway states of parts that it erased; absent when it erased none. */
+    /** The gateway's statement about parts that it erased; absent when it erased no part. */
     readonly erased?: ErasureStatement
     /** Standard base64. */
     readonly attestation: string
@@ -85,18 +85,16 @@ export type BundleRecord = RequestPart &
     readonly log: LogProof
   }
 
-/**
- * The request as hashed, without unset members; or, in its place and under another name, its hash.
- */
+/** The request as hashed, without unset members. If it is left out: its hash, as `request_hash`. */
 type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
 
-/** The response as hashed; or, in its place and under another name, its hash. */
+/** The response as hashed. If it is left out: its hash, as `response_hash`. */
 type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
 
 /** The block that holds the transaction. */
 export type BundleBlock = {
   readonly number: number
-  /** The only value that has to be looked up on the chain: 0x hex. */
+  /** The only value to look up on the chain: 0x hex. */
   readonly hash: string
   /** RLP, 0x hex. */
   readonly header: string
@@ -108,10 +106,10 @@ export type BundleBlock = {
 }
 
 /**
- * Gives the bundle that attacker-controlled `json` is. It has exactly the members of the format,
+ * Reads the bundle in attacker-controlled `json`. It must have exactly the members of the format,
  * each in its one form, hex in lower case, and a receipt of its own version. Read its text with
  * parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
- * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, whose messages name the member.
+ * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`. Their messages name the member.
  *
  * Does NOT prove anything: see verifyBundle.
  */
@@ -236,7 +234,7 @@ function parseRequestPart(record: JsonObject): RequestPart {
       }),
     }
   const request = objectOf(record.request, 'record.request')
-  // Unset members are not hashed: with them, there would be something to change unnoticed.
+  // Unset members are not hashed. They are refused because anyone could change them unnoticed.
   if (stripUnsetMembers(request) !== request)
     throw invalid('record.request', 'without members of null, also in its messages')
   return { request }
@@ -280,9 +278,7 @@ function parseNoBlock(
   return { reason, transaction }
 }
 
-/**
- * Room for the prefixes and the path of a leaf around its entry. A branch has at most 532 bytes.
- */
+/** A leaf needs additional bytes for its path and prefixes. A branch has at most 532 bytes. */
 const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
 
 function parseNodes(json: Json, name: string): readonly string[] {
@@ -291,10 +287,10 @@ function parseNodes(json: Json, name: string): readonly string[] {
 }
 
 /**
- * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with
- * what the gateway keeps beside it. Leaves out the record's `id` and the request's unset members,
- * which nothing binds; in versions before 3, which have no place for them, also why there is no
- * block, and the source. Throws FormatError as parseEvidenceBundle.
+ * Creates the bundle of a stored record as served (interface 2.4, with `receipt` and `log`), with
+ * other data that the gateway keeps. Leaves out the record's `id` and the request's unset members,
+ * which cannot be verified. Versions before 3 also lack the reason for a missing block, and the
+ * source. Throws FormatError as parseEvidenceBundle does.
  *
  * Does NOT check that the parts belong together: see verifyBundle.
  */
@@ -303,9 +299,9 @@ export function createBundle(parts: {
   readonly bootConfiguration: JsonObject
   /** Raw anchor transaction, 0x hex. */
   readonly transaction: string
-  /** The block, or why there is no block; null when neither is known. */
+  /** The block, or the reason why there is no block; null when neither is known. */
   readonly block: BundleBlock | NoBlock | null
-  /** Where the bundle is from; absent or null when that is not known. */
+  /** The origin of the bundle; absent or null when it is not known. */
   readonly source?: BundleSource | null
 }): EvidenceBundle {
   const { block, source = null } = parts
@@ -329,9 +325,9 @@ export function createBundle(parts: {
 }
 
 /**
- * The record without what nothing binds: its `id`, and of one that is `redacted` its `usage`, and
- * why its content is `withheld`. In place of what that has not, there are the hashes that its
- * receipt has. That it was `erased` stays, as the gateway's statement.
+ * The record without members that cannot be verified: its `id` and, when it is `redacted`, its
+ * `usage` and the reason why content is `withheld`. Missing parts are replaced by their hashes from
+ * the receipt. The gateway's statement `erased` stays.
  */
 function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
   if (memberOf(record, 'redacted') !== true) return record
@@ -357,10 +353,10 @@ function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
 export type RedactablePart = 'request' | 'response'
 
 /**
- * The bundle with only the hash in place of the request, of the response, or of both. The rest
- * stays verifiable: who signed, the receipt, the log, the anchor. A part that is left out already
- * stays so. The hash is of the part itself, so that leaving out a part that was altered does not
- * hide the change.
+ * Gives the bundle with only the hash in place of the request, of the response, or of both. The
+ * rest stays verifiable: who signed, the receipt, the log, the anchor. A part that is already left
+ * out stays left out. The hash is computed from the part itself, so leaving out an altered part
+ * does not hide the change.
  *
  * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that
  * can be guessed, since its hash is without salt and each guess can be tried; nor text that the
@@ -381,7 +377,7 @@ export function redactBundle(
   return { ...bundle, record: response === true ? redactResponse(withoutRequest) : withoutRequest }
 }
 
-/** The parts that the record's hash alone is left of. */
+/** The parts of the record that are replaced by their hashes. */
 export function redactedParts(record: BundleRecord): readonly RedactablePart[] {
   return [
     ...('request' in record ? [] : ['request' as const]),

@@ -17,9 +17,9 @@ import type { BundleCheck } from './bundle-report.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
- * The facts of a document that is genuine at its own time (historical mode), or why it is not.
- * Which code it is of has a check of its own. Rejects with PolicyError when the policy makes no
- * sense.
+ * Gives the facts of a document that was genuine at its own time (historical mode), or the fault.
+ * The measurements are not checked here: they have their own check. Rejects with PolicyError when
+ * the policy is invalid.
  */
 export async function verifyDocument(
   bytes: Attempt<Uint8Array>,
@@ -27,7 +27,7 @@ export async function verifyDocument(
   attestations: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<Attempt<AttestationFacts>> {
   const policy: AttestationPolicy = {
-    // Which code it is has a check of its own: here, whether the document is one at all.
+    // The measurements have their own check. This check only asks whether the document is genuine.
     measurements: 'any',
     mode: 'historical',
     ...(roots === undefined ? {} : { roots }),
@@ -42,10 +42,10 @@ export async function verifyDocument(
   }
 }
 
-/** Historical mode takes the document's own time. */
+/** Not used: historical mode takes the document's own time. */
 const UNUSED_TIME = new Date(0)
 
-/** Which enclave made the document, and when, in words. */
+/** Describes in words which enclave made the document, and when. */
 export function describeDocument({
   moduleId,
   timestampMs,
@@ -56,8 +56,8 @@ export function describeDocument({
 }
 
 /**
- * Checks that the document is of code that the caller expects. Not checked without its `facts`: a
- * document that is not genuine can state any measurements. Throws AttestationError.
+ * Checks that the caller expects the code of the document. Not checked without `facts`: a document
+ * that is not genuine can state any measurements. Throws AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -76,7 +76,7 @@ function sayNotValid(fault: unknown): Finding {
 }
 
 /**
- * Which set or release of the policy the document shows; null when none is expected. Throws
+ * The set or release of the policy that the document matches; null when none is expected. Throws
  * AttestationError.
  */
 export function findExpectedCode(
@@ -88,9 +88,9 @@ export function findExpectedCode(
 }
 
 /**
- * Checks that the digest of a boot configuration is one that the caller expects. When the document
- * is of an expected release that names a configuration, it must be that one too. What the gateway
- * under test serves cannot be the expectation: it always agrees with itself. Throws ProofError.
+ * Checks that the caller expects the digest of a boot configuration. If the document's release is
+ * expected and names a configuration, the digest must be that one too. The expectation must not
+ * come from the gateway under test: it always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -129,7 +129,7 @@ export function checkDocumentKey({ publicKey }: AttestationDocument, notary: str
 }
 
 /**
- * Checks that `createdAt` is the second of the document's timestamp. Throws ProofError
+ * Checks that `createdAt` is the time of the document in whole seconds. Throws ProofError
  * `wrong_time`.
  */
 export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: number): Finding {
@@ -143,7 +143,7 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 }
 
 /**
- * The expected release that a document is of. Null when it is of no expected release: the check of
+ * The expected release that the document matches. Null when there is no match: the check of
  * measurements reports that.
  */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
@@ -152,9 +152,9 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 }
 
 /**
- * Checks which code holds the key, by the attestation document, and with which configuration it was
- * booted. All of it at the time of the document (historical mode): it is the log's anchor that
- * shows the record to be no younger than it says.
+ * Checks, by the attestation document, which code holds the key and which configuration it was
+ * booted with. The document is judged at its own time (historical mode). The anchor of the log
+ * limits how late the record was made.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,
@@ -180,8 +180,8 @@ export async function checkEnclave(
 }
 
 /**
- * Clocks of enclave and security module may differ a little; after the leaf expired, the document
- * shows nothing. Not checked without `facts`: a document that is not genuine can state any times.
+ * Checks that the completion finished while the document was valid, with a tolerance for clocks.
+ * Not checked without `facts`: a document that is not genuine can state any times.
  */
 function checkTime({ record }: EvidenceBundle, facts: Attempt<AttestationFacts>): Finding {
   if ('fault' in facts) return sayNotValid(facts.fault)
@@ -228,8 +228,8 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
 }
 
 /**
- * Checks that the answer is whole, or that it was cut in a way that the reader accepts. Nothing
- * shows what was cut off. So any other cut answer leaves this check open, and its bundle is not
+ * Checks that the answer is whole, or that its caller accepts how it was cut. There is no proof
+ * about the missing part. So any other cut answer leaves this check open, and its bundle is not
  * verified.
  *
  * Does NOT prove who cut it: `client_disconnected` is what the enclave saw of its gateway, which

@@ -6,23 +6,23 @@ import { BUNDLE_DOCUMENT_BYTES_MAX, base64FormOf } from './bundle-forms.ts'
 const { countOf, invalid, textOf } = formsOf('invalid_head_attestation', 'head attestation: ')
 const base64Of = base64FormOf(invalid)
 
-/** A head attestation as it is served with the heads of its log. */
+/** A head attestation in the form in which the gateway serves it with the heads of its log. */
 export type HeadAttestation = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
-  /** Where the gateway says the block stands; the document names its hash alone. */
+  /** The block's number, as the gateway states it. The document has only the block's hash. */
   readonly block_number: number
   /** 0x hex. */
   readonly block_hash: string
-  /** The second of the document's timestamp, Unix seconds. */
+  /** The time of the document in whole seconds, Unix time. */
   readonly created_at: number
   /** Attestation document, standard base64. */
   readonly document: string
 }
 
 /**
- * The head attestation that attacker-controlled `json` is: exactly its members, each in its one
+ * Reads the head attestation in attacker-controlled `json`: exactly its members, each in its one
  * form, hex in lower case. Throws FormatError `invalid_head_attestation` naming the member.
  *
  * Does NOT prove anything: see verifyHeadAttestation.

@@ -2,25 +2,25 @@ import { encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 
-/** What `format` is in the statement that a head attestation's `user_data` is the digest of. */
+/** The value of `format` in a head attestation's statement. `user_data` is its digest. */
 export const HEAD_ATTESTATION_FORMAT = 'affidavit-head-attestation'
 
-/** What an enclave states of its log in a head attestation, beside the block's hash. */
+/** An enclave's statement about its log in a head attestation. It excludes the block's hash. */
 export type HeadStatement = {
   /** Digest of the enclave's boot configuration, 32 bytes (digestBootConfiguration). */
   readonly configuration: Uint8Array
   /** The log: its notary's address, 0x and lower case. */
   readonly notary: string
-  /** All leaves that the log has at that moment, whether or not the gateway has them. */
+  /** Number of leaves in the enclave's log at that moment, also leaves that the gateway lacks. */
   readonly size: number
-  /** Their Merkle root, 32 bytes. */
+  /** Merkle root of these leaves, 32 bytes. */
   readonly root: Uint8Array
 }
 
 /**
- * What `user_data` of a head attestation's document is, 32 bytes: SHA-256 of the canonical JSON of
- * the statement. It is not the digest of a boot configuration, which has no member `format`:
- * neither document passes for the other. Throws FormatError `invalid_head_statement`.
+ * The `user_data` of a head attestation's document, 32 bytes: SHA-256 of the canonical JSON of the
+ * statement. A boot configuration has no member `format`, so its digest differs: the two kinds of
+ * documents cannot be confused. Throws FormatError `invalid_head_statement`.
  */
 export function headAttestationUserData({
   configuration,

@@ -12,34 +12,33 @@ import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
- * What the caller demands of a bundle. Code and configuration that are not given are not checked,
- * and the bundle is not `verified`. Demands of other forms or names are refused with PolicyError.
+ * The caller's demands on a bundle. Without expected code and configuration, these are not checked,
+ * and the bundle is not `verified`. Unknown names and wrong forms are refused with PolicyError.
  */
 export type BundlePolicy = {
   /**
-   * The code that is acceptable: sets of measurements, one of which the attestation document must
-   * have in full. Left out, or no set: not checked. A set that is empty is refused.
+   * The accepted code: sets of measurements. The attestation document must match one set in full.
+   * Left out, or an empty list: not checked. An empty set is refused.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * As in AttestationPolicy: releases that are acceptable beside those sets. Left out: none are
-   * expected. An empty list is one that accepts no code: it fails every document.
+   * As in AttestationPolicy: releases that are accepted in addition to the sets. Left out: no
+   * releases are expected. An empty list accepts no code: every document fails.
    */
   readonly releases?: AttestationPolicy['releases']
   /**
-   * The boot configurations that are acceptable, by digest (32 bytes, digestBootConfiguration):
-   * which providers at which origins, which certificate authorities, which chain and contract.
-   * Measurements do not cover what the operator sets at boot: with CAs of its own, it could answer
-   * in a provider's name. The configuration that the matched release names, if any, is expected as
-   * well. Without either, the configuration is not checked. Never take it from the gateway whose
-   * evidence is checked.
+   * The accepted boot configurations, by digest (32 bytes, digestBootConfiguration): which
+   * providers at which origins, which certificate authorities, which chain and contract.
+   * Measurements do not cover these settings of the operator, who could add a CA and answer in a
+   * provider's name. The configuration of the matched release, if it has one, is expected as well.
+   * Without either, the configuration is not checked. Never take it from the gateway under test.
    */
   readonly configurations?: readonly Uint8Array[]
   /**
-   * Outcomes that are accepted beside `complete`. An answer with another outcome was cut: by its
-   * caller, by a gateway that closed the connection in mid-stream, or by its provider. When its
-   * outcome is not named here, the check `outcome` does not pass, and the bundle is `consistent` at
-   * best. Default: none.
+   * Outcomes that are accepted besides `complete`. Such an answer was cut: by its caller, by a
+   * gateway that closed the connection in mid-stream, or by its provider. With an outcome that is
+   * not accepted, the check `outcome` does not pass, and the bundle is `consistent` at best.
+   * Default: none.
    */
   readonly outcomes?: readonly Receipt['outcome'][]
   /** As in AttestationPolicy. Default: AWS's root. */
@@ -49,52 +48,50 @@ export type BundlePolicy = {
   /** As in AttestationPolicy. Default: false. */
   readonly allowDebug?: boolean
   /**
-   * How many blocks the block must be deep in the chain, itself included, when a chain is given.
-   * Default CONFIRMATIONS_MIN_DEFAULT; 1 at least.
+   * The depth that the block must have in the chain, in blocks, itself included, when a chain is
+   * given. Default CONFIRMATIONS_MIN_DEFAULT; at least 1.
    */
   readonly confirmationsMin?: number
 }
 
-/** Whether the policy says which code is acceptable. */
+/** Whether the policy expects some code. */
 export function expectsCode({ measurements = [], releases }: BundlePolicy): boolean {
   return measurements.length > 0 || releases !== undefined
 }
 
-/**
- * The block is on the chain. How deep is safe depends on the chain; Ethereum calls 64 blocks final.
- */
+/** The block is on the chain. A safe depth depends on the chain: Ethereum calls 64 blocks final. */
 export const CONFIRMATIONS_MIN_DEFAULT = 1
 
 /**
- * What a chain says, asked for by the caller. It is believed as far as the endpoint is that was
- * asked.
+ * The chain's facts, as the caller asked for them. They are as trustworthy as the endpoint that the
+ * caller asked.
  */
 export type ChainFacts = {
   readonly chainId: number
   /**
-   * Hash of the chain's block of the bundle's block number: 0x, either case; null when it has none
-   * of that number.
+   * Hash of the chain's block with the bundle's block number: 0x, either case; null when the chain
+   * does not have this number.
    */
   readonly blockHash: string | null
   /** Number of the chain's newest block. */
   readonly newestBlock: number
 }
 
-/** What verifyBundle takes beside bundle and policy. */
+/** Optional inputs of verifyBundle. */
 export type BundleContext = {
-  /** Left out: the bundle is checked offline. */
+  /** Left out: the bundle is checked without a chain. */
   readonly chain?: ChainFacts
   /**
-   * Remembers the certificate chains it verified, so that many bundles of one enclave cost less.
-   * Default: none.
+   * Caches the certificate chains that it verified: many bundles of one enclave then take less
+   * time. Default: none.
    */
   readonly attestations?: AttestationVerifier
 }
 
 /**
- * Gives the policy's own members after checking their form. Types do not bind a caller in
- * JavaScript, and an expectation that is misspelt or malformed must not count as met. A member that
- * is undefined counts as left out. Throws PolicyError naming the member.
+ * Checks the form of the policy and gives its own members. JavaScript callers can pass any object,
+ * and a misspelt or malformed expectation must not count as met. A member that is undefined counts
+ * as left out. Throws PolicyError naming the member.
  *
  * Does NOT say that anything is expected: with no members nothing is, and then nothing is
  * `verified`.
@@ -105,18 +102,17 @@ export function readPolicy(policy: BundlePolicy): BundlePolicy {
 }
 
 /**
- * The same of a BundleContext: what is given beside bundle and policy. Throws PolicyError naming
- * the member.
+ * As readPolicy, for a BundleContext, the optional inputs. Throws PolicyError naming the member.
  */
 export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
   return ownMembers(context)
 }
 
-/** Throws PolicyError when `value`, called `name` in the message, has not the form. */
+/** Throws PolicyError when `value` has another form. The message calls it `name`. */
 type Form = (value: unknown, name: string) => void
 
-/** A form for each member that a type has. */
+/** A form for each member of a type. */
 type Forms<Type> = Readonly<Record<keyof Type, Form>>
 
 const BYTES_32 = bytesOf(HASH_BYTES)
@@ -163,7 +159,7 @@ const CHAIN_FORMS: Forms<ChainFacts> = {
 
 const BLOCK_HASH = /^0x[0-9a-fA-F]{64}$/
 
-/** Own members alone, none unknown. `all`: none left out either. */
+/** Checks that all own members are known. `all`: none may be left out either. */
 function checkMembers(
   value: unknown,
   name: string,
@@ -184,7 +180,7 @@ function checkMembers(
 function listOf(check: Form): Form {
   return (value, name) => {
     if (!isList(value)) throw unfit(name, 'an array')
-    // Not forEach, which passes over holes.
+    // Not forEach, which skips holes.
     for (const [at, item] of value.entries()) check(item, `${name}.${at}`)
   }
 }
@@ -207,9 +203,7 @@ function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
 }
 
-/**
- * No array, Map or instance of a class, whose members are not its own: nothing in it would be seen.
- */
+/** An array, a Map or an instance of a class is refused: its content is not in own members. */
 function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return hasOwnMembersAlone(value)
 }

@@ -5,15 +5,14 @@ import { FormatError } from '../errors.ts'
 export type RlpItem = Uint8Array | readonly RlpItem[]
 
 /**
- * How many lists may stand inside each other. The deepest thing read here, a receipt's topics, has
- * 4.
+ * Most levels of nested lists. The deepest value that is read here has 4: the topics of a receipt.
  */
 export const RLP_DEPTH_MAX = 16
 
 /**
- * The value that attacker-controlled `bytes` are the RLP encoding of (Ethereum yellow paper,
+ * Decodes attacker-controlled `bytes`, the RLP encoding of one value (Ethereum yellow paper,
  * appendix B). Every value has one encoding, so no two byte strings decode to the same value. Byte
- * strings of the result are views into `bytes`.
+ * strings in the result are views into `bytes`.
  *
  * Throws FormatError `invalid_rlp`: truncated; bytes after the value; a single byte below 0x80 with
  * a prefix; a length in the long form that fits the short one, or with leading zeros; lists nested
@@ -37,7 +36,7 @@ export function encodeRlp(item: RlpItem): Uint8Array {
   return concatBytes(encodePrefix(0xc0, payload.length), payload)
 }
 
-/** How RLP writes a number: big-endian, no leading zeros, 0 as no bytes. `value` is 0 to 2^53-1. */
+/** The RLP bytes of a number: big-endian, no leading zeros; 0 is empty. `value` is 0 to 2^53-1. */
 export function encodeRlpNumber(value: number): Uint8Array {
   const bytes: number[] = []
   for (let rest = value; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256)
@@ -52,8 +51,8 @@ export function rlpList(item: RlpItem | undefined, what: string): readonly RlpIt
 }
 
 /**
- * A byte string, of exactly `length` bytes when one is given. Throws FormatError `invalid_rlp`
- * naming `what`.
+ * A byte string; with `length`, of exactly this many bytes. Throws FormatError `invalid_rlp` naming
+ * `what`.
  */
 export function rlpBytes(item: RlpItem | undefined, what: string, length?: number): Uint8Array {
   if (!(item instanceof Uint8Array)) throw invalid(`expected ${what} to be a byte string`)
@@ -85,9 +84,9 @@ export function rlpNumber(item: RlpItem | undefined, what: string): number {
 }
 
 const UINT256_BYTES = 32
-/** Longest payload whose length stands in the prefix byte itself. */
+/** Longest payload whose length is in the prefix byte itself. */
 const SHORT_BYTES_MAX = 55
-/** Bytes of a length: far over what fits in memory, and exact as a double. */
+/** Most bytes of a length. Such a length is far more than memory holds, and exact as a double. */
 const LENGTH_BYTES_MAX = 6
 
 type Source = { readonly bytes: Uint8Array; readonly limit: number }
@@ -121,7 +120,7 @@ function readList(source: Source, { start, depth }: Place): readonly RlpItem[] {
   return items
 }
 
-/** Length of the payload after the prefix at `start`; `end` is where the payload begins. */
+/** Length of the payload after the prefix at `start`. The payload begins at `end`. */
 function readLength(
   { bytes, limit }: Source,
   { start, base }: { readonly start: number; readonly base: number },

@@ -4,19 +4,19 @@ import { FormatError, ProofError } from '../errors.ts'
 import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
 
 /**
- * Longest proof: the key of the largest index is 8 bytes, 16 nibbles, and each node but the last
- * takes one at least.
+ * Longest proof. The key of the largest index has 8 bytes, which are 16 nibbles. Each node except
+ * the last uses at least one nibble.
  */
 export const TRIE_NODES_MAX = 17
 
 /**
- * Verifies that entry `index` of a block's transactions or receipts is under `root` (32 bytes, from
- * the block's header), and gives the entry. `nodes` are the nodes of the Merkle-Patricia trie from
- * the root to the leaf (Ethereum yellow paper, appendix D); the key is RLP(index). All must be
- * used, and the leaf ends the walk.
+ * Verifies that entry `index` of a block's transactions or receipts is in the trie with `root` (32
+ * bytes, from the block's header), and gives the entry. `nodes` are the nodes of the
+ * Merkle-Patricia trie from the root to the leaf (Ethereum yellow paper, appendix D); the key is
+ * RLP(index). All nodes must be used, and the last is the leaf.
  *
- * What is proven here is never below 32 bytes, so no node on the way stands inside another, and no
- * key is the beginning of another, so no branch has a value: both are refused. Throws FormatError
+ * Entries have at least 32 bytes, so a node that contains another node is refused. A key is never
+ * the beginning of another key, so a branch with a value is refused. Throws FormatError
  * `invalid_rlp` and `invalid_trie_proof`, ProofError `wrong_trie_node` when a node does not have
  * the hash that leads to it, `not_in_trie` when it leads to another key.
  *
@@ -44,12 +44,12 @@ export function verifyTrieProof(proof: {
   return step.value
 }
 
-/** The way of entry `index` through its trie: the nibbles of RLP(index). */
+/** The path of entry `index` through its trie: the nibbles of RLP(index). */
 function indexNibbles(index: number): readonly number[] {
   return nibblesOf(encodeRlp(encodeRlpNumber(index)))
 }
 
-/** Bytes as nibbles, high one first. */
+/** The nibbles of bytes: for each byte, the high one first. */
 function nibblesOf(bytes: Uint8Array): readonly number[] {
   return [...bytes].flatMap((byte) => [byte >> 4, byte & 15])
 }
@@ -84,8 +84,8 @@ function childHash(child: RlpItem | undefined): Uint8Array {
 }
 
 /**
- * Hex-prefix encoding, appendix C: flag nibble (2 leaf, 1 odd), padded with a zero nibble when
- * even.
+ * Decodes the hex-prefix encoding, appendix C: flag nibble (2 leaf, 1 odd), then a zero nibble when
+ * the count is even.
  */
 function decodePath(bytes: Uint8Array): {
   readonly isLeaf: boolean
@@ -108,11 +108,11 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * The trie of all `entries` of a block (its raw transactions, or its raw receipts, in order) and
- * the nodes from its root to entry `index`, as verifyTrieProof takes them. Compare `root` with the
- * block's header: nothing else shows that the entries are complete. Throws FormatError
- * `invalid_trie_entries` when there is no such entry, or it is below 32 bytes, which no signed
- * transaction and no receipt is (what a rollup itself puts into its blocks may be).
+ * Builds the trie of all `entries` of a block (its raw transactions or raw receipts, in order).
+ * Gives its root and the nodes from the root to entry `index`, for verifyTrieProof. Compare `root`
+ * with the block's header: only this shows that the entries are complete. Throws FormatError
+ * `invalid_trie_entries` when the entry does not exist or has less than 32 bytes. Signed
+ * transactions and receipts have more; a rollup's own entries may have less.
  */
 export function buildTrieProof(
   entries: readonly Uint8Array[],
@@ -140,7 +140,7 @@ type Leaf = {
 }
 
 /**
- * The node over `leaves`. Nodes on the way to the proven one are added to `nodes`, the leaf first.
+ * Builds the node over `leaves`. Adds the nodes above the proven leaf to `nodes`, the leaf first.
  */
 function buildSubtree(
   leaves: readonly Leaf[],
@@ -152,7 +152,7 @@ function buildSubtree(
   return { items, bytes }
 }
 
-/** What stands in the node above: the hash, or the node itself below 32 bytes (appendix D). */
+/** A node's reference in its parent: its hash, or the node if below 32 bytes (appendix D). */
 function referTo(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
   const { items, bytes } = buildSubtree(leaves, nodes)
   return bytes.length < HASH_BYTES ? items : keccak_256(bytes)
@@ -184,7 +184,7 @@ function withoutFirst(leaves: readonly Leaf[], count: number): readonly Leaf[] {
   return leaves.map((leaf) => ({ ...leaf, nibbles: leaf.nibbles.slice(count) }))
 }
 
-/** Hex-prefix encoding, yellow paper, appendix C. */
+/** Writes the hex-prefix encoding, yellow paper, appendix C. */
 function encodePath(nibbles: readonly number[], isLeaf: boolean): Uint8Array {
   const isOdd = nibbles.length % 2 === 1
   const flag = (isLeaf ? 2 : 0) + (isOdd ? 1 : 0)

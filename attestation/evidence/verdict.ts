@@ -1,21 +1,21 @@
 import type { Check } from '../finding.ts'
 
-/** Checks by name, in the order of the report, and when `verified` needs each. */
+/** Checks by name, in the order of the report. The value says when `verified` needs the check. */
 export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | 'with a chain'>>
 
-/** What the checks come to. */
+/** The result of all checks together. */
 export type Judgement<Name extends string> = {
   /**
-   * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing
-   * failed, but the checks in `open` were not made, so what they show is not shown. `invalid`:
-   * something failed; trust no part of the evidence.
+   * `verified`: no check failed, and every needed check passed. `consistent`: no check failed, but
+   * the checks in `open` were not made, so their facts are not proved. `invalid`: a check failed;
+   * trust no part of the evidence.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
   /** The needed checks that were not made. */
   readonly open: readonly Name[]
 }
 
-/** The verdict on these checks. `hasChain`: whether what a chain says was given. */
+/** The verdict on these checks. `hasChain`: whether facts of a chain were given. */
 export function judgeChecks<Name extends string>(
   checks: readonly Check<Name>[],
   { table, hasChain }: { readonly table: CheckTable<Name>; readonly hasChain: boolean },
@@ -30,8 +30,8 @@ export function judgeChecks<Name extends string>(
 }
 
 /**
- * The checks in the order of the table. A check of the table that was not made must not look like a
- * check that was not needed: it counts as failed.
+ * The checks in the order of the table. A missing check counts as failed: it must not look like a
+ * check that was not needed.
  */
 export function orderChecks<Name extends string>(
   checks: readonly Check<Name>[],
@@ -44,8 +44,7 @@ export function orderChecks<Name extends string>(
 }
 
 /**
- * The report on something whose form is wrong, for the reason `detail`: nothing else of it could be
- * checked.
+ * The report on evidence with a wrong form. `detail` is the reason. No other check could be made.
  */
 export function refuseForm<Name extends string>(
   table: CheckTable<Name>,

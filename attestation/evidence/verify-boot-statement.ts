@@ -30,57 +30,57 @@ import { type BundleContext, type BundlePolicy, readContext, readPolicy } from '
 import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 import type { AttestedLog } from './verify-head-attestation.ts'
 
-/** What a boot statement is checked for, in the order of the report. */
+/** The checks of a boot statement, in the order of the report. */
 export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
-/** Every check, and when `verified` needs it. */
+/** All checks. The value says when `verified` needs the check. */
 const BOOT_STATEMENT_CHECKS = {
   /**
-   * The statement and the log's boot configuration have their form. When it fails nothing else is
-   * checked.
+   * The statement and the log's boot configuration have their form. If this check fails, no other
+   * check is made.
    */
   format: 'always',
-  /** The document is genuine: trusted root, chain, signature; at the time it was made. */
+  /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
   /** The document names the notary's key. */
   'attestation key': 'always',
   /** Each head was signed by its notary, for the chain and contract of the configuration. */
   'head signatures': 'always',
-  /** The document is over exactly these heads, by this log, under this boot configuration. */
+  /** The document covers exactly these heads, this log and this boot configuration. */
   statement: 'always',
-  /** The second in which the document was made. */
+  /** The time of the document in whole seconds. */
   created_at: 'always',
-  /** The document, when it is genuine, has the measurements that the caller expects. */
+  /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',
-  /** The boot configuration is one that the caller expects. */
+  /** The caller expects the boot configuration. */
   'expected configuration': 'always',
 } as const satisfies CheckTable<string>
 
-/** Outcome of verifyBootStatement. */
+/** The result of verifyBootStatement. */
 export type BootStatementReport = Judgement<BootStatementCheckName> & {
   readonly checks: readonly Check<BootStatementCheckName>[]
-  /** What the statement says; null when it is invalid. */
+  /** The facts of the statement; null when it is invalid. */
   readonly facts: BootStatementFacts | null
 }
 
-/** What a boot statement that is not invalid says, as far as the checks of its report passed. */
+/** The facts of a boot statement that is not invalid, as far as its checks passed. */
 export type BootStatementFacts = {
-  /** Of the enclave that was shown the heads. */
+  /** The notary of the enclave that was shown the heads. */
   readonly notary: string
   readonly heads: readonly BootHead[]
-  /** Unix milliseconds, the security module's clock. */
+  /** Unix milliseconds, by the security module's clock. */
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The release of the policy that those are of; null when none was expected, or a set matched. */
+  /** The policy's release with these measurements; null if none is expected or a set matched. */
   readonly release: Release | null
 }
 
 /**
- * Checks what a boot statement shows, with no network and no clock. `json` and `log` are
- * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them.
- * Rejects with PolicyError, before anything is checked, when policy or context is not of its form;
- * `recover` as recoverPublicKey has it.
+ * Checks all facts of a boot statement, with no network and no clock. `json` and `log` are
+ * attacker-controlled: read their text with parseExactJson. Never rejects because of their content.
+ * Rejects with PolicyError, before any check, when policy or context has a wrong form. `recover`:
+ * see recoverPublicKey.
  *
  * When verified, an enclave of the expected code and configuration, which holds the notary's key,
  * was shown these heads before its log had a leaf, and each was signed by its notary by then.
@@ -148,7 +148,7 @@ export async function verifyBootStatement(
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
 }
 
-/** Throws PolicyError, as readContext of the whole would. */
+/** Throws PolicyError, as readContext of the whole context would. */
 function readOwn<Given extends BundleContext>(given: Given): Given {
   if (!hasOwnMembersAlone(given)) readContext(given)
   return ownMembers(given)
@@ -162,7 +162,7 @@ const { countOf, invalid, membersOf } = formsOf('invalid_boot_statement', 'boot 
 const base64Of = base64FormOf(invalid)
 
 /**
- * The boot statement that attacker-controlled `json` is. Throws FormatError
+ * Reads the boot statement in attacker-controlled `json`. Throws FormatError
  * `invalid_boot_statement` naming the member.
  */
 export function parseBootStatement(json: Json): BootStatement {

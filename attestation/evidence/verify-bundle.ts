@@ -24,15 +24,15 @@ import { type BundleContext, type BundlePolicy, readContext, readPolicy } from '
 import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
 /**
- * Checks all that an evidence bundle shows, with no network and no clock. `json` is
- * attacker-controlled: read its text with parseExactJson. Never rejects for anything in the bundle:
- * what is missing or malformed fails the check it is needed for. Rejects with PolicyError, before
- * anything is checked, when policy or context is not of its form.
+ * Checks all facts of an evidence bundle, with no network and no clock. `json` is
+ * attacker-controlled: read its text with parseExactJson. Never rejects because of the bundle: a
+ * missing or malformed part fails the check that needs it. Rejects with PolicyError, before any
+ * check, when policy or context has a wrong form.
  *
  * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the
- * block is one of the chain, unless `context.chain` is given; when the completion was made, but for
- * "not after the block" then; that the notary signed no other history of the same log (compare its
- * heads on the chain); that the relayer is anyone in particular.
+ * block is one of the chain, unless `context.chain` is given; when the completion was made, except
+ * that it was not after the block; that the notary signed no other history of the same log (compare
+ * its heads on the chain); that the relayer is anyone in particular.
  *
  * @example
  * const bundle = parseExactJson(bundleFile)
@@ -75,8 +75,8 @@ export async function verifyBundle(
 }
 
 /**
- * The checks of a record by itself. The anchor, which those leave open, is checked here; a bundle
- * has no chunks.
+ * The checks of verifyRecord, without two. The anchor is checked in this file. A bundle has no
+ * chunks of a stream.
  */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {

@@ -21,91 +21,88 @@ import { type HeadAttestation, parseHeadAttestation } from './head-attestation-f
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
-/** What a head attestation is checked for, in the order of the report. */
+/** The checks of a head attestation, in the order of the report. */
 export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
-/** Every check, and when `verified` needs it. */
+/** All checks. The value says when `verified` needs the check. */
 export const HEAD_ATTESTATION_CHECKS = {
   /**
-   * The attestation and the log's boot configuration have their form. When it fails nothing else is
-   * checked.
+   * The attestation and the log's boot configuration have their form. If this check fails, no other
+   * check is made.
    */
   format: 'always',
-  /** The document is genuine: trusted root, chain, signature; at the time it was made. */
+  /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
   /** The document names the notary's key. */
   'attestation key': 'always',
-  /** The document is over exactly this head of this log, under this boot configuration. */
+  /** The document covers exactly this head of this log, and this boot configuration. */
   head: 'always',
-  /** The document is over the block's hash. */
+  /** The document covers the block's hash. */
   'block hash': 'always',
-  /** The second in which the document was made. */
+  /** The time of the document in whole seconds. */
   created_at: 'always',
-  /** The document, when it is genuine, has the measurements that the caller expects. */
+  /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',
-  /** The boot configuration is one that the caller expects. */
+  /** The caller expects the boot configuration. */
   'expected configuration': 'always',
-  /** The chain has this block under this number, deep enough. */
+  /** The chain has this block under this number, with enough blocks after it. */
   'block on chain': 'with a chain',
 } as const satisfies CheckTable<string>
 
-/**
- * The log that a head attestation is served with: what /v1/log says about it, or what the caller
- * knows.
- */
+/** The log of a head attestation: as in the answer of /v1/log, or as the caller knows it. */
 export type AttestedLog = {
   /** 0x, lower case. */
   readonly notary: string
   readonly bootConfiguration: JsonObject
 }
 
-/** Outcome of verifyHeadAttestation. */
+/** The result of verifyHeadAttestation. */
 export type HeadAttestationReport = Judgement<HeadAttestationCheckName> & {
   readonly checks: readonly Check<HeadAttestationCheckName>[]
-  /** What the attestation says; null when it is invalid. */
+  /** The facts of the attestation; null when it is invalid. */
   readonly facts: HeadAttestationFacts | null
 }
 
-/** What a head attestation that is not invalid says, as far as the checks of its report passed. */
+/** The facts of a head attestation that is not invalid, as far as its checks passed. */
 export type HeadAttestationFacts = {
   readonly notary: string
   readonly size: number
   /** 32 bytes. */
   readonly root: Uint8Array
   /**
-   * Leaves below `size` were in the log by then: Unix milliseconds, the security module's clock.
+   * The leaves below `size` existed at this time: Unix milliseconds, by the security module's
+   * clock.
    */
   readonly timestampMs: number
-  /** Hash that the enclave was given before it looked at its log: 0x, lower case. */
+  /** The hash that the enclave was given before it looked at its log: 0x, lower case. */
   readonly blockHash: string
   /**
-   * The block that leaves from `size` on came after, when the chain has it; null when that was not
-   * checked.
+   * Leaves from `size` on were appended after this block, which the chain has. Null when that was
+   * not checked.
    */
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The release of the policy that those are of; null when none was expected, or a set matched. */
+  /** The policy's release with these measurements; null if none is expected or a set matched. */
   readonly release: Release | null
 }
 
 /**
- * Checks what a head attestation shows of a log, with no network and no clock. `json` and `log` are
- * attacker-controlled: read their text with parseExactJson. Never rejects for anything in them.
- * Rejects with PolicyError, before anything is checked, when policy or context is not of its form.
+ * Checks what a head attestation proves about a log, with no network and no clock. `json` and `log`
+ * are attacker-controlled: read their text with parseExactJson. Never rejects because of their
+ * content. Rejects with PolicyError, before any check, when policy or context has a wrong form.
  *
- * When verified, an enclave of the expected code and configuration, which holds the notary's key,
- * was given the block's hash, then looked at its log, then had the document made. So, of the log
- * with this root at this size: the leaves below `size` existed at the document's timestamp, and
- * every leaf i >= `size` was appended after the block, whose hash was unknown before the block was
- * made.
+ * If verified: an enclave of the expected code and configuration, which holds the notary's key, was
+ * given the block's hash, then looked at its log, then had the document made. So, of the log with
+ * this root at this size: the leaves below `size` existed at the document's timestamp, and every
+ * leaf i >= `size` was appended after the block, whose hash was unknown before the block was made.
  *
  * Does NOT prove: that the hash is that of a block (anything of 32 bytes can be asked for; look it
  * up, or give `context.chain`: only then `facts.notBefore` is set); that the block was the newest
  * (an old one merely shows less); `block_number` without a chain; that the log with this root is
  * the one that the notary anchored (prove that with verifyConsistency between this root and a
- * head's); when a leaf below `size` was appended, but for "not after"; that the security module's
- * clock is right, beyond that AWS runs it.
+ * head's); when a leaf below `size` was appended, except for its latest time; that the security
+ * module's clock is right, beyond that AWS runs it.
  */
 export async function verifyHeadAttestation(
   json: Json,

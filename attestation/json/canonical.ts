@@ -2,15 +2,15 @@ import { JsonError } from './json-error.ts'
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
- * How deep a value may be for canonicalizeJson: far over what the parsers let through, far under
- * the call stack.
+ * Deepest value for canonicalizeJson. The parsers accept much less, and the call stack allows much
+ * more.
  */
 export const CANONICAL_DEPTH_MAX = 1024
 
 /**
- * RFC 8785 (JCS) text of `value`: no white space, members sorted by the UTF-16 code units of their
- * names, numbers as ECMAScript writes doubles (-0 as 0), the shortest escapes. Hash its UTF-8
- * bytes.
+ * RFC 8785 (JCS) text of `value`: no white space; members sorted by the UTF-16 code units of their
+ * names; numbers as ECMAScript writes doubles (-0 as 0); the shortest escapes. Hash the UTF-8 bytes
+ * of the text.
  *
  * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`,
  * with path [] and offset 0, since a value has no text to point into.
@@ -33,14 +33,14 @@ function writeValue(value: Json, depth: number): string {
         throw refuse('too_deep', `expected at most ${CANONICAL_DEPTH_MAX} levels`)
       return isJsonArray(value) ? writeArray(value, depth + 1) : writeObject(value, depth + 1)
     default:
-      // Not reachable by the type, but silence here would be a value that is in the object and not
-      // in its hash.
+      // Types rule this out. If it were ignored, a value in the object would be missing in its
+      // hash.
       throw new TypeError(`expected a JSON value, got ${typeof value}`)
   }
 }
 
 function writeObject(object: JsonObject, depth: number): string {
-  // The default order of sort() is the order of UTF-16 code units, as RFC 8785 section 3.2.3 asks.
+  // sort() compares UTF-16 code units by default, as RFC 8785 section 3.2.3 requires.
   const names = Object.keys(object).sort()
   let text = '{'
   for (const name of names) {
@@ -60,15 +60,14 @@ function writeArray(array: readonly Json[], depth: number): string {
 }
 
 function writeString(text: string): string {
-  // Most names and words need no escape, and asking that is cheaper than calling the platform's
-  // writer.
+  // Most names and words need no escape. This test is faster than JSON.stringify.
   if (text.length <= 64 && PLAIN_TEXT.test(text)) return `"${text}"`
   if (!text.isWellFormed()) throw refuse('lone_surrogate', 'expected whole surrogate pairs')
-  // JSON.stringify escapes exactly what RFC 8785 section 3.2.2.2 asks for, in the same form.
+  // JSON.stringify escapes exactly as RFC 8785 section 3.2.2.2 requires.
   return JSON.stringify(text)
 }
 
-/** Printable ASCII but for the quotation mark and the backslash. */
+/** Printable ASCII except the quotation mark and the backslash. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/
 
 function writeNumber(value: number): string {

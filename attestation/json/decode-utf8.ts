@@ -1,6 +1,6 @@
 import { JsonError } from './json-error.ts'
 
-/** Text of UTF-8 `bytes`, a byte order mark kept as U+FEFF. Throws JsonError `invalid_utf8`. */
+/** Decodes UTF-8 `bytes`. Keeps a byte order mark as U+FEFF. Throws JsonError `invalid_utf8`. */
 export function decodeUtf8(bytes: Uint8Array): string {
   try {
     return fatalDecoder.decode(bytes)
@@ -13,7 +13,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 const fatalDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 const lenientDecoder = new TextDecoder('utf-8', { ignoreBOM: true })
 
-/** First byte that a lenient decoder replaces by U+FFFD although the bytes do not spell U+FFFD. */
+/** The first invalid byte: a lenient decoder gives U+FFFD that is not in the bytes. */
 function offsetOfFault(bytes: Uint8Array): number {
   let offset = 0
   for (const character of lenientDecoder.decode(bytes)) {

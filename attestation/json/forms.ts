@@ -8,10 +8,10 @@ import {
   type JsonObject,
 } from './value.ts'
 
-/** What a text has to be; `expectation` says it in words. */
+/** The required form of a text. `expectation` describes it for the message. */
 type TextForm = { readonly form: RegExp; readonly expectation: string }
 
-/** The form of a text of which the expression itself says what it has to be. */
+/** A form whose description is the expression itself. */
 export function formOf(form: RegExp): TextForm {
   return { form, expectation: `of the form ${form.source}` }
 }
@@ -19,16 +19,16 @@ export function formOf(form: RegExp): TextForm {
 const ANY_TEXT: TextForm = { form: /(?:)/, expectation: 'a string' }
 
 /**
- * Readers of the parts of attacker-controlled JSON. Each gives the value when it has the form, and
- * throws FormatError `code` otherwise, which says what was expected of what: `name` stands for the
- * value in the message, `prefix` begins the message.
+ * Readers for the parts of attacker-controlled JSON. Each gives the value when it has the form, and
+ * throws FormatError `code` otherwise. The message begins with `prefix`, calls the value `name`,
+ * and says what was expected.
  */
 export function formsOf(code: string, prefix = '') {
   const invalid = (name: string, expectation: string): FormatError =>
     new FormatError(code, `${prefix}expected ${name} to be ${expectation}`)
 
   return {
-    /** What is thrown when `name` has not its form. */
+    /** The error for a `name` that does not have its form. */
     invalid,
 
     /** An object that has exactly the members `names`. */
@@ -47,7 +47,7 @@ export function formsOf(code: string, prefix = '') {
       return json
     },
 
-    /** An array, of `min` to `max` values when those are given. */
+    /** An array; `min` and `max` limit its length if they are given. */
     arrayOf(
       json: Json | undefined,
       name: string,
@@ -65,7 +65,7 @@ export function formsOf(code: string, prefix = '') {
       return json
     },
 
-    /** Text: any, if nothing is said of its form. */
+    /** Text: any text when no form is given. */
     textOf(
       json: Json | undefined,
       name: string,

@@ -9,7 +9,7 @@ export type JsonErrorCode =
   | 'inexact_number' //   stored evidence only: a number that a double does not hold as it was written
   | 'number_overflow' //  a number beyond the largest double
   | 'lone_surrogate' //   half of a surrogate pair in a string or name
-  | 'too_deep' //         more arrays and objects inside each other than allowed
+  | 'too_deep' //         arrays and objects are nested too deep
   | 'too_many' //         more arrays, objects, members or items in all than allowed
 
 /** Where and why JSON was refused. */
@@ -17,8 +17,8 @@ export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode
   /**
-   * Member names and array indexes from the top to the value. The caller's own text: show it to no
-   * one else.
+   * Member names and array indexes from the top to the value. They are the sender's own text: do
+   * not show them to others.
    */
   readonly path: readonly (string | number)[]
   /** Bytes before the fault; UTF-16 code units when the input was a string. */

@@ -1,6 +1,6 @@
 /**
- * How many values a JSON text has. A value can take a hundred bytes of memory, and two bytes of
- * text.
+ * The number of values in a JSON text. A value may need a hundred bytes of memory, but only two
+ * bytes of text.
  */
 export type JsonSize = {
   /** Arrays and objects. */
@@ -12,9 +12,9 @@ export type JsonSize = {
 }
 
 /**
- * Limits of a provider's answer. An answer of 24 MiB with the 20 likeliest tokens beside each token
- * has 0.8 million containers, 1.2 million members and 2 million items. 24 MiB of `{},` are 8
- * million objects, and no answer.
+ * Limits of a provider's answer. An answer of 24 MiB with 20 top tokens for each token has 0.8
+ * million containers, 1.2 million members and 2 million items. 24 MiB of `{},` would be 8 million
+ * objects, which no real answer has.
  */
 export const ANSWER_SIZE_MAX: JsonSize = {
   containers: 1_000_000,
@@ -23,9 +23,8 @@ export const ANSWER_SIZE_MAX: JsonSize = {
 }
 
 /**
- * Counts the values of `input` (attacker-controlled, UTF-8 bytes or text) without building any.
- * When it is not JSON, the counts are at least those that a parser builds before it finds the
- * fault.
+ * Counts the values of `input` (attacker-controlled, UTF-8 bytes or text) without creating them. If
+ * `input` is not JSON, a parser creates at most this many values before it finds the fault.
  */
 export function measureJson(input: Uint8Array | string): JsonSize {
   const codeAt =
@@ -34,7 +33,7 @@ export function measureJson(input: Uint8Array | string): JsonSize {
       : (index: number) => input[index]
   let containers = 0
   let members = 0
-  // Each value but the outermost is the first within its container, or follows a comma.
+  // A value is the first in its container or follows a comma. The outermost value is neither.
   let children = 0
   let isEmpty = false
   for (let index = 0; index < input.length; index++) {
@@ -53,7 +52,7 @@ export function measureJson(input: Uint8Array | string): JsonSize {
   return { containers, members, items: Math.max(0, children - members) }
 }
 
-/** Whether no count of `size` is over that of `max`. */
+/** Whether each count of `size` is at most the count in `max`. */
 export function isWithinSize(size: JsonSize, max: JsonSize): boolean {
   return size.containers <= max.containers && size.members <= max.members && size.items <= max.items
 }

@@ -4,20 +4,20 @@ import { JSON_DEPTH_MAX } from './parse-strict.ts'
 import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
 
 /**
- * The value of a provider's answer, brought into a form that canonical JSON can represent: bytes
- * that are not UTF-8 and lone surrogates become U+FFFD, a number becomes the nearest finite double,
- * of members with one name the last wins, and a byte order mark is dropped. `__proto__` is a member
- * like any other.
+ * Parses a provider's answer and changes it so that canonical JSON can represent it. Bytes that are
+ * not UTF-8 and lone surrogates become U+FFFD. A number becomes the nearest finite double. Of
+ * members with one name, the last counts. A byte order mark is dropped. `__proto__` is a normal
+ * member.
  *
- * Throws JsonError `syntax` (path [], offset 0: the platform's parser gives no position that can be
- * relied on), `too_many` over ANSWER_SIZE_MAX, before anything is built, and `too_deep` over
- * JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
+ * Throws JsonError `syntax` (path [], offset 0: the platform's parser gives no reliable position),
+ * `too_many` over ANSWER_SIZE_MAX, before any value is created, and `too_deep` over JSON_DEPTH_MAX.
+ * Do not use it for data that was hashed or signed already.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
   return makeWellFormed(parseBounded(input))
 }
 
-/** The same, but that lone surrogates and numbers stay as they are. */
+/** As parseLenientJson, but lone surrogates from escapes and infinite numbers are kept. */
 export function parseUnsettled(input: Uint8Array | string): Json {
   const value = parseBounded(input)
   checkDepth(value, 0)
@@ -25,7 +25,7 @@ export function parseUnsettled(input: Uint8Array | string): Json {
 }
 
 function parseBounded(input: Uint8Array | string): Json {
-  // Each value takes a byte at least, so a short text cannot have too many.
+  // Each value takes at least one byte, so a short text cannot have too many values.
   const isShort = input.length <= ANSWER_SIZE_MAX.containers
   if (!isShort && !isWithinSize(measureJson(input), ANSWER_SIZE_MAX))
     throw new JsonError('too_many', 'expected fewer arrays, objects, members and items', {
@@ -47,8 +47,8 @@ function parse(text: string): Json {
 }
 
 /**
- * The value with U+FFFD for lone surrogates and finite numbers; `value` itself when it has none
- * else, which is nearly always. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
+ * Replaces lone surrogates by U+FFFD and makes numbers finite. Gives `value` itself when nothing
+ * changes, which is usual. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
  */
 export function makeWellFormed(value: Json): Json {
   return normalize(value, 0)

@@ -4,35 +4,32 @@ import { ANSWER_SIZE_MAX, type JsonSize } from './json-size.ts'
 import { JsonReader, type NumberFault } from './reader.ts'
 import type { Json } from './value.ts'
 
-/**
- * How many arrays and objects may stand inside each other in a request, and in a provider's answer.
- */
+/** Most levels of nested arrays and objects in a request, and in a provider's answer. */
 export const JSON_DEPTH_MAX = 128
 
 /**
- * How many arrays and objects a request may have in all. Ten thousand messages of several parts are
- * 50,000; a body of 10 MiB made of brackets would otherwise be millions, and seconds of work for
- * each program that reads it.
+ * Most arrays and objects of a request, in all. Ten thousand messages with several parts have
+ * 50,000. A body of 10 MiB of brackets would have millions: seconds of work for each program that
+ * reads it.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
 /**
- * How many members the objects of a request may have together. Ten thousand messages of several
- * parts are 100,000; a body of 10 MiB made of members would otherwise be most of a million, which
- * takes many seconds, all in one turn.
+ * Most members of a request, in all its objects. Ten thousand messages with several parts have
+ * 100,000. A body of 10 MiB of members would have nearly a million, which would block a program for
+ * many seconds.
  */
 export const JSON_MEMBERS_MAX = 200_000
 
 /**
- * How many items the arrays of a request may have together. Token numbers of the largest batch of
- * embeddings are 300,000; a body of 10 MiB made of `0,` would be 5 million, and half a gigabyte
- * once it is hashed.
+ * Most items of a request, in all its arrays. Token numbers of the largest batch of embeddings are
+ * 300,000. A body of 10 MiB of `0,` would have 5 million, which need half a gigabyte for hashing.
  */
 export const JSON_ITEMS_MAX = 1_000_000
 
 /**
- * The limits of stored evidence: ten times those of one answer, because a page holds several
- * records. A process with an ordinary heap can read what is within them.
+ * Limits for stored evidence: ten times the limits of an answer, because a page holds several
+ * records. A process with an ordinary heap can read evidence within these limits.
  */
 const EVIDENCE_SIZE_MAX: JsonSize = {
   containers: 10 * ANSWER_SIZE_MAX.containers,
@@ -40,12 +37,12 @@ const EVIDENCE_SIZE_MAX: JsonSize = {
   items: 10 * ANSWER_SIZE_MAX.items,
 }
 
-/** JSON_DEPTH_MAX for stored evidence, which wraps requests and answers in objects of its own. */
+/** JSON_DEPTH_MAX for stored evidence, which wraps requests and answers in more objects. */
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
 /**
- * The value of a request body: UTF-8 JSON (RFC 8259) that every reader reads alike and that
- * canonical JSON can represent. `__proto__` is a member like any other.
+ * Parses a request body: UTF-8 JSON (RFC 8259) that all readers read alike and that canonical JSON
+ * can represent. `__proto__` is a normal member.
  *
  * Throws JsonError on everything else: a byte order mark; two members of one name (compared after
  * unescaping); lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and
@@ -64,11 +61,10 @@ export function parseStrictJson(bytes: Uint8Array): Json {
 }
 
 /**
- * The value of stored evidence (records, bundles): as parseStrictJson, but nesting may go to
- * EVIDENCE_DEPTH_MAX, the counts to EVIDENCE_SIZE_MAX, and every number, large or small, must have
- * been written with exactly the decimal value that canonical JSON gives it. So large numbers of a
- * provider's answer are read back, and no digit of a record can be changed without changing the
- * value. Throws JsonError.
+ * Parses stored evidence (records, bundles). As parseStrictJson, but with the limits
+ * EVIDENCE_DEPTH_MAX and EVIDENCE_SIZE_MAX. Every number must have exactly the decimal value that
+ * canonical JSON writes for it. So large numbers of a provider's answer can be read, and changing
+ * any digit of a record changes the value. Throws JsonError.
  */
 export function parseExactJson(bytes: Uint8Array): Json {
   return new JsonReader({

@@ -3,28 +3,26 @@ import { JsonError, type JsonErrorCode } from './json-error.ts'
 import type { JsonSize } from './json-size.ts'
 import { type Json, setMember } from './value.ts'
 
-/** Codes that a number may be refused with. */
+/** Error codes for a refused number. */
 export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow'
 
-/** What one reading needs. */
+/** The inputs of one reading. */
 type ReaderInput = {
-  /**
-   * Well-formed text: the decoder saw to that, so a lone surrogate can only come from an escape.
-   */
+  /** Well-formed: the decoder ensures that. So a lone surrogate can only come from an escape. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
   /**
-   * Why a number may not be read, or null. `isInteger`: written without fraction and exponent.
-   * Not asked about integers of up to 15 digits: a double holds all of those.
+   * Why a number must be refused, or null. `isInteger`: written without fraction and exponent. Not
+   * called for integers of up to 15 digits: a double holds all of them.
    */
   readonly numberFault: (literal: string, value: number, isInteger: boolean) => NumberFault | null
 }
 
 /**
- * One pass over one text. The text is the attacker's: time is linear in its length, memory too and
- * bounded by `sizeMax` (each part is counted before it is built), the call depth is bounded by
- * `depthMax`, and every refusal is a JsonError.
+ * Reads one attacker-controlled text in one pass. Time and memory are linear in its length.
+ * `sizeMax` limits memory: each part is counted before it is created. `depthMax` limits the call
+ * depth. Every refusal is a JsonError.
  */
 export class JsonReader {
   private readonly input: ReaderInput
@@ -40,7 +38,7 @@ export class JsonReader {
     this.text = input.text
   }
 
-  /** The text's one value. Throws JsonError. */
+  /** Reads the one value of the text. Throws JsonError. */
   read(): Json {
     this.skipSpace()
     const value = this.readValue()
@@ -114,7 +112,7 @@ export class JsonReader {
     }
   }
 
-  /** Steps over an opening bracket. The path's length is the number of containers around it. */
+  /** Steps over an opening bracket. The length of `path` is the number of open containers. */
   private enter(): void {
     if (this.path.length >= this.input.depthMax)
       this.fail(
@@ -127,7 +125,7 @@ export class JsonReader {
     this.skipSpace()
   }
 
-  /** Steps over the closing bracket (true) or over a comma and the space behind it (false). */
+  /** Steps over the closing bracket (true), or over a comma and the space after it (false). */
   private closes(bracket: number, expectation: string): boolean {
     const code = this.text.charCodeAt(this.position)
     if (code === bracket) {
@@ -152,7 +150,7 @@ export class JsonReader {
   }
 
   /**
-   * A string whose first backslash is at `index`: finds its end, then lets the platform unescape
+   * Reads a string whose first backslash is at `index`: finds its end, then JSON.parse unescapes
    * it.
    */
   private readEscapedString(index: number): string {
@@ -209,7 +207,7 @@ export class JsonReader {
     return value
   }
 
-  /** Up to 15 digits add up exactly, so that the usual number costs no string. */
+  /** Up to 15 digits are summed exactly, so a usual number needs no string. */
   private shortInteger(start: number, wholeStart: number, end: number): number {
     let value = 0
     for (let index = wholeStart; index < end; index++)
@@ -274,7 +272,7 @@ const MINUS = 0x2d
 const POINT = 0x2e
 const BACKSLASH = 0x5c
 
-/** What may follow a backslash, but for u: " \ / b f n r t */
+/** Characters that may follow a backslash, except u: " \ / b f n r t */
 const SHORT_ESCAPES: ReadonlySet<number> = new Set([0x22, 0x5c, 0x2f, 0x62, 0x66, 0x6e, 0x72, 0x74])
 
 const NUMBER_EXPECTATIONS: Readonly<Record<NumberFault, string>> = {

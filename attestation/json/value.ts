@@ -1,7 +1,7 @@
 /** Any JSON value (RFC 8259), as read. Numbers are IEEE doubles. */
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject
 
-/** A JSON object. Every member is an own property, also one that is called `__proto__`. */
+/** A JSON object. Every member is an own property, even a member called `__proto__`. */
 export type JsonObject = { readonly [name: string]: Json }
 
 /** Whether `value` is an object: neither an array nor null. */
@@ -19,12 +19,12 @@ export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0
 }
 
-/** `object`'s own member `name`, or undefined; never something that every object inherits. */
+/** The own member `name` of `object`, or undefined. Inherited members are not read. */
 export function memberOf(object: JsonObject, name: string): Json | undefined {
   return Object.hasOwn(object, name) ? object[name] : undefined
 }
 
-/** The own member of `value` that a path of names leads to, or undefined. */
+/** The own member of `value` at the end of a path of names, or undefined. */
 export function memberAt(value: Json | undefined, ...path: readonly string[]): Json | undefined {
   return path.reduce<Json | undefined>(
     (at, name) => (isJsonObject(at) ? memberOf(at, name) : undefined),
@@ -38,7 +38,7 @@ export function hasMembers(object: JsonObject): boolean {
   return false
 }
 
-/** Whether `object` has exactly the members `names`: none missing, none more. */
+/** Whether `object` has exactly the members `names`: all of them, and no others. */
 export function hasExactMembers<Name extends string>(
   object: JsonObject,
   names: readonly Name[],
@@ -50,8 +50,8 @@ export function hasExactMembers<Name extends string>(
 }
 
 /**
- * Sets a member of an object under construction. The name is the attacker's: assigning `__proto__`
- * would replace the object's prototype instead of making a member.
+ * Sets a member of an object under construction. The name may be an attacker's: assigning
+ * `__proto__` would replace the object's prototype instead of creating a member.
  */
 export function setMember<Value>(object: Record<string, Value>, name: string, value: Value): void {
   if (name === '__proto__')

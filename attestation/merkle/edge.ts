@@ -3,15 +3,15 @@ import { FormatError } from '../errors.ts'
 import { foldSubtrees, hashChildren } from './hash.ts'
 
 /**
- * The right edge of a log: how many leaves it has, and the hashes of the perfect subtrees they fall
- * into, largest (leftmost) first, one for each 1 bit of `size`. All that is needed to append, in
- * O(log size) memory.
+ * The right edge of a log: its number of leaves, and the hashes of the perfect subtrees that these
+ * leaves form. Largest (leftmost) first, one hash for each 1 bit of `size`. An append needs no
+ * other data, so it takes O(log size) memory.
  */
 export type Edge = { readonly size: number; readonly hashes: readonly Uint8Array[] }
 
 /**
- * A perfect subtree of a log: the 2^level leaves from index × 2^level on. Level 0 are the leaves.
- * Once complete it never changes, so it can be stored.
+ * A perfect subtree of a log: 2^level leaves from leaf index × 2^level on. Level 0 is a leaf. A
+ * complete subtree never changes, so it can be stored.
  */
 export type LogNode = { readonly level: number; readonly index: number; readonly hash: Uint8Array }
 
@@ -19,10 +19,10 @@ export type LogNode = { readonly level: number; readonly index: number; readonly
 export const emptyEdge: Edge = { size: 0, hashes: [] }
 
 /**
- * The edge after `leafHashes` (32 bytes each, from hashLeaf) are appended, and every perfect
- * subtree that became complete thereby: the leaves themselves first, and a subtree always after its
- * two halves. Throws FormatError `invalid_edge` when `edge` has not one hash for each 1 bit of its
- * size, `invalid_leaf` on a hash of another length.
+ * Appends `leafHashes` (32 bytes each, from hashLeaf). Gives the new edge and every perfect subtree
+ * that became complete: leaves too, and each subtree after its two halves. Throws FormatError
+ * `invalid_edge` when `edge` does not have one hash for each 1 bit of its size, `invalid_leaf` on a
+ * hash of another length.
  */
 export function appendLeaves(
   edge: Edge,
@@ -37,8 +37,8 @@ export function appendLeaves(
       throw new FormatError('invalid_leaf', `expected a leaf hash of ${HASH_BYTES} bytes`)
     nodes.push({ level: 0, index: size, hash: leafHash })
     let hash = leafHash
-    // Each trailing 1 bit of the old size is a subtree that the new leaf completes to one of twice
-    // its size.
+    // Each trailing 1 bit of the old size is a subtree. The new leaf completes it to a subtree of
+    // twice its size.
     let index = size
     for (let level = 1; index % 2 === 1; level++) {
       const left = hashes.pop()

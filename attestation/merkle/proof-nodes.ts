@@ -1,20 +1,20 @@
 import { FormatError } from '../errors.ts'
 import { foldSubtrees } from './hash.ts'
 
-/** Where a perfect subtree stands in a log (see LogNode). */
+/** The place of a perfect subtree in a log (see LogNode). */
 export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
- * One hash of a proof: the perfect subtrees, leftmost first, that its run of leaves consists of.
- * Mostly one; a run that ends at the log's ragged right edge has several, and foldSubtrees over
- * their hashes gives the proof's hash.
+ * The source of one hash of a proof: the perfect subtrees of its range of leaves, leftmost first.
+ * Usually one. A range at the log's ragged right edge has several: foldSubtrees over their hashes
+ * gives the proof's hash.
  */
 export type ProofNode = readonly NodeCoordinate[]
 
 /**
- * The stored nodes that the inclusion proof of leaf `index` in the log of `size` leaves is made of,
- * in the order of the proof (RFC 9162 section 2.1.3.1). Throws FormatError `invalid_position`
- * unless 0 ≤ index < size.
+ * The stored nodes for the inclusion proof of leaf `index` in the log of `size` leaves, in the
+ * order of the proof (RFC 9162 section 2.1.3.1). Throws FormatError `invalid_position` unless 0 ≤
+ * index < size.
  */
 export function inclusionNodes(index: number, size: number): readonly ProofNode[] {
   checkSize(size)
@@ -37,8 +37,8 @@ export function inclusionNodes(index: number, size: number): readonly ProofNode[
 }
 
 /**
- * The stored nodes that the proof is made of that the log of `second` leaves continues the one of
- * `first`, in the order of the proof (RFC 9162 section 2.1.4.1). None when `first` is 0 or equals
+ * The stored nodes for the proof that the log of `second` leaves continues the log of `first`
+ * leaves, in the order of the proof (RFC 9162 section 2.1.4.1). Empty when `first` is 0 or equals
  * `second`. Throws FormatError `invalid_position` unless 0 ≤ first ≤ second.
  */
 export function consistencyNodes(first: number, second: number): readonly ProofNode[] {
@@ -60,21 +60,21 @@ export function consistencyNodes(first: number, second: number): readonly ProofN
       start = middle
     }
   }
-  // With start 0 the rest is the whole first log, whose root the verifier has.
+  // With start 0, this range is the whole first log. The verifier has its root.
   if (start > 0) nodes.push(subtreesOf(start, end))
   return nodes.reverse()
 }
 
 /**
- * The perfect subtrees that make up a log of `size` leaves, largest first: where its edge's hashes
- * are stored.
+ * The perfect subtrees of a log of `size` leaves, largest first. The hashes of the log's edge are
+ * stored there.
  */
 export function edgeNodes(size: number): ProofNode {
   checkSize(size)
   return subtreesOf(0, size)
 }
 
-/** The proof's hashes, with `hashAt` looking up stored nodes; what it throws passes through. */
+/** The hashes of the proof. `hashAt` looks up stored nodes; its errors pass through. */
 export function buildProof(
   nodes: readonly ProofNode[],
   hashAt: (coordinate: NodeCoordinate) => Uint8Array,
@@ -82,7 +82,7 @@ export function buildProof(
   return nodes.map((subtrees) => foldSubtrees(subtrees.map(hashAt)))
 }
 
-/** The largest power of two below `size` (at least 2): how many leaves the left half has. */
+/** The largest power of two below `size` (at least 2): the number of leaves in the left half. */
 function splitOf(size: number): number {
   let split = 1
   while (split * 2 < size) split *= 2
@@ -90,8 +90,8 @@ function splitOf(size: number): number {
 }
 
 /**
- * Perfect subtrees of the leaves from `start` to before `end`. `start` is a multiple of the largest
- * power of two within the run, as the splits above make it.
+ * Perfect subtrees of the leaves from `start` to before `end`. `start` must be a multiple of the
+ * largest power of two in the range, as after the splits above.
  */
 function subtreesOf(start: number, end: number): ProofNode {
   const subtrees: NodeCoordinate[] = []

@@ -5,9 +5,9 @@ import { foldSubtrees, hashChildren, PROOF_HASHES_MAX } from './hash.ts'
 
 /**
  * Verifies that the leaf with this hash is leaf `index` of the log with head `head` (RFC 9162
- * section 2.1.3.2), and gives that position. Throws FormatError `invalid_proof` (index not within
- * the log, path too long or too short, hashes not of 32 bytes), ProofError `not_included` when the
- * path leads to another root.
+ * section 2.1.3.2), and gives the leaf's position. Throws FormatError `invalid_proof` (index not
+ * within the log, path too long or too short, hashes not of 32 bytes), ProofError `not_included`
+ * when the path leads to another root.
  *
  * Does NOT prove that anyone signed the root: see verifyTreeHead.
  */
@@ -45,8 +45,8 @@ export function verifyInclusion(proof: {
 
 /**
  * Verifies that the log of `second` begins with all leaves of the log of `first`, in the same order
- * (RFC 9162 section 2.1.4.2), and gives how many were added. The log of size 0 begins every log, by
- * an empty path. Throws FormatError `invalid_proof` (sizes in the wrong order, path too long or too
+ * (RFC 9162 section 2.1.4.2), and gives the number of added leaves. For a first log of size 0, the
+ * path is empty. Throws FormatError `invalid_proof` (sizes in the wrong order, path too long or too
  * short, hashes not of 32 bytes), ProofError `inconsistent` when the path leads to another root.
  */
 export function verifyConsistency(proof: {
@@ -68,10 +68,9 @@ export function verifyConsistency(proof: {
   return { added: second.size - first.size }
 }
 
-/** RFC 9162 section 2.1.4.2, steps 2 to 7, for 0 < first.size < second.size. */
+/** Does steps 2 to 7 of RFC 9162 section 2.1.4.2, for 0 < first.size < second.size. */
 function walkConsistency(first: TreeHead, second: TreeHead, path: readonly Uint8Array[]): void {
-  // A first log that is one perfect subtree is its own starting point, so the proof does not repeat
-  // its root.
+  // If the first log is one perfect subtree, the proof begins at its root and does not repeat it.
   const [start, ...rest] = isPowerOfTwo(first.size) ? [first.root, ...path] : path
   if (start === undefined) throw invalidProof('expected a longer path')
   let position = first.size - 1
@@ -117,7 +116,7 @@ function checkHashes(hashes: readonly Uint8Array[]): void {
     throw invalidProof(`expected hashes of ${HASH_BYTES} bytes`)
 }
 
-/** Shift right by one; the operator >> would cut sizes over 2^31. */
+/** Halves a size and rounds down. The operator >> would cut sizes over 2^31. */
 function half(value: number): number {
   return Math.floor(value / 2)
 }

@@ -1,13 +1,13 @@
 /**
- * The order in which a document is looked at. A later stage is entered only when the one before
- * holds.
+ * The stages in which a document is checked, in order. A stage begins only when all checks of the
+ * stage before passed.
  */
 export type AttestationStage = 'decode' | 'parse' | 'chain' | 'signature' | 'policy'
 
-/** Number of a rule of a correct validation, as in rules.md. */
+/** The number of a validation rule, as in rules.md. */
 export type RuleNumber = keyof typeof RULES
 
-/** Every rule: the stage it belongs to and what holds when it passed. */
+/** All rules: the stage of the rule, and its statement, which is true when the rule passed. */
 export const RULES = {
   1: { stage: 'decode', title: 'size of the document' },
   2: { stage: 'decode', title: 'COSE_Sign1 envelope, nothing after it' },
@@ -37,8 +37,8 @@ export const RULES = {
 } as const satisfies Readonly<Record<number, { stage: AttestationStage; title: string }>>
 
 /**
- * Every way a document can be refused, with the rule it breaks. Codes are stable; each is one
- * distinct check.
+ * All reasons for refusing a document, each with the rule that is broken. Codes are stable. Each
+ * code is one distinct check.
  */
 export const ATTESTATION_CODES = {
   document_too_large: 1,
@@ -136,9 +136,8 @@ export const ATTESTATION_CODES = {
 export type AttestationCode = keyof typeof ATTESTATION_CODES
 
 /**
- * A document that is not to be trusted. `code` names the one check that refused it, `rule` the rule
- * the check belongs to. The message says what was expected and where; it carries no bytes of the
- * document.
+ * The document must not be trusted. `code` is the check that refused it, `rule` the rule of that
+ * check. The message says what was expected and where. It never contains bytes of the document.
  */
 export class AttestationError extends Error {
   override readonly name = 'AttestationError'
@@ -151,7 +150,7 @@ export class AttestationError extends Error {
     this.rule = ATTESTATION_CODES[code]
   }
 
-  /** Stage of the rule that was broken. */
+  /** The stage of the broken rule. */
   get stage(): AttestationStage {
     return RULES[this.rule].stage
   }

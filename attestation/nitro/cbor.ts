@@ -1,25 +1,25 @@
-/** Deepest nesting of arrays and maps that is accepted; the outermost container is depth 1. */
+/** Most levels of nested arrays and maps. The outermost container is level 1. */
 const CBOR_DEPTH_MAX = 16
 
-/** What is wrong with an encoding, one word for each distinct check. */
+/** The fault of an encoding: one word for each distinct check. */
 export type CborFault =
-  | 'truncated' //      ends inside an item, or claims more than there is
-  | 'not_minimal' //    a head that would fit a shorter form (RFC 8949 section 4.2.1)
+  | 'truncated' //      ends inside an item, or states a length beyond the end
+  | 'not_minimal' //    a head with a shorter form (RFC 8949 section 4.2.1)
   | 'reserved' //       additional information 28 to 30 (section 3)
   | 'tag' //            any tag
   | 'float' //          half, single or double precision
   | 'simple' //         a simple value other than false, true and null
   | 'chunked_string' // a string of indefinite length
   | 'indefinite' //     an array or map of indefinite length where none is allowed
-  | 'stray_break' //    a break that ends nothing, or that stands for a value
+  | 'stray_break' //    a break outside an indefinite item, or in place of a value
   | 'too_deep' //       nesting beyond the limit
   | 'key_type' //       a map key that is neither text nor an integer
   | 'duplicate_key' //  a map key that its map has already
   | 'invalid_utf8' //   text that is not UTF-8
 
 /**
- * CBOR that is not in the strict form. `path` leads to the map or array it is in, by keys and
- * indexes.
+ * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array with the
+ * fault.
  */
 export class CborError extends Error {
   override readonly name = 'CborError'
@@ -35,17 +35,17 @@ export class CborError extends Error {
   }
 }
 
-/** An item, and the offset after it. */
+/** A decoded item, and the offset after it. */
 type Decoded<Value> = { readonly value: Value; readonly end: number }
 
 /**
- * Gives the one CBOR item (RFC 8949) at `offset` of attacker-controlled `bytes`, and the offset
- * after it. It accepts exactly what security modules write: minimal heads, definite lengths, no
- * tags, no floats, no simple values but false, true and null, keys that are text or integers and
+ * Decodes the one CBOR item (RFC 8949) at `offset` of attacker-controlled `bytes`. Gives the offset
+ * after it too. Accepts exactly what security modules write: minimal heads, definite lengths, no
+ * tags, no floats, no simple values except false, true and null, keys that are text or integers and
  * unique, depth ≤ CBOR_DEPTH_MAX. `indefinite` says which maps may have indefinite length: none,
  * the outermost item, or all. Maps become Map, byte strings views of `bytes`, integers of eight
- * bytes bigint, all others number. Bytes after the item are the caller's to refuse. Throws
- * CborError. Time is linear in the length.
+ * bytes bigint, all others number. The caller must refuse bytes after the item. Throws CborError.
+ * Time is linear in the length.
  */
 export function decodeCbor(
   bytes: Uint8Array,
@@ -65,7 +65,7 @@ type Reader = {
   readonly path: (string | number)[]
 }
 
-/** The first bytes of an item. `argument`: null for indefinite length, a bigint of eight bytes. */
+/** The first bytes of an item. `argument`: null for indefinite length, bigint for eight bytes. */
 type Head = {
   readonly major: number
   readonly argument: number | bigint | null
@@ -113,7 +113,7 @@ function readHead(reader: Reader, offset: number): Head {
   return { major, argument, end }
 }
 
-/** Strings, arrays and maps; for major type 7 it is the break. */
+/** True for strings, arrays and maps. For major type 7, the indefinite form is the break. */
 function hasIndefiniteForm(major: number): boolean {
   return major !== 0 && major !== 1 && major !== 6
 }
@@ -130,7 +130,7 @@ function readArgument(bytes: Uint8Array): number | bigint {
   return bytes.length === 2 ? view.getUint16(0) : view.getUint8(0)
 }
 
-/** Of major type 0 or 1, which have no indefinite form. */
+/** The integer of an item of major type 0 or 1. These types have no indefinite form. */
 function integerOf({ major, argument }: Head): number | bigint {
   const value = argument ?? 0
   if (major === 0) return value
@@ -153,7 +153,7 @@ function readText(reader: Reader, head: Head, offset: number): Decoded<string> {
   }
 }
 
-/** ignoreBOM keeps a leading U+FEFF in the text, so that no two different keys look the same. */
+/** ignoreBOM keeps a leading U+FEFF in the text: otherwise two different keys could look equal. */
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function readArray(
@@ -203,9 +203,7 @@ function readMap(
   return { value, end: position }
 }
 
-/**
- * Heads are minimal, so equal integers and equal text are equal encodings and the other way round.
- */
+/** Heads are minimal: two integers or texts are equal exactly when their encodings are equal. */
 function readKey(reader: Reader, offset: number): Decoded<string | number | bigint> {
   const head = readHead(reader, offset)
   if (head.major === 3) return readText(reader, head, offset)
@@ -218,7 +216,7 @@ function keyFault({ major, argument }: Head): CborFault {
   return major === 6 ? 'tag' : 'key_type'
 }
 
-/** By additional information. */
+/** Keyed by additional information. */
 const SIMPLE_VALUES: ReadonlyMap<unknown, boolean | null> = new Map([
   [20, false],
   [21, true],

@@ -11,35 +11,33 @@ import {
 } from './der.ts'
 import { isPointOnCurve, isSignatureInRange, POINT_BYTES } from './p384.ts'
 
-/**
- * What a certificate says (RFC 5280 section 4.1). Claims, until the chain it stands in is verified.
- */
+/** The content of a certificate (RFC 5280 section 4.1). These are claims until it is verified. */
 export type Certificate = Extensions & {
-  /** Which one, for messages: `cabundle[1]` or `leaf`. */
+  /** The name of the certificate in messages: `cabundle[1]` or `leaf`. */
   readonly where: string
   /** SHA-256 of the DER, 32 bytes. */
   readonly sha256: Uint8Array
   /**
-   * Contents of the serial INTEGER: big-endian, not negative, with a leading zero where its first
-   * bit is set.
+   * Content of the serial INTEGER: big-endian, not negative, with a leading zero when its first bit
+   * is set.
    */
   readonly serial: Uint8Array
   readonly issuer: DistinguishedName
   readonly subject: DistinguishedName
-  /** Unix milliseconds, inclusive; certificates count whole seconds. */
+  /** Unix milliseconds, inclusive. Certificates have whole seconds. */
   readonly notBeforeMs: number
   readonly notAfterMs: number
   /** Uncompressed point on P-384. */
   readonly point: Uint8Array<ArrayBuffer>
   /** The bytes that the issuer signed. */
   readonly signed: Uint8Array<ArrayBuffer>
-  /** DER of ECDSA-Sig-Value as it stands in the bit string. */
+  /** DER of ECDSA-Sig-Value, as in the bit string. */
   readonly signature: Uint8Array<ArrayBuffer>
 }
 
 /**
- * Gives what the attacker-controlled DER of a certificate says: v3, P-384, ecdsa-with-SHA384, each
- * level fully consumed (rule 15). It verifies no signature and checks no time or purpose. Throws
+ * Parses the attacker-controlled DER of a certificate: v3, P-384, ecdsa-with-SHA384, each level
+ * fully consumed (rule 15). Verifies no signature and checks no time or purpose. Throws
  * AttestationError.
  */
 export function parseCertificate(der: Uint8Array<ArrayBuffer>, where: string): Certificate {
@@ -151,7 +149,7 @@ function validityOf(
   return { notBeforeMs: timeOf(first, where), notAfterMs: timeOf(second, where) }
 }
 
-/** RFC 5280 section 4.1.2.5: UTCTime through 2049, GeneralizedTime from then on. */
+/** RFC 5280 section 4.1.2.5: UTCTime through 2049, GeneralizedTime after that. */
 function timeOf(node: DerNode | undefined, where: string): number {
   const isTime = node?.tag === DER_TAGS.utcTime || node?.tag === DER_TAGS.generalizedTime
   const timeMs = node && isTime ? decodeTime(node.tag, node.content) : null
@@ -200,25 +198,25 @@ type BasicConstraints = {
   readonly pathLength: number | null
 }
 
-/** The bits of keyUsage (RFC 5280 section 4.2.1.3) that documents depend on. */
+/** The bits of keyUsage (RFC 5280 section 4.2.1.3) that the checks need. */
 type KeyUsage = {
   readonly digitalSignature: boolean
   readonly keyCertSign: boolean
   readonly cRLSign: boolean
 }
 
-/** What of a certificate's extensions is understood; null where the extension is absent. */
+/** The extensions of a certificate that are understood; null when an extension is absent. */
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null
-  /** cRLDistributionPoints (RFC 5280 section 4.2.1.13), for callers with a list of its issuer. */
+  /** cRLDistributionPoints (RFC 5280 section 4.2.1.13), for callers with revocation lists. */
   readonly distributionPoints: DerNode | null
 }
 
 /**
- * Gives the extensions in the [3] field of a certificate; `where` names the certificate in
- * messages. Each type may occur once, and a critical one must be understood, so name constraints
- * and policies refuse. Throws AttestationError.
+ * Parses the extensions in the [3] field of a certificate. `where` is the certificate's name in
+ * messages. Each type may occur once. A critical extension must be understood: name constraints and
+ * policies are refused. Throws AttestationError.
  */
 function parseExtensions(field: DerNode | undefined, where: string): Extensions {
   const found = new Map<string, Extension>()
@@ -245,13 +243,13 @@ function parseExtensions(field: DerNode | undefined, where: string): Extensions 
   }
 }
 
-/** The refusal of a certificate that is not in the form of RFC 5280. */
+/** The error for a certificate that does not have the form of RFC 5280. */
 function refuseDer(where: string, expected: string): AttestationError {
   return new AttestationError('certificate_der', `${where}: expected ${expected}`)
 }
 
 /**
- * Decodes the whole of `bytes` as DER, as one field of the certificate `where`. Throws
+ * Decodes all of `bytes` as DER. They are one field of the certificate `where`. Throws
  * AttestationError.
  */
 function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
@@ -320,7 +318,7 @@ function parseBasicConstraints({ critical, value }: Extension, where: string): B
   return { critical, ca: true, pathLength: digit }
 }
 
-/** decipherOnly, the last bit that has a name. */
+/** The bit decipherOnly, the last named bit. */
 const NINTH_BIT = 0x80
 
 function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
@@ -339,19 +337,19 @@ function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
   }
 }
 
-/** A distinguished name (RFC 5280 section 4.1.2.4). Names are equal when `encoding` is. */
+/** A distinguished name (RFC 5280 section 4.1.2.4). Two names are equal if `encoding` is equal. */
 type DistinguishedName = {
   readonly encoding: Uint8Array<ArrayBuffer>
   /**
-   * One line for people, in the order of the encoding, e.g. `C=US, O=Amazon,
+   * The name on one line for people, in the order of the encoding, e.g. `C=US, O=Amazon,
    * CN=aws.nitro-enclaves`.
    */
   readonly text: string
-  /** Null when the name has no common name, or more than one. */
+  /** Null when the name has no common name, or several. */
   readonly commonName: string | null
 }
 
-/** Gives the name in a DER node, or null when the node has not the form of a Name. */
+/** Parses the name in a DER node; null when the node does not have the form of a Name. */
 export function parseName(node: DerNode): DistinguishedName | null {
   if (node.tag !== DER_TAGS.sequence) return null
   const attributes: Attribute[] = []
@@ -393,8 +391,8 @@ function parseAttribute({ tag, children }: DerNode): Attribute | null {
 }
 
 /**
- * Control characters, which could forge a line on a terminal, and other string types are shown as
- * hex.
+ * The text of a string. Control characters, which could fake a line on a terminal, and other string
+ * types are shown as hex.
  */
 function textOf({ tag, content, encoding }: DerNode): string {
   const isText =
@@ -405,7 +403,7 @@ function textOf({ tag, content, encoding }: DerNode): string {
 
 /**
  * Gives r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
- * section 2.2.3), with both in range. Verifies nothing. Throws AttestationError.
+ * section 2.2.3). Checks that both are in range. Verifies no signature. Throws AttestationError.
  */
 export function parseCertificateSignature({
   signature,
@@ -440,7 +438,7 @@ function decodeSequence(signature: Uint8Array<ArrayBuffer>): readonly DerNode[] 
   }
 }
 
-/** Big-endian digits without leading zeros; null for what is negative, too long or no INTEGER. */
+/** Big-endian bytes without leading zeros; null if negative, too long or not an INTEGER. */
 function scalarOf({ tag, content }: DerNode): Uint8Array | null {
   if (tag !== DER_TAGS.integer || (content[0] ?? 0x80) >= 0x80) return null
   const digits = content[0] === 0 ? content.subarray(1) : content

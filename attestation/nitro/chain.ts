@@ -6,9 +6,7 @@ import { importPoint, type P384Key, verifyP384 } from './p384.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
-/**
- * What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints.
- */
+/** The policy for a chain. `atMs` is Unix milliseconds. `roots` are SHA-256 fingerprints. */
 type ChainExpectation = Pick<
   ResolvedPolicy,
   'roots' | 'revoked' | 'revocationLists' | 'mode' | 'futureSkewMs'
@@ -17,13 +15,13 @@ type ChainExpectation = Pick<
   readonly cache: ChainCache | null
 }
 
-/** A chain that holds, root first, with the key of its leaf. */
+/** A verified chain, root first, with the key of its leaf. */
 type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
- * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), all
- * certificates being valid at `atMs`. It does not prove that no authority has revoked one since:
- * nothing is fetched. Throws AttestationError.
+ * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), with all
+ * certificates valid at `atMs`. Does not prove that no authority has revoked a certificate since:
+ * no lists are fetched. Throws AttestationError.
  */
 export async function verifyChain(
   { cabundle, certificate }: AttestationDocument,
@@ -65,8 +63,8 @@ function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certific
 }
 
 /**
- * Inclusive at both ends (RFC 5280 section 4.1.2.5). A clock may be `skewMs` behind: a
- * certificate that was just made is still accepted.
+ * Both ends are inclusive (RFC 5280 section 4.1.2.5). A clock may be `skewMs` slow: a certificate
+ * that was just made is still accepted.
  */
 function checkValidity(
   certificates: readonly Certificate[],
@@ -97,14 +95,14 @@ function checkRevocation(
 }
 
 /**
- * Links verified at a time: two make use of a second core, and more would only serve who sends
+ * Links that are verified at the same time. Two use a second core. More would only help senders of
  * forgeries.
  */
 const LINKS_AT_ONCE = 2
 
 /**
- * Walks down from the pinned root, whose own signature adds nothing to the pin. A forger makes us
- * verify two signatures and no more; a key is imported while the link above it is being verified.
+ * Verifies the links from the pinned root down. The root is pinned, so its signature is not needed.
+ * A forgery costs at most two verifications. A key is imported while the link above it is verified.
  */
 async function verifyLinks([root, ...descendants]: readonly Certificate[]): Promise<P384Key> {
   const signatures = descendants.map(parseCertificateSignature)
@@ -144,8 +142,8 @@ function lastOf(certificates: readonly Certificate[]): Certificate {
 }
 
 /**
- * Checks the claims by which a chain (root first, leaf last) hangs together: order, names, CA and
- * leaf constraints (rules 14, 16, 17). They mean something only together with the signatures.
+ * Checks the claims that connect a chain (root first, leaf last): order, names, CA and leaf
+ * constraints (rules 14, 16, 17). The claims prove something only together with the signatures.
  * Throws AttestationError.
  */
 function checkLinks(certificates: readonly Certificate[]): void {
@@ -160,7 +158,7 @@ function checkLinks(certificates: readonly Certificate[]): void {
   }
 }
 
-/** RFC 5280 section 6.1.3 (a)(4), by bytes: these chains need no equivalences of names. */
+/** RFC 5280 section 6.1.3 (a)(4). Names are compared by bytes, which is enough for these chains. */
 function checkIssuer(
   certificate: Certificate,
   {
@@ -188,8 +186,8 @@ function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean 
 }
 
 /**
- * `following`: how many CA certificates come between this one and the leaf. All count, self-issued
- * ones too.
+ * `following`: the number of CA certificates between this one and the leaf. Self-issued
+ * certificates count too.
  */
 function checkAuthority(
   certificate: Certificate,
@@ -220,28 +218,26 @@ function checkLeaf({ basicConstraints, keyUsage }: Certificate): void {
   }
 }
 
-/**
- * Chains kept when the caller does not say: one for each enclave in use at a time, about 8 KB each.
- */
+/** Default number of cached chains, about 8 KB each. One is needed for each enclave in use. */
 export const CHAINS_MAX_DEFAULT = 64
 
 /**
- * A chain, root first, whose form, links and signatures hold. Its root, times and revocation are
- * checked at each use.
+ * A chain, root first, whose form, links and signatures were verified. Its root, times and
+ * revocation are checked at each use.
  */
 export type LinkedChain = {
   readonly certificates: readonly Certificate[]
   readonly leafKey: P384Key
 }
 
-/** Chains that were found to be linked, by the exact bytes of all their certificates. */
+/** Cached chains that were verified. The key is the exact bytes of all their certificates. */
 export type ChainCache = {
   get(ders: readonly Uint8Array[]): LinkedChain | undefined
   set(ders: readonly Uint8Array[], chain: LinkedChain): void
 }
 
 /**
- * Gives an empty cache of at most `entriesMax` chains; the one that was not used for longest leaves
+ * Creates an empty cache for at most `entriesMax` chains. The least recently used chain is evicted
  * first.
  */
 export function createChainCache(entriesMax: number): ChainCache {
@@ -265,7 +261,7 @@ export function createChainCache(entriesMax: number): ChainCache {
   }
 }
 
-/** Lengths are hashed too, so that no other division into certificates has the same key. */
+/** Lengths are hashed too, so the same bytes split differently have another key. */
 function keyOf(ders: readonly Uint8Array[]): string {
   const lengths = Uint16Array.from(ders, (der) => der.length)
   return encodeHex(sha256(concatBytes(new Uint8Array(lengths.buffer), ...ders)))

@@ -8,8 +8,8 @@ import type { AttestationDocument } from './document.ts'
 import type { MeasurementSet, ResolvedPolicy } from './policy.ts'
 
 /**
- * Checks when the document was made (rule 21): within its leaf's life always, and near `atMs`
- * unless the mode is historical. Both times are Unix milliseconds. Throws AttestationError.
+ * Checks when the document was made (rule 21). The time must be within its leaf's validity, and
+ * near `atMs` except in historical mode. Both times are Unix milliseconds. Throws AttestationError.
  */
 export function checkFreshness(
   { timestampMs }: AttestationDocument,
@@ -37,8 +37,8 @@ export function checkFreshness(
 }
 
 /**
- * Checks the nonce in constant time (rule 22). An absent nonce is not an empty one. Throws
- * AttestationError.
+ * Checks the nonce in constant time (rule 22). An absent nonce is not the same as an empty nonce.
+ * Throws AttestationError.
  */
 export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array | null): void {
   if (expected === null) return
@@ -49,7 +49,7 @@ export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array 
 
 /**
  * Whether the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read such an
- * enclave's memory, and nothing says which code it runs.
+ * enclave's memory, and its code is not known.
  */
 export function isDebugMode({ pcrs }: AttestationDocument): boolean {
   return [0, 1, 2].every((index) => isZero(pcrs.get(index) ?? new Uint8Array()))
@@ -61,24 +61,24 @@ export function checkDebugMode(document: AttestationDocument, allowDebug: boolea
   throw new AttestationError('debug_mode', 'expected an enclave that is not in debug mode')
 }
 
-/** What acceptable code a document shows. */
+/** The accepted code that a document matches. */
 export type MatchedCode = {
   /**
-   * Index of the first set whose values are all in the document; null when any was accepted, or
-   * none did.
+   * Index of the first set whose values are all in the document; null when no set matched, or any
+   * code is accepted.
    */
   readonly matchedSet: number | null
   /**
-   * The release whose measurements are all in it, accepted when it was made; null when a set
-   * matched, or any.
+   * The release whose measurements are all in the document, accepted at the document's time; null
+   * when a set matched, or any code is accepted.
    */
   readonly release: Release | null
 }
 
 /**
- * Gives which of the expected sets, or else which of the releases, is in the document in full
- * (rules 23 and 24). A value of zeros is what an unmeasured PCR holds, so it satisfies nothing.
- * Throws AttestationError.
+ * Gives the expected set, or else the release, whose values are all in the document (rules 23 and
+ * 24). A PCR that was not measured is zero, so a value of zeros matches no set. Throws
+ * AttestationError.
  */
 export function checkMeasurements(
   document: AttestationDocument,

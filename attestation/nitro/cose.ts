@@ -3,17 +3,13 @@ import { AttestationError } from './attestation-error.ts'
 import { CborError, type CborFault, decodeCbor } from './cbor.ts'
 import { isSignatureInRange, type P384Key, verifyP384 } from './p384.ts'
 
-/**
- * Largest document in bytes. The largest that AWS signs (all three fields full) has about 7,600.
- */
+/** Largest document, bytes. AWS's largest (all three fields full) has about 7,600. */
 export const DOCUMENT_BYTES_MAX = 24_576
 const PAYLOAD_BYTES_MAX = 16_384
 /** r || s of ECDSA over P-384. */
 const SIGNATURE_BYTES = 96
 
-/**
- * The three signed or signing parts of a COSE_Sign1 (RFC 9052 section 4.2), exactly as received.
- */
+/** The three parts of a COSE_Sign1 (RFC 9052 section 4.2) for verifying it, exactly as received. */
 type CoseSign1 = {
   readonly protectedHeader: Uint8Array<ArrayBuffer>
   readonly payload: Uint8Array<ArrayBuffer>
@@ -21,9 +17,9 @@ type CoseSign1 = {
 }
 
 /**
- * Gives the parts of the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly
- * encoded, ES384 only, no unprotected header, nothing after it (rules 1 to 6). Nothing is verified
- * here: the parts are claims. They are copies, so that what was checked stays what is verified.
+ * Decodes the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly encoded,
+ * ES384 only, no unprotected header, no bytes after it (rules 1 to 6). No signature is verified
+ * here: the parts are claims. The parts are copies, so later changes of `bytes` have no effect.
  * Throws AttestationError.
  */
 export function decodeCose(bytes: Uint8Array): CoseSign1 {
@@ -59,7 +55,7 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   }
 }
 
-/** The refusal for a fault in the encoding, where no rule but that of strict CBOR speaks. */
+/** The error for a fault in the encoding that breaks no rule except strict CBOR. */
 export function refuseCbor(error: CborError, where: string): AttestationError {
   return new AttestationError(CODE_OF_FAULT[error.fault], `${where}: ${error.message}`)
 }
@@ -125,7 +121,7 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
   return new Uint8Array(value)
 }
 
-/** Null when the byte string does not hold exactly one item. */
+/** The one item in a byte string; null when the byte string does not hold exactly one. */
 function decodeHeader(bytes: Uint8Array): unknown {
   try {
     if (bytes.length === 0) return null
@@ -170,8 +166,7 @@ function partOf(value: unknown, { name, bytesMin, bytesMax }: PartBounds): Uint8
 
 /**
  * Verifies that the holder of `key` signed the received protected header and payload (rule 20; RFC
- * 9052 section 4.4). It proves nothing about who holds the key: that is the chain's part. Throws
- * AttestationError.
+ * 9052 section 4.4). Does not prove who holds the key: verifyChain does. Throws AttestationError.
  */
 export async function verifyCoseSignature(cose: CoseSign1, key: P384Key): Promise<void> {
   if (!isSignatureInRange(cose.signature)) {
@@ -183,8 +178,8 @@ export async function verifyCoseSignature(cose: CoseSign1, key: P384Key): Promis
 }
 
 /**
- * What is signed (RFC 9052 section 4.4): Sig_structure ["Signature1", protected, h'', payload] over
- * the bytes as they came, never a re-encoding. Both are below 64 KiB.
+ * The signed bytes (RFC 9052 section 4.4): Sig_structure ["Signature1", protected, h'', payload],
+ * with the received bytes, never re-encoded. Both are below 64 KiB.
  */
 export function sigStructure({
   protectedHeader,
@@ -204,7 +199,7 @@ export function sigStructure({
   return new Uint8Array(concatBytes(...parts))
 }
 
-/** An array of four, then the text "Signature1" with its head. */
+/** The head of an array of four, then the text "Signature1" with its head. */
 const SIGNATURE1 = Uint8Array.from([0x84, 0x6a, ...new TextEncoder().encode('Signature1')])
 const EMPTY_BYTE_STRING = Uint8Array.of(0x40)
 

@@ -1,10 +1,7 @@
-/** Deepest nesting that is read. A certificate of a document needs 9. */
+/** Most levels of nested elements. A certificate of a document needs 9. */
 const DER_DEPTH_MAX = 16
 
-/**
- * Bytes that are not the DER (X.690) of anything. `offset` counts from the start of what was being
- * decoded.
- */
+/** Bytes that are not valid DER (X.690). `offset` counts from the start of the decoded bytes. */
 export class DerError extends Error {
   override readonly name = 'DerError'
   readonly offset: number
@@ -16,23 +13,22 @@ export class DerError extends Error {
 }
 
 /**
- * One element: identifier octet, whole encoding, contents, and for a constructed one its elements.
+ * One element: identifier octet, whole encoding, content, and the elements of a constructed one.
  */
 export type DerNode = {
   readonly tag: number
   readonly encoding: Uint8Array<ArrayBuffer>
   readonly content: Uint8Array<ArrayBuffer>
   readonly children: readonly DerNode[]
-  /** Where the encoding starts in the bytes given to decodeDer. */
+  /** The start of the encoding in the bytes that decodeDer decodes. */
   readonly offset: number
 }
 
 /**
- * Gives the element that attacker-controlled `bytes` are, the whole of them, with everything inside
- * it. Accepts the distinguished encoding only: definite, minimal lengths; each level fully
- * consumed; canonical booleans, integers, bit strings, object identifiers, times and text; sorted
- * sets; no string in pieces. What octet and bit strings hold is for the caller to decode. Throws
- * DerError.
+ * Decodes the one element in attacker-controlled `bytes`, with all elements inside. Accepts the
+ * distinguished encoding only: definite, minimal lengths; each level fully consumed; canonical
+ * booleans, integers, bit strings, object identifiers, times and text; sorted sets; no string in
+ * pieces. The caller decodes the content of octet and bit strings. Throws DerError.
  */
 export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
   const cursor = { bytes, offset: 0, end: bytes.length, depth: 0 }
@@ -42,13 +38,12 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
 }
 
 /**
- * Where the decoder stands. It moves, so that a certificate of sixty elements does not make sixty
- * copies.
+ * The decoder's position. It moves, so a certificate with sixty elements is not copied sixty times.
  */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
   offset: number
-  /** End of the element that is being decoded. */
+  /** The end of the current element. */
   end: number
   depth: number
 }
@@ -77,8 +72,8 @@ type Span = Pick<DerNode, 'tag' | 'offset' | 'children'> & {
 }
 
 /**
- * A class for its getters: most elements are never looked at as bytes, and views are what decoding
- * costs most.
+ * A class, because getters create byte views only when needed. Most elements are never read as
+ * bytes, and views are the main cost of decoding.
  */
 class Element implements DerNode {
   readonly tag: number
@@ -151,7 +146,7 @@ function checkUniversal(node: DerNode): void {
   }
 }
 
-/** SET OF is sorted by encoding (X.690 section 11.6). */
+/** Checks that the elements of a SET OF are sorted by encoding (X.690 section 11.6). */
 function checkSorted({ children, offset }: DerNode): void {
   for (const [index, child] of children.entries()) {
     const before = children[index - 1]
@@ -169,7 +164,7 @@ function compareBytes(left: Uint8Array, right: Uint8Array): number {
   return 0
 }
 
-/** Identifier octets (X.690 section 8.1.2) of what certificates are made of. */
+/** Identifier octets (X.690 section 8.1.2) that occur in certificates. */
 export const DER_TAGS = {
   boolean: 0x01,
   integer: 0x02,
@@ -189,9 +184,9 @@ export const DER_TAGS = {
 } as const
 
 /**
- * Says what a primitive universal value (identifier octet `tag`, contents `content`) should have
- * been, or null when it is the distinguished encoding (X.690 sections 8, 10 and 11) of a type that
- * certificates use.
+ * Checks a primitive universal value (identifier octet `tag`, contents `content`). Null when it is
+ * the distinguished encoding (X.690 sections 8, 10 and 11) of a type that certificates use; else a
+ * text that says what was expected.
  */
 function checkDerValue(tag: number, content: Uint8Array): string | null {
   switch (tag) {
@@ -227,7 +222,7 @@ function checkDerValue(tag: number, content: Uint8Array): string | null {
 
 /**
  * Unix milliseconds of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5
- * (seconds, Zulu, no fraction); null for any other form and for days that do not exist.
+ * (seconds, Zulu, no fraction). Null for any other form and for days that do not exist.
  */
 export function decodeTime(tag: number, content: Uint8Array): number | null {
   const yearDigits = tag === DER_TAGS.utcTime ? 2 : 4
@@ -241,7 +236,7 @@ export function decodeTime(tag: number, content: Uint8Array): number | null {
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? timeMs : null
 }
 
-/** Dotted form of an OBJECT IDENTIFIER's contents that checkDerValue accepted. */
+/** Dotted form of an OBJECT IDENTIFIER's content. checkDerValue must have accepted the content. */
 export function decodeObjectIdentifier(content: Uint8Array): string {
   let text = ''
   let arc = 0
@@ -255,10 +250,10 @@ export function decodeObjectIdentifier(content: Uint8Array): string {
   return text
 }
 
-/** Arcs up to this stay exact when seven bits are added. */
+/** Up to this value, an arc stays exact when seven bits are added. */
 const ARC_EXACT_MAX = 2 ** 46
 
-/** For arcs that no registered identifier needs, but a certificate may hold. */
+/** For very large arcs, which registered identifiers do not need. A certificate may have them. */
 function decodeWideIdentifier(content: Uint8Array): string {
   let text = ''
   let arc = 0n
@@ -277,14 +272,14 @@ function firstArcs(joined: bigint): string {
   return `${root}.${joined - root * 40n}`
 }
 
-/** Text of a contents of single bytes, each one character. */
+/** The content as text: each byte is one character. */
 export function latin1(content: Uint8Array): string {
   return String.fromCharCode(...content)
 }
 
 const ZULU = 0x5a
 
-/** Number that two digits at `offset` write, or -1. */
+/** The number that two digits at `offset` form, or -1. */
 function pairAt(content: Uint8Array, offset: number): number {
   const tens = (content[offset] ?? 0) - 0x30
   const units = (content[offset + 1] ?? 0) - 0x30

@@ -3,25 +3,25 @@ import { CborError, decodeCbor } from './cbor.ts'
 import { decodeCose, refuseCbor } from './cose.ts'
 
 /**
- * Limits of the fields, inclusive. AWS's text says 512 bytes in one place; AWS signs documents with
- * 1024.
+ * Limits of the fields, inclusive. AWS's text says 512 bytes in one place, but AWS signs documents
+ * with 1024.
  */
 export const FIELD_BYTES_MAX = 1024
 const CERTIFICATE_BYTES_MAX = 1024
 const CABUNDLE_CERTIFICATES_MAX = 32
 export const PCRS_MAX = 32
-/** SHA-384, the only digest that exists. */
+/** The size of SHA-384, the only digest that documents use. */
 export const PCR_BYTES = 48
 
 /**
- * What the payload of an attestation document says, field by field. Claims, until the signature and
- * the chain are verified. `timestampMs` is Unix milliseconds; beyond 2^53 it is the nearest double.
- * A null field was absent or null, which is not the same as empty.
+ * The fields in the payload of an attestation document. They are claims until the signature and the
+ * chain are verified. `timestampMs` is Unix milliseconds; beyond 2^53 it is the nearest double. A
+ * null field was absent or null, which is not the same as empty.
  */
 export type AttestationDocument = {
   readonly moduleId: string
   readonly timestampMs: number
-  /** PCR values of 48 bytes by index 0 to 31, ascending; 0, 1 and 2 are always there. */
+  /** PCR values of 48 bytes, by index 0 to 31, ascending. 0, 1 and 2 are always present. */
   readonly pcrs: ReadonlyMap<number, Uint8Array>
   /** DER of the leaf. */
   readonly certificate: Uint8Array<ArrayBuffer>
@@ -30,21 +30,21 @@ export type AttestationDocument = {
   readonly publicKey: Uint8Array | null
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
-  /** Keys that are not part of the format as AWS documents it, in the order they came. */
+  /** Keys that AWS does not document, in their order in the payload. */
   readonly unknownKeys: readonly string[]
 }
 
 /**
- * Gives what an attestation document (COSE_Sign1, binary) says, after checking its form (rules 1 to
- * 12) and nothing else. It proves nothing: no signature, certificate, time or measurement is looked
- * at; anyone can write such a document. Throws AttestationError.
+ * Decodes an attestation document (COSE_Sign1, binary). Checks only its form (rules 1 to 12). It
+ * proves nothing: no signature, certificate, time or measurement is checked, and anyone can write
+ * such a document. Throws AttestationError.
  */
 export function decodeAttestationPayload(bytes: Uint8Array): AttestationDocument {
   return parseDocument(decodeCose(bytes).payload)
 }
 
 /**
- * Gives the fields of attacker-controlled payload bytes (rules 6 to 12). Throws AttestationError.
+ * Parses the fields of attacker-controlled payload bytes (rules 6 to 12). Throws AttestationError.
  */
 export function parseDocument(payload: Uint8Array): AttestationDocument {
   const fields = decodePayload(payload)
@@ -68,7 +68,7 @@ export function parseDocument(payload: Uint8Array): AttestationDocument {
   }
 }
 
-/** Whether `value` is a byte array of so many bytes, both bounds included. */
+/** Whether `value` is a byte array whose length is within both bounds, inclusive. */
 export function isBytes(
   value: unknown,
   { bytesMin, bytesMax }: { readonly bytesMin: number; readonly bytesMax: number },
@@ -109,7 +109,7 @@ function decodePayload(payload: Uint8Array): Fields {
   return fields
 }
 
-/** Since mid-2025 the payload's map, and nothing else, arrives with indefinite length. */
+/** Since mid-2025, the payload's map, and no other item, has indefinite length. */
 function decodePayloadItem(payload: Uint8Array): ReturnType<typeof decodeCbor> {
   try {
     return decodeCbor(payload, { indefinite: 'top' })

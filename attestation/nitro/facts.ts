@@ -20,7 +20,7 @@ import type { ResolvedPolicy } from './policy.ts'
 export type CertificateFacts = {
   readonly subject: string
   readonly issuer: string
-  /** DER of the issuer's name, as a revocation names it. */
+  /** DER of the issuer's name. Revocations use this form. */
   readonly issuerEncoding: Uint8Array
   readonly serial: Uint8Array
   readonly sha256: Uint8Array
@@ -29,45 +29,45 @@ export type CertificateFacts = {
 }
 
 /**
- * What a document proves under the policy it was verified with. The README of this folder says in
- * plain words what follows from it and what does not.
+ * The facts that a document proves under the policy of its verification. The README of this folder
+ * explains what follows from them and what does not.
  */
 export type AttestationFacts = {
   readonly moduleId: string
-  /** When the document was made, Unix milliseconds, by the clock of its host's security module. */
+  /** The time of the document, Unix milliseconds, by the clock of its host's security module. */
   readonly timestampMs: number
-  /** The time at which all certificates were valid, Unix milliseconds. */
+  /** The time for which the certificates' validity was checked, Unix milliseconds. */
   readonly verifiedAtMs: number
   readonly mode: 'current' | 'historical'
   /** All PCR values of the document, 48 bytes each by index, ascending. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
   /**
-   * Index of the expected set that matched; null when any measurement was accepted, or a release.
+   * Index of the expected set that matched; null when any code is accepted, or a release matched.
    */
   readonly matchedSet: number | null
   /**
-   * The release of the policy that matched, accepted at timestampMs; null when none was asked for,
-   * or a set matched.
+   * The policy's release that matched, accepted at timestampMs; null when the policy has no
+   * releases, or a set matched.
    */
   readonly release: Release | null
-  /** What the enclave's code put there; null when absent. */
+  /** Fields that the enclave's code set; null when absent. */
   readonly publicKey: Uint8Array | null
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
   /**
-   * True only where the policy allowed it: then nothing is known of the code, and the host can read
-   * its memory.
+   * True only when the policy allows debug mode. The code is then not known, and the host can read
+   * the enclave's memory.
    */
   readonly isDebugMode: boolean
   /** Root first, leaf last. */
   readonly certificates: readonly CertificateFacts[]
   readonly bindings: Bindings
-  /** Keys of the payload beyond AWS's format; their values were not looked at. */
+  /** Keys of the payload that AWS's format does not have. Their values were not checked. */
   readonly unknownKeys: readonly string[]
   readonly rules: readonly RuleOutcome[]
 }
 
-/** What was established on the way, to be put together. */
+/** Intermediate results of the verification. */
 type Established = {
   readonly document: AttestationDocument
   readonly certificates: readonly Certificate[]
@@ -77,7 +77,7 @@ type Established = {
   readonly verifiedAtMs: number
 }
 
-/** Gives the facts of a document whose every check passed. */
+/** Gives the facts of a document that passed every check. */
 export function gatherFacts({
   document,
   certificates,
@@ -126,12 +126,12 @@ function factsOf({
 }
 
 /**
- * Whether the parts of a document name the same instance (rule 25). Reported, not demanded: AWS
- * does not document them, so nothing is refused for them. Each is null where there is nothing to
- * compare.
+ * Whether the parts of a document name the same instance (rule 25). Only reported: AWS does not
+ * document them, so a difference does not refuse the document. Null when a comparison is not
+ * possible.
  */
 type Bindings = {
-  /** EC2 instance id, the part of module_id before `-enc`; null when module_id has another form. */
+  /** EC2 instance id, the part of module_id before `-enc`; null for other forms of module_id. */
   readonly instanceId: string | null
   /** PCR4 = SHA-384 of 48 zero bytes and the instance id. */
   readonly pcr4: boolean | null
@@ -141,7 +141,7 @@ type Bindings = {
   readonly issuerCommonName: boolean | null
 }
 
-/** Gives what PCR4 and the common names of `leaf` and its issuer say about the instance. */
+/** Compares PCR4 and the common names of `leaf` and its issuer with the instance. */
 function findBindings({ moduleId, pcrs }: AttestationDocument, leaf: Certificate): Bindings {
   const instanceId = /^(i-[0-9a-f]+)-enc[0-9a-f]+$/.exec(moduleId)?.[1] ?? null
   const pcr4 = pcrs.get(4)
@@ -158,27 +158,25 @@ function instanceMeasurement(instanceId: string): Uint8Array {
   return sha384(concatBytes(new Uint8Array(PCR_BYTES), encodeUtf8(instanceId)))
 }
 
-/** The next character must end the id, or i-1 would pass for i-12. */
+/** A separator must follow the id, or i-1 would match i-12. */
 function beginsWith(name: string | null, prefix: string | null): boolean | null {
   if (name === null || prefix === null) return null
   return name === prefix || (name.startsWith(prefix) && /^[.-]/.test(name.slice(prefix.length)))
 }
 
 /**
- * What became of one rule. `not checked` is never a pass: the rule was not asked for, or the
- * document was refused before. `reported` is for what is shown and never refused.
+ * The outcome of one rule. `not checked` does not mean passed: the policy did not need the rule, or
+ * the document was refused before. `reported` is for facts that never refuse a document.
  */
 export type RuleOutcome = {
   readonly rule: RuleNumber
   readonly title: string
   readonly outcome: 'passed' | 'failed' | 'not checked' | 'reported'
-  /** Why, or with which result; may be empty. */
+  /** The reason or the result; may be empty. */
   readonly detail: string
 }
 
-/**
- * Gives the outcomes for a document that was accepted under `policy`, one for each rule, in order.
- */
+/** Gives the outcome of each rule, in order, for a document that was accepted under `policy`. */
 function outcomesOfAcceptance(
   policy: ResolvedPolicy,
   {
@@ -196,9 +194,9 @@ function outcomesOfAcceptance(
 }
 
 /**
- * Gives the outcomes for a document that was refused: rules of earlier stages held, the broken one
- * failed, and of the others of its stage and of later stages nothing is claimed; but policy is
- * checked in the order of its rules.
+ * Gives the outcomes for a document that was refused. Rules of earlier stages passed, and the
+ * broken rule failed. Other rules of its stage and of later stages are not checked. In the policy
+ * stage, rules before the broken rule passed.
  */
 export function outcomesOfRefusal(
   error: AttestationError,
@@ -213,7 +211,7 @@ export function outcomesOfRefusal(
 function heldBefore(rule: RuleNumber, error: AttestationError): boolean {
   const { stage } = RULES[rule]
   if (stage === error.stage) return stage === 'policy' && rule < error.rule
-  // Strict CBOR is also demanded of the payload, which the parse stage reads.
+  // The payload must be strict CBOR too. The parse stage reads it.
   if (rule === 6 && error.stage === 'parse') return false
   return STAGES.indexOf(stage) < STAGES.indexOf(error.stage)
 }
@@ -248,7 +246,7 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
   return { outcome: 'passed', detail: '' }
 }
 
-/** Certificates of other issuers were not looked up: there are no lists of instances and leaves. */
+/** Other issuers were not looked up: no lists exist for certificates of instances and leaves. */
 function describeLists(lists: ResolvedPolicy['revocationLists']): string {
   const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
   const made = new Date(oldestMs).toISOString()

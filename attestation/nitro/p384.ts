@@ -1,8 +1,8 @@
 import { p384 } from '@noble/curves/nist.js'
 
 /**
- * A public key of P-384 as WebCrypto holds it (named through the function, because browsers and
- * Node differ).
+ * A public P-384 key in WebCrypto. The type is taken from the function, because browsers and Node
+ * name it differently.
  */
 export type P384Key = Awaited<ReturnType<typeof globalThis.crypto.subtle.importKey>>
 
@@ -19,7 +19,7 @@ const ORDER = Uint8Array.from(p384.Point.CURVE().n.toString(16).match(/../g) ?? 
 export function isPointOnCurve(point: Uint8Array): boolean {
   if (point.length !== POINT_BYTES || point[0] !== 4) return false
   try {
-    // Throws for coordinates beyond the field and for points off the curve.
+    // Throws when a coordinate is outside the field or the point is not on the curve.
     p384.Point.fromBytes(point)
     return true
   } catch {
@@ -29,8 +29,8 @@ export function isPointOnCurve(point: Uint8Array): boolean {
 
 /**
  * Whether `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed: about
- * half of AWS's signatures have one, so a second valid signature (r, n-s) exists for each and no
- * signature is a unique key.
+ * half of AWS's signatures have one. So each signature has a second valid form (r, n-s): do not use
+ * a signature as a unique key.
  */
 export function isSignatureInRange(signature: Uint8Array): boolean {
   const scalars = [signature.subarray(0, COORDINATE_BYTES), signature.subarray(COORDINATE_BYTES)]
@@ -48,7 +48,7 @@ export async function importPoint(point: Uint8Array<ArrayBuffer>): Promise<P384K
 
 /**
  * Whether `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. Never
- * rejects: what WebCrypto refuses to look at does not hold.
+ * rejects: gives false when WebCrypto refuses the input.
  */
 export async function verifyP384({
   key,

@@ -5,18 +5,17 @@ import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts
 import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { isRevocationList, type RevocationList } from './revocation-list.ts'
 
-/** A document may be as old as its leaf can be: AWS's leaves live three hours and some seconds. */
+/** The longest validity of a leaf: AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
 /**
- * Clocks of hosts that keep time differ by less; a fresh document carries milliseconds that `at`
- * may lack.
+ * Clocks of well-run hosts differ by less. A fresh document has milliseconds that `at` may lack.
  */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
-/** Measurements that must all be found: 48 bytes each by PCR index 0 to 31. */
+/** Measurements that must all match: 48 bytes each, by PCR index 0 to 31. */
 export type MeasurementSet = ReadonlyMap<number, Uint8Array>
 
-/** One certificate that its authority took back. */
+/** A certificate that its authority revoked. */
 export type RevokedCertificate = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
@@ -25,59 +24,59 @@ export type RevokedCertificate = {
 }
 
 /**
- * What the caller demands of a document. A member that is named has a value: undefined and null are
- * no policy.
+ * The caller's demands on a document. A member that is present must have a value: undefined and
+ * null are refused.
  */
 export type AttestationPolicy = {
   /**
-   * The code that is acceptable: the document matches when all values of at least one set are found
-   * in it. `'any'` states explicitly that any code in the enclave is acceptable. No set, and no
-   * release, refuses every document; an empty set is not a valid policy.
+   * The accepted code: the document matches when it has all values of at least one set. `'any'`
+   * states explicitly that any code in the enclave is accepted. Without sets and releases, every
+   * document is refused. An empty set is not valid.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**
-   * Releases that are acceptable beside those sets, each at its time, which is compared with the
-   * document's own timestamp; from verifyRelease or verifyReleaseList. Default: none. Not with
-   * `'any'`, which would hide what they refuse.
+   * Releases that are accepted in addition to the sets, from verifyRelease or verifyReleaseList.
+   * Each has its times, which are compared with the document's own timestamp. Default: none. Not
+   * allowed with `'any'`, which would hide their refusals.
    */
   readonly releases?: readonly ReleaseEntry[]
   /**
-   * `current` (default): everything is valid at the caller's time. `historical`: certificates are
-   * valid at the document's own timestamp and its age is not looked at; for documents of stored
-   * records, whose time is shown by something else. A stolen enclave key could backdate a document,
+   * `current` (default): everything must be valid at the caller's time. `historical`: certificates
+   * must be valid at the document's own timestamp, and its age is not checked. For documents of
+   * stored records, whose time has another proof. A stolen enclave key could backdate a document,
    * so this is never a default.
    */
   readonly mode?: 'current' | 'historical'
   /**
-   * Must be equal to the document's nonce, of 0 to 1024 bytes. Default: the nonce is not checked.
+   * The document's nonce must equal this one, 0 to 1024 bytes. Default: the nonce is not checked.
    */
   readonly nonce?: Uint8Array
   /**
-   * How long before the caller's time the document may have been made, milliseconds. Default
+   * The greatest age of the document at the caller's time, milliseconds. Default
    * AGE_MS_MAX_DEFAULT.
    */
   readonly maxAgeMs?: number
   /**
-   * How far after the caller's time it may be dated, milliseconds. Default FUTURE_SKEW_MS_DEFAULT.
+   * How far after the caller's time the document may be dated, ms. Default FUTURE_SKEW_MS_DEFAULT.
    */
   readonly futureSkewMs?: number
-  /** Accept enclaves in debug mode, whose memory and console the host can read. Default false. */
+  /** Accepts enclaves in debug mode. The host can read their memory and console. Default false. */
   readonly allowDebug?: boolean
   /**
-   * SHA-256 of the DER of each root that is trusted, instead of AWS's. See parseRoots. Default
+   * The trusted roots instead of AWS's root: SHA-256 of the DER of each. See parseRoots. Default
    * [AWS_ROOT_SHA256].
    */
   readonly roots?: readonly Uint8Array[]
-  /** Certificates to refuse. Default: none known, so revocation is not checked. */
+  /** Certificates to refuse. Default: none, so revocation is not checked. */
   readonly revoked?: readonly RevokedCertificate[]
   /**
-   * Verified revocation lists. Each must be of an issuer in the document's chain, and in force, or
-   * the document is refused. Default: none.
+   * Verified revocation lists. Each must be valid, and its issuer must be in the document's chain.
+   * Otherwise the document is refused. Default: none.
    */
   readonly revocationLists?: readonly RevocationList[]
 }
 
-/** The caller's policy, or time, makes no sense; no document was looked at. Fix the call. */
+/** The caller's policy or time is invalid. No document was checked. Fix the call. */
 export class PolicyError extends Error {
   override readonly name = 'PolicyError'
   readonly code = 'policy_invalid'
@@ -98,9 +97,9 @@ export type ResolvedPolicy = {
 }
 
 /**
- * Gives the policy with defaults. Every member is checked for its form, since what is merely no
- * match in TypeScript (a nonce of null, 'false', a misspelt name) would demand nothing when
- * JavaScript hands it in. Own members alone are read. Throws PolicyError.
+ * Gives the policy with defaults. The form of every member is checked: a wrong value from
+ * JavaScript (a nonce of null, 'false', a misspelt name), which TypeScript would refuse, would
+ * otherwise demand nothing. Only own members are read. Throws PolicyError.
  */
 export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
   checkMembers(given)
@@ -139,7 +138,7 @@ export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
 
 const SHA256_BYTES = 32
 
-/** Every option, and nothing else: a demand under another name would not be made. */
+/** All options. Another name is refused: a misspelt demand would not be checked. */
 const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
   measurements: true,
   releases: true,
@@ -154,8 +153,8 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
 }
 
 /**
- * An option that is named has a value: a nonce that was looked up and not found must not count as
- * none asked for.
+ * An option that is present must have a value. A nonce that a caller looked up and did not find
+ * must not count as left out.
  */
 function checkMembers(policy: AttestationPolicy): void {
   if (!hasOwnMembersAlone(policy))
@@ -180,7 +179,7 @@ function checkMode({ mode, maxAgeMs, futureSkewMs }: Partial<AttestationPolicy>)
 }
 
 /**
- * No sets at all are allowed here: beside releases they are usual, and alone they refuse every
+ * An empty list is allowed. It is usual together with releases. Without releases, it refuses every
  * document.
  */
 function checkMeasurementForm(measurements: AttestationPolicy['measurements']): void {
@@ -190,8 +189,8 @@ function checkMeasurementForm(measurements: AttestationPolicy['measurements']): 
 }
 
 /**
- * Checks one set, called `name` in the message: a set of nothing would be found in every document.
- * Throws PolicyError.
+ * Checks one set; the message calls it `name`. An empty set is refused: it would match every
+ * document. Throws PolicyError.
  */
 export function checkMeasurementSet(set: unknown, name: string): void {
   if (!(set instanceof Map) || set.size === 0)
@@ -218,7 +217,7 @@ function checkReleases(
     throw new PolicyError("expected no releases beside measurements of 'any'")
 }
 
-/** Checks one entry, called `name` in the message. Throws PolicyError. */
+/** Checks one entry; the message calls it `name`. Throws PolicyError. */
 export function checkRelease(entry: unknown, name: string): void {
   try {
     checkReleaseEntry(entry)
@@ -256,7 +255,7 @@ function durationOf(name: string, valueMs: number): number {
   throw new PolicyError(`expected ${name} to be 0 or more milliseconds`)
 }
 
-/** The items of a list; each place that a sparse array leaves out is one of undefined. */
+/** The items of a list. A hole in a sparse array becomes an undefined item. */
 function listOf<Item>(name: string, list: readonly Item[]): readonly Item[] {
   if (Array.isArray(list)) return Array.from(list)
   throw new PolicyError(`expected ${name} to be a list`)
@@ -267,10 +266,10 @@ function isBytesOf(value: unknown, length: number): boolean {
 }
 
 /**
- * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition), which every
- * document of that partition carries as cabundle[0]. Source: AWS, "Verifying the root of trust";
- * recheck by unpacking AWS_NitroEnclaves_Root-G1.zip (whose own SHA-256 is 8cf60e2b..., which is
- * not this value), converting root.pem to DER and hashing that.
+ * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition). Every document of
+ * that partition has this certificate as cabundle[0]. Source: AWS, "Verifying the root of trust".
+ * To check it: unpack AWS_NitroEnclaves_Root-G1.zip (its own SHA-256 is 8cf60e2b..., which is not
+ * this value), convert root.pem to DER and hash the DER.
  */
 export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
   '641a0321a3e244efe456463195d606317ed7cdcc3c1756e09893f3c68f79bb5b',
@@ -278,8 +277,8 @@ export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
 
 /**
  * Gives the SHA-256 fingerprints of the certificates in a file: one DER certificate, or PEM with
- * one or more blocks (RFC 7468). They are pins: nothing about the certificates is checked until a
- * document is verified against them. Throws FormatError `invalid_root` or `invalid_base64`.
+ * one or more blocks (RFC 7468). They are pins: the certificates are checked only when a document
+ * is verified with them. Throws FormatError `invalid_root` or `invalid_base64`.
  */
 export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   if (file[0] === DER_SEQUENCE && (file[1] ?? 0) > ASCII_MAX) return [sha256(file)]
@@ -290,6 +289,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** Also the digit 0. A certificate is longer than 127 bytes, so its next byte is none of a text. */
+/** Also the digit 0. A certificate's next byte is above 127, which ASCII text lacks. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

@@ -5,17 +5,17 @@ import type { Certificate } from './certificate.ts'
 import { POINT_BYTES } from './p384.ts'
 
 /**
- * The content of a certificate revocation list (RFC 5280 section 5). The caller that gives it has
- * verified that the key signed the list, that its extensions are understood, and that it is whole
- * (neither a delta nor indirect) and about the certificates that the issuer issued in the chain.
- * None of that is verified here.
+ * The content of a certificate revocation list (RFC 5280 section 5). The caller must have verified
+ * that the key signed the list, that its extensions are understood, that it is whole (neither a
+ * delta nor indirect), and that it covers the certificate that the issuer issued in the chain. No
+ * part of this is verified here.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
   /**
-   * The key that signed it: an uncompressed point on P-384, 97 bytes. A name may be used by several
-   * keys.
+   * The key that signed the list: an uncompressed point on P-384, 97 bytes. Several keys may use
+   * one name.
    */
   readonly issuerKey: Uint8Array
   /** Serials of revoked certificates: big-endian; leading zeros do not matter. */
@@ -42,11 +42,11 @@ export function isRevocationList(value: unknown): value is RevocationList {
 }
 
 /**
- * Refuses a chain (root first) with a certificate that a list names (rule 19). Refuses lists that
- * are not about the chain too: each must be by the key of one of its CA certificates, and in force.
- * At the caller's time (current), a list is in force between its two updates. At the document's own
- * time (historical), it may be newer than the document, but not newer than the end of the
- * certificate that it is about, because authorities leave out what has expired. Throws
+ * Refuses a chain (root first) when a list names one of its certificates (rule 19). Also refuses a
+ * list that is not signed by the key of a CA certificate in the chain, or not valid at the time. At
+ * the caller's time (current), a list is valid between its two updates. At the document's own time
+ * (historical), a list may be newer than the document. It must not be newer than the end of the
+ * certificate that it covers, because authorities remove expired certificates. Throws
  * AttestationError. Does NOT prove anything of certificates whose issuer has no list here.
  */
 export function checkRevocationLists(
@@ -88,13 +88,13 @@ export function checkRevocationLists(
   }
 }
 
-/** A serial without its leading zeros: serials compare as numbers. */
+/** A serial without leading zeros: serials are compared as numbers. */
 export function trimSerial(serial: Uint8Array): Uint8Array {
   const start = serial.findIndex((byte) => byte !== 0)
   return start < 0 ? new Uint8Array() : serial.subarray(start)
 }
 
-/** ECMAScript's largest time, milliseconds from 1970 to either side. */
+/** ECMAScript's largest time, milliseconds before or after 1970. */
 const TIME_MS_MAX = 8_640_000_000_000_000
 
 function isTime(value: unknown): boolean {

@@ -7,22 +7,21 @@ import { type AttestationFacts, gatherFacts } from './facts.ts'
 import { type AttestationPolicy, PolicyError, resolvePolicy } from './policy.ts'
 
 /**
- * Verifies documents and remembers the chains that held, so that the next document of an enclave
- * costs one signature.
+ * Verifies documents and caches the verified chains. The next document of an enclave then needs
+ * only one signature verification.
  */
 export type AttestationVerifier = {
-  /** As verifyAttestation. */
+  /** See verifyAttestation. */
   verify(bytes: Uint8Array, policy: AttestationPolicy, at: Date): Promise<AttestationFacts>
 }
 
 /**
- * Gives the facts that the AWS Nitro attestation document in attacker-controlled `bytes`
- * (COSE_Sign1, binary) establishes under `policy` at the time `at`; in historical mode `at` is not
- * used. All rules of rules.md are checked, in the order decode, parse, chain,
- * signature, policy.
+ * Verifies the AWS Nitro attestation document in attacker-controlled `bytes` (COSE_Sign1, binary)
+ * under `policy` at the time `at`, and gives its facts. In historical mode, `at` is not used. All
+ * rules of rules.md are checked, in the order decode, parse, chain, signature, policy.
  *
  * It does not prove that the code is any good, only which code it is by its measurements; nor that
- * the document is new, unless a nonce is asked for; nor that the caller talks to that enclave,
+ * the document is new, unless a nonce is required; nor that the caller talks to that enclave,
  * unless the key in `publicKey` is used for it; nor that no certificate was revoked. Throws
  * AttestationError for a document to refuse, PolicyError for a call to fix.
  *
@@ -40,9 +39,9 @@ export async function verifyAttestation(
 }
 
 /**
- * Gives a verifier that keeps up to `chainsMax` chains whose signatures held. A chain is found
- * again by the exact bytes of its certificates; trusted root, validity and revocation are checked
- * at each use as if it were new.
+ * Creates a verifier that caches up to `chainsMax` verified chains. The cache compares the exact
+ * bytes of the certificates. Trusted root, validity and revocation are checked at each use, as for
+ * a new chain.
  *
  * @example
  * const verifier = createAttestationVerifier()

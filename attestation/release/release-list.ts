@@ -15,36 +15,36 @@ import {
 const { arrayOf, invalid, membersOf, textOf } = releaseForms
 
 /**
- * What `format` is in every signed list of releases of version 1, and what its signatures begin
- * with.
+ * The value of `format` in every signed list of releases of version 1. The signed bytes begin with
+ * it.
  */
 export const RELEASES_FORMAT = 'affidavit-releases/v1'
 
-/** Releases that a list may have. */
+/** Most releases in a list. */
 export const RELEASES_MAX = 256
 
-/** Characters that the reason of a revocation may have. */
+/** Most characters in the reason of a revocation. */
 export const REASON_LENGTH_MAX = 500
 
-/** A release, and when documents of it are accepted (README.md of this folder, Times). */
+/** A release, and the times for which its documents are accepted (README.md here, Times). */
 export type ReleaseEntry = {
   readonly release: Release
-  /** The first second at which a document may have been made, ISO 8601; null: from ever. */
+  /** A document may be made from this second on, ISO 8601; null: no first time. */
   readonly accepted_from: string | null
-  /** The second before which it must have been made, ISO 8601; null: no end is known. */
+  /** A document must be made before this second, ISO 8601; null: no end is known. */
   readonly accepted_until: string | null
-  /** Taken back: then no document of it is accepted, whenever it was made. */
+  /** If the release is revoked, none of its documents is accepted, at any time. */
   readonly revoked: { readonly at: string; readonly reason: string } | null
 }
 
-/** The releases that an operator runs: the payload that is signed. */
+/** The releases that an operator runs: the signed payload. */
 export type ReleaseList = {
-  /** ISO 8601. Each list of an operator has a later one than the list before. */
+  /** ISO 8601. Each new list of an operator has a later time than the list before. */
   readonly issued_at: string
   readonly releases: readonly ReleaseEntry[]
 }
 
-/** A list with its signatures: the file `releases.json` as it is published. */
+/** A list with its signatures: the content of the published file `releases.json`. */
 export type SignedReleaseList = {
   readonly format: typeof RELEASES_FORMAT
   readonly list: ReleaseList
@@ -52,8 +52,8 @@ export type SignedReleaseList = {
 }
 
 /**
- * The signed list that attacker-controlled `json` is: exactly the members of version 1, each in its
- * one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
+ * Reads the signed list in attacker-controlled `json`: exactly the members of version 1, each in
+ * its one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
  * `invalid_release` naming the member, `invalid_release_key`.
  *
  * Does NOT prove who signed it (verifyReleaseList), nor that it is the newest (checkNotRolledBack).
@@ -70,8 +70,7 @@ export function parseSignedReleaseList(json: Json): SignedReleaseList {
 }
 
 /**
- * The list that attacker-controlled `json`, a payload, describes. Throws FormatError
- * `invalid_release`.
+ * Reads the list in attacker-controlled `json`, a payload. Throws FormatError `invalid_release`.
  */
 export function parseReleaseList(json: Json): ReleaseList {
   const list = membersOf(json, 'list', ['issued_at', 'releases'])
@@ -83,24 +82,24 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry by itself, as a caller gives it: entries of several lists may be of one image.
- * Throws FormatError `invalid_release`.
+ * Checks one entry of a caller. Other entries are not checked: entries of several lists may be of
+ * one image. Throws FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {
   parseEntry(value as Json, 0)
 }
 
 /**
- * A release by itself, as an entry that is accepted at any time: what trusting its signer alone
- * says.
+ * Makes an entry that is accepted at any time, for a caller who trusts the signer of a single
+ * release.
  */
 export function entryOf(release: Release): ReleaseEntry {
   return { release, accepted_from: null, accepted_until: null, revoked: null }
 }
 
 /**
- * Checks that a list is not older than one that the reader took before; `newestMs` is that one's
- * issued_at, Unix milliseconds, which the reader has to keep. Throws ProofError
+ * Checks that a list is not older than the newest list that the reader accepted before. `newestMs`
+ * is the issued_at of that list, Unix milliseconds. The reader must store it. Throws ProofError
  * `release_list_older`.
  *
  * Does NOT protect a reader that keeps nothing, nor one that is never shown a newer list: a party
@@ -142,18 +141,18 @@ const REASON = {
 }
 
 /**
- * PCR0 measures the whole image: two entries of one could contradict each other, and one hide the
- * other's revocation.
+ * PCR0 measures the whole image. Two entries of one image could contradict each other, or one could
+ * hide the other's revocation.
  */
 function checkDistinct(releases: readonly ReleaseEntry[]): void {
   const images = new Set(releases.map(({ release }) => release.measurements.PCR0))
   if (images.size !== releases.length) throw invalid('list.releases', 'of a different PCR0 each')
 }
 
-/** Why a release is not accepted: of documents made too early, too late, or whenever. */
+/** Why a release is not accepted: the document was made too early or too late, or it is revoked. */
 type ReleaseRefusal = 'not_yet' | 'expired' | 'revoked'
 
-/** What became of each release of a list, at one time. */
+/** Each release of a list, accepted or refused at one time. */
 export type AcceptedMeasurements = {
   readonly accepted: readonly {
     readonly release: Release
@@ -163,8 +162,8 @@ export type AcceptedMeasurements = {
 }
 
 /**
- * A release that is not accepted; `message` says why, with the times of the entry. It may hold the
- * operator's words.
+ * A release that is not accepted. `message` gives the reason, with the times of the entry. It may
+ * contain the operator's text.
  */
 type RefusedRelease = {
   readonly release: Release
@@ -174,11 +173,11 @@ type RefusedRelease = {
 }
 
 /**
- * Gives the measurements that are acceptable in a document made at `atMs`, and why those of every
- * other release are not. `atMs` is the document's own timestamp (Unix milliseconds): the security
- * module's clock, which neither the enclave's code nor its host can set. A release is accepted from
- * the first millisecond of accepted_from to the last before accepted_until. A revoked release is
- * never accepted, and revokes its image (PCR0) in every other entry too.
+ * Gives the measurements that are accepted in a document made at `atMs`, and why each other release
+ * is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security module's
+ * clock, which neither the enclave's code nor its host can set. A release is accepted from the
+ * first millisecond of accepted_from to the last before accepted_until. A revoked release is never
+ * accepted, and its image (PCR0) is revoked in every other entry too.
  *
  * Does NOT say when a completion was made, only when the document was: a document that was accepted
  * stays with the records of its key until its certificates end.
@@ -209,7 +208,7 @@ export function acceptedMeasurements(
   }
 }
 
-/** Where a document's measurements are found among releases. */
+/** The result of looking up a document's measurements among releases. */
 type ReleaseMatch =
   | { readonly kind: 'accepted'; readonly release: Release }
   | ({ readonly kind: 'refused' } & RefusedRelease)
@@ -217,7 +216,7 @@ type ReleaseMatch =
 
 /**
  * Gives the release whose measurements are all in a document made at `atMs`, and whether it is
- * accepted then.
+ * accepted at that time.
  */
 export function matchRelease(
   {
@@ -235,7 +234,7 @@ export function matchRelease(
   return bad ? { kind: 'refused', ...bad } : { kind: 'unknown' }
 }
 
-/** The measurements of a release as a policy takes them: 48 bytes each by PCR index. */
+/** The measurements of a release in the form of a policy: 48 bytes each, by PCR index. */
 function measurementSetOf({ measurements }: Release): ReadonlyMap<number, Uint8Array> {
   const { PCR0, PCR1, PCR2, PCR8 } = ownMembers(measurements)
   const image = [PCR0, PCR1, PCR2].map((hex, index): [number, Uint8Array] => [

@@ -6,35 +6,35 @@ import { formsOf } from '../json/forms.ts'
 import type { Json, JsonObject } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 
-/** Forms of releases and their lists. */
+/** Forms of the members of releases and their lists. */
 export const releaseForms = formsOf('invalid_release')
 
 const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 
-/** Signatures that one file may carry: signers of a release, each once. */
+/** Most signatures in one file. Each signer has one. */
 export const SIGNATURES_MAX = 16
 
-/** One signature: the signer's key, 64 hex digits, and 128 of Ed25519 over signedBytes. */
+/** One signature: the signer's key, 64 hex digits, and its Ed25519 over signedBytes, 128. */
 export type ReleaseSignature = { readonly public_key: string; readonly signature: string }
 
-/** Whom a reader trusts to sign releases. */
+/** The keys that a reader trusts to sign releases. */
 export type ReleaseTrust = {
-  /** Keys as parseReleaseKey gives them. None refuses everything. */
+  /** Keys from parseReleaseKey. An empty list refuses every release. */
   readonly keys: readonly Uint8Array[]
-  /** How many different of these keys must have signed. Default 1. */
+  /** How many of these keys must have signed. Default 1. */
   readonly signersMin?: number
 }
 
 /**
- * What is signed: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload. The
- * format in front keeps a signature of a release from passing for one of a list, or of anything
- * else that the key signs.
+ * The bytes to sign: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload. The
+ * format ensures that the signature of a release is not valid for a list, or for other data that
+ * the key signs.
  */
 export function signedBytes(format: string, payload: JsonObject): Uint8Array {
   return concatBytes(encodeUtf8(format), new Uint8Array(1), encodeUtf8(canonicalizeJson(payload)))
 }
 
-/** The signature over `message` by a secret of 32 bytes. */
+/** Signs `message` with a secret of 32 bytes. */
 export function createSignature(message: Uint8Array, secretKey: Uint8Array): ReleaseSignature {
   return {
     public_key: encodeHex(releaseKeyOf(secretKey)),
@@ -43,8 +43,8 @@ export function createSignature(message: Uint8Array, secretKey: Uint8Array): Rel
 }
 
 /**
- * Signatures with `added` among them, in place of an older one by the same key. Throws FormatError
- * over SIGNATURES_MAX.
+ * Adds `added` to the signatures. It replaces an older signature by the same key. Throws
+ * FormatError over SIGNATURES_MAX.
  */
 export function addSignature(
   signatures: readonly ReleaseSignature[],
@@ -55,7 +55,7 @@ export function addSignature(
   return [...others, added]
 }
 
-/** The signatures that attacker-controlled `json` lists, one a key. Throws FormatError. */
+/** Reads the signatures in attacker-controlled `json`, one per key. Throws FormatError. */
 export function parseSignatures(json: Json): readonly ReleaseSignature[] {
   const signatures = arrayOf(json, 'signatures', { min: 1, max: SIGNATURES_MAX }).map(
     (entry, at) => {
@@ -75,9 +75,9 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
 
 /**
  * Gives the trusted keys (hex) that signed `message`, in the order of the file. Signatures of other
- * keys are not looked at: anyone could add one. Throws ProofError `release_signature` when one that
- * names a trusted key does not hold, `release_not_signed` when fewer than `signersMin` trusted keys
- * signed; FormatError `invalid_release_key` for a trust that no file can meet.
+ * keys are ignored: anyone could add one. Throws ProofError `release_signature` when the signature
+ * of a trusted key is wrong, `release_not_signed` when fewer than `signersMin` trusted keys signed;
+ * FormatError `invalid_release_key` for a trust that no file can meet.
  */
 export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],
@@ -111,8 +111,8 @@ export function verifyReleaseSignatures(
 }
 
 /**
- * A time as ISO 8601 in UTC, to the second, in the one form `2026-11-21T14:00:00Z`, of the years
- * 1970 to 9999. Throws FormatError `invalid_release` naming `name`.
+ * A time as ISO 8601 in UTC with seconds, in the one form `2026-11-21T14:00:00Z`, in the years 1970
+ * to 9999. Throws FormatError `invalid_release` naming `name`.
  */
 export function timeOf(json: Json | undefined, name: string): string {
   const time = textOf(json, name, TIME)
@@ -120,13 +120,13 @@ export function timeOf(json: Json | undefined, name: string): string {
   return time
 }
 
-/** Unix milliseconds of a time that `timeOf` took. */
+/** Unix milliseconds of a time that `timeOf` accepted. */
 export function millisecondsOf(time: string): number {
   return Date.parse(time)
 }
 
 /**
- * The one form of a time, Unix milliseconds, cut to the second. Throws FormatError
+ * Formats a time (Unix milliseconds) in the one form, without milliseconds. Throws FormatError
  * `invalid_release` outside 1970 to 9999.
  */
 export function formatTime(timeMs: number): string {
@@ -136,8 +136,8 @@ export function formatTime(timeMs: number): string {
 }
 
 /**
- * A time in words for messages, Unix milliseconds; also a number that is not a date, as a
- * document's may be.
+ * Describes a time (Unix milliseconds) for messages. A document may have a number that is not a
+ * valid date.
  */
 export function describeTime(timeMs: number): string {
   const time = new Date(timeMs)
@@ -151,7 +151,7 @@ const TIME = {
 
 const TIME_MS_MAX = Date.UTC(9999, 11, 31, 23, 59, 59)
 
-/** Not 30 February, and not 24:00:00, which some readers take for the next day. */
+/** 30 February and 24:00:00 are refused: some readers take them for the next day. */
 function isTime(text: string): boolean {
   const timeMs = Date.parse(text)
   return (
@@ -161,16 +161,16 @@ function isTime(text: string): boolean {
   )
 }
 
-/** Bytes of an Ed25519 public key, and of the secret it is made from. */
+/** Bytes of an Ed25519 public key, and of its secret. */
 export const RELEASE_KEY_BYTES = 32
 /** Bytes of an Ed25519 signature: R and S. */
 const RELEASE_SIGNATURE_BYTES = 64
 
 /**
- * The release key, 32 bytes, that 64 lower-case hex digits are. Only a key that every verifier
- * reads alike: the one encoding of a point (RFC 8032 section 5.1.3: y below p, no sign for x = 0)
- * that is in the group of prime order. A key of small order would make signatures that hold for
- * many messages. Throws FormatError `invalid_release_key`.
+ * Reads a release key, 32 bytes, from 64 lower-case hex digits. Accepts only a key that every
+ * verifier reads alike: the one encoding of a point (RFC 8032 section 5.1.3: y below p, no sign for
+ * x = 0) in the group of prime order. With a key of small order, one signature is valid for many
+ * messages. Throws FormatError `invalid_release_key`.
  */
 export function parseReleaseKey(text: string): Uint8Array {
   if (!/^[0-9a-f]{64}$/.test(text))
@@ -189,17 +189,17 @@ export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
 }
 
 /**
- * The signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6), deterministic: no randomness is
- * needed.
+ * Makes the signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6). It is deterministic: no
+ * randomness is needed.
  */
 export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
   return ed25519.sign(message, secretKey)
 }
 
 /**
- * Whether the signature over `message` is by `publicKey`, which parseReleaseKey gave. Strict (RFC
- * 8032 section 5.1.7): S below the group's order, R in its one encoding; and R in the group of
- * prime order, so that verifiers with and without the cofactor agree. Never throws.
+ * Whether `publicKey`, from parseReleaseKey, made the signature over `message`. Strict (RFC 8032
+ * section 5.1.7): S is below the group's order, R has its one encoding and is in the group of prime
+ * order. So verifiers with and without the cofactor agree. Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,
@@ -220,7 +220,7 @@ function checkPoint(key: Uint8Array): void {
     )
 }
 
-/** Of an encoded point. Of the small-order points, only the neutral one is free of torsion. */
+/** Whether an encoded point has prime order. The neutral point counts as small-order. */
 function isPrimeOrder(encoding: Uint8Array): boolean {
   try {
     const point = ed25519.Point.fromBytes(encoding, false)

@@ -12,22 +12,22 @@ import {
 
 const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
-/** What `format` is in every signed release of version 1, and what its signatures begin with. */
+/** The value of `format` in every signed release of version 1. The signed bytes begin with it. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
-/** Inputs of a builder that one release may name. */
+/** Most inputs of a builder that one release may name. */
 export const INPUTS_MAX = 1_024
 
 /**
- * Bytes that a file of a release, or of a list of releases, may have. A list of 256 releases with
- * 40 inputs each has 1.2 MB.
+ * Most bytes in the file of a release or of a list of releases. A list of 256 releases with 40
+ * inputs each has 1.2 MB.
  */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
 /** Processors that enclaves run on. */
 const ARCHITECTURES = ['x86_64', 'aarch64'] as const
 
-/** Measurements of an image, SHA-384 as 96 hex digits. PCR8 is there when the image is signed. */
+/** Measurements of an image, SHA-384 as 96 hex digits. A signed image also has PCR8. */
 export type ReleaseMeasurements = {
   readonly PCR0: string
   readonly PCR1: string
@@ -35,31 +35,29 @@ export type ReleaseMeasurements = {
   readonly PCR8?: string
 }
 
-/**
- * What a release of the enclave is: the payload that is signed (../formats.md, Releases).
- */
+/** A release of the enclave: the signed payload (../formats.md, Releases). */
 export type Release = {
   readonly version: string
-  /** The commit that the image is built from: 40 hex digits. */
+  /** The commit from which the image is built: 40 hex digits. */
   readonly git_commit: string
   /**
-   * ISO 8601, for people: no decision depends on it. The image builder takes the commit's, so that
-   * a rebuild gives the same.
+   * ISO 8601, for people: no check uses it. The image builder takes the commit's time, so a rebuild
+   * gives the same value.
    */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
   readonly measurements: ReleaseMeasurements
-  /** SHA-256 of what the builder took beside the sources, hex by name. */
+  /** SHA-256 of the builder's inputs in addition to the sources, hex by name. */
   readonly inputs: Readonly<Record<string, string>>
   /**
-   * Digest of the boot configuration (digestBootConfiguration), 64 hex digits, that an enclave of
-   * this image states: its providers, CAs, chain and contract are files of the image. Older
-   * releases do not have it.
+   * Digest of the boot configuration that an enclave of this image states
+   * (digestBootConfiguration), 64 hex digits. The image contains its providers, CAs, chain and
+   * contract as files. Older releases do not have this member.
    */
   readonly configuration?: string
 }
 
-/** A release with its signatures: the file `measurements.json` as it is published. */
+/** A release with its signatures: the content of the published file `measurements.json`. */
 export type SignedRelease = {
   readonly format: typeof RELEASE_FORMAT
   readonly release: Release
@@ -67,7 +65,7 @@ export type SignedRelease = {
 }
 
 /**
- * The signed release that attacker-controlled `json` is: exactly the members of version 1, each in
+ * Reads the signed release in attacker-controlled `json`: exactly the members of version 1, each in
  * its one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
  * `invalid_release` naming the member, and `invalid_release_key`.
  *
@@ -85,8 +83,8 @@ export function parseSignedRelease(json: Json): SignedRelease {
 }
 
 /**
- * The release that attacker-controlled `json`, a payload, describes; `name` stands for it in
- * messages. Throws FormatError `invalid_release`.
+ * Reads the release in attacker-controlled `json`, a payload. Messages call it `name`. Throws
+ * FormatError `invalid_release`.
  */
 export function parseRelease(json: Json, name = 'release'): Release {
   const isConfigured = isJsonObject(json) && Object.hasOwn(json, 'configuration')
@@ -104,7 +102,7 @@ export function parseRelease(json: Json, name = 'release'): Release {
   return { ...payload, configuration: hexOf(configuration, `${name}.configuration`, SHA256_BYTES) }
 }
 
-/** The digest of the boot configuration that a release names, 32 bytes; null when it names none. */
+/** The digest of a release's boot configuration, 32 bytes; null when it names none. */
 export function configurationOf(release: Release): Uint8Array | null {
   const { configuration } = ownMembers(release)
   return configuration === undefined ? null : decodeHex(configuration)
@@ -126,10 +124,10 @@ const VERSION = {
   expectation: '1 to 64 letters, digits, dots, + and -',
 }
 
-/** Git's object names by SHA-1. */
+/** Git's object names are SHA-1. */
 const COMMIT_BYTES = 20
 
-/** A name of printable ASCII, so that no two names look alike and none moves a cursor. */
+/** A name of printable ASCII: no two names look alike, and no character moves a cursor. */
 const INPUT_NAME = /^[\x21-\x7e]{1,200}$/
 
 const SHA256_BYTES = 32
@@ -158,7 +156,7 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
 }
 
 /**
- * Zeros are what an enclave in debug mode, and an image that is not signed, shows: they name no
+ * Zeros are refused. They are the values of debug mode and of unsigned images, and identify no
  * code.
  */
 function measurementOf(json: Json | undefined, name: string): string {

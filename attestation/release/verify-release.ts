@@ -8,15 +8,15 @@ import {
   verifyReleaseSignatures,
 } from './release-signatures.ts'
 
-/** The payload that was signed, and by whom of those trusted: keys as 64 hex digits. */
+/** The verified release, and the trusted keys that signed it, as 64 hex digits. */
 type VerifiedRelease = { readonly release: Release; readonly signers: readonly string[] }
 
-/** The list that was signed, and by whom of those trusted: keys as 64 hex digits. */
+/** The verified list, and the trusted keys that signed it, as 64 hex digits. */
 type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
 
 /**
- * Gives the release, signed by keys that the caller trusts. Throws ProofError `release_signature`,
- * `release_not_signed`; FormatError `invalid_release_key` for a trust that makes no sense.
+ * Gives the release if trusted keys signed it. Throws ProofError `release_signature`,
+ * `release_not_signed`; FormatError `invalid_release_key` for an invalid trust.
  *
  * Does NOT prove that the measurements are those of the commit (build it and compare), that the
  * code is any good, or that the release was not revoked since: only a list says that.
@@ -32,7 +32,7 @@ export function verifyRelease(
 }
 
 /**
- * Gives the list, signed by keys that the caller trusts. Throws as verifyRelease.
+ * Gives the list if trusted keys signed it. Throws as verifyRelease does.
  *
  * Does NOT prove that it is the operator's newest list: see checkNotRolledBack.
  *
@@ -51,9 +51,7 @@ export function verifyReleaseList(
   }
 }
 
-/**
- * Signs a release with a secret of 32 bytes, beside the signatures `others` that it has already.
- */
+/** Signs a release with a secret of 32 bytes. `others` are the signatures that it already has. */
 export function signRelease(
   release: Release,
   secretKey: Uint8Array,
@@ -63,7 +61,7 @@ export function signRelease(
   return { format: RELEASE_FORMAT, release, signatures: addSignature(others, signature) }
 }
 
-/** Signs a list with a secret of 32 bytes, beside the signatures `others` that it has already. */
+/** Signs a list with a secret of 32 bytes. `others` are the signatures that it already has. */
 export function signReleaseList(
   list: ReleaseList,
   secretKey: Uint8Array,

@@ -8,30 +8,28 @@ import { isoOf, printable } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
 import { isUndetermined } from './unknown-root.ts'
 
-/** What evidence of any kind comes to, in words that are the same everywhere. */
+/** The result for evidence of any kind, in words. All programs use the same words. */
 export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
   /**
-   * The verdict for people. `undetermined`: nothing failed but that the attestation document leads
-   * to a root that the reader does not trust. For programs that is `invalid`.
+   * The verdict for people. `undetermined`: the only failure is that the attestation document leads
+   * to a root that the reader does not trust. For programs, this is `invalid`.
    */
   readonly standing: Judgement<string>['verdict'] | 'undetermined'
-  /**
-   * `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and what that rests on, on one line.
-   */
+  /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */
   readonly headline: string
-  /** The same for a reader who is not an engineer: who signed what, and when. */
+  /** The finding for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
-  /** What is not shown, clauses for the same reader; empty when nothing is shown. */
+  /** Facts that are not proved, as clauses for this reader; empty when no fact is proved. */
   readonly notShown: readonly string[]
 }
 
-/** Puts a judgement into words. Text from outside is escaped. */
+/** Describes a judgement in words. Text from outside is escaped. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
   return judged.kind === 'bundle' ? concludeBundle(judged) : concludeRecords(judged)
 }
 
-/** Gives what was found and what is not shown as one text. */
+/** Joins the finding and the facts that are not proved to one text. */
 export function saySentence({ finding, notShown }: Conclusion): string {
   return notShown.length === 0 ? finding : `${finding} Not shown: ${notShown.join('; ')}.`
 }
@@ -108,7 +106,7 @@ function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
   }
 }
 
-/** What was not checked of a record, in the names that the checks of a bundle have. */
+/** The checks of a record that were not made, under the names of a bundle's checks. */
 function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   const code = holder === null ? ['attestation document', 'measurements'] : []
   return [
@@ -136,7 +134,7 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
-/** Who answered, with which model, and the time by the other clock: the block's. */
+/** Says who answered, with which model, and the block's time. */
 function sayAnswered({ provider, model, block, anchoredIn }: BundleFacts): string {
   const name = printable(model.returned ?? model.requested)
   const answered = `${printable(provider.name)} answered with model ${name}.`
@@ -155,7 +153,7 @@ function timeOf(seconds: number): string {
 const ANCHORED = 'that the answer was recorded on the chain'
 const SET_UP = 'that the enclave was set up as you expect'
 
-/** What a check shows, as a clause. */
+/** The fact that each check proves, as a clause. */
 const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'request hash': 'what was asked',
   'response hash': 'what was answered',

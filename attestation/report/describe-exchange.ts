@@ -23,16 +23,15 @@ import {
   type ShownMessage,
 } from './shown-exchange.ts'
 
-/** What came of comparing what a caller kept with evidence, and what was asked and said. */
+/** The comparison of a kept exchange with evidence, and the completion in words. */
 export type ComparedExchange = {
   readonly checks: readonly ExchangeCheck[]
   readonly shown: ShownExchange
 }
 
 /**
- * Compares what a caller kept with the record of the evidence, and gives the completion in words:
- * as the evidence has it; where that left a part out, as the caller kept it, once it was found to
- * be the same.
+ * Compares a kept exchange with the record of the evidence, and describes the completion in words.
+ * A part that the evidence lacks is taken from the kept exchange if its hash matches.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
@@ -47,8 +46,8 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
 }
 
 /**
- * Gives an answer and its request in words: both are the caller's own, and have checks of their
- * own.
+ * Describes an answer and its request in words. Both are the caller's own. Other checks verify
+ * them.
  */
 export function describeKept(
   answer: Json,
@@ -63,7 +62,7 @@ export function describeKept(
   }
 }
 
-/** Null for chunks that amount to no answer. */
+/** Null when the chunks do not form an answer. */
 function readResponse(answer: KeptAnswer): JsonObject | null {
   const read = attempt(() => keptResponseOf(answer))
   return 'value' in read ? read.value : null
@@ -74,8 +73,8 @@ function objectOf(value: Json | undefined): JsonObject | null {
 }
 
 /**
- * Gives a completion in words for people: text of messages and choices, tool calls, refusals; all
- * other members with their names, so that nothing is left out in silence.
+ * Describes a completion in words for people: text of messages and choices, tool calls, refusals.
+ * All other members are shown with their names, so no member is omitted silently.
  */
 export function describeExchange(completion: {
   readonly request: JsonObject | null
@@ -90,7 +89,7 @@ export function describeExchange(completion: {
 
 function describeRequest(request: JsonObject): readonly ShownMessage[] {
   const messages = listOf(memberOf(request, 'messages'))
-  // What is null was not set, and what is demanded of the gateway has checks of its own.
+  // Null members are unset. Demands to the gateway have their own checks.
   const { messages: _, model: __, [DEMANDS_MEMBER]: ___, ...parameters } = request
   const rest = Object.keys(parameters).filter((name) => parameters[name] !== null)
   const earlier = Math.max(0, messages.length - SHOWN_MESSAGES_MAX)
@@ -103,8 +102,8 @@ function describeRequest(request: JsonObject): readonly ShownMessage[] {
 }
 
 /**
- * A line a parameter, and a long or many-lined value in a message of its own. A name is written as
- * JSON unless it is plain, so that it cannot pose as another line.
+ * One line for each parameter. A long value, or a value with several lines, gets its own message. A
+ * name that is not plain is written as JSON, so it cannot look like another line.
  */
 function describeParameters(
   given: readonly (readonly [string, string])[],
@@ -125,7 +124,7 @@ function describeParameters(
   ]
 }
 
-/** A parameter up to this many characters is shown on a line beside others. */
+/** Longest parameter, in characters, that shares a message with other parameters. */
 const PARAMETER_LENGTH_MAX = 120
 
 function describeResponse(response: JsonObject): readonly ShownMessage[] {
@@ -168,7 +167,7 @@ function describeToolCall(call: Json): string {
   return `${textOf(memberOf(called, 'name'))}(${textOf(memberOf(called, 'arguments'))})`
 }
 
-/** A member that is not there reads as null. */
+/** A missing member is shown as null. */
 function textOf(value: Json | undefined): string {
   return typeof value === 'string' ? value : JSON.stringify(value ?? null)
 }

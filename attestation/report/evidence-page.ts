@@ -5,25 +5,25 @@ import { decodeUtf8 } from '../json/decode-utf8.ts'
 import { parseExactJson } from '../json/parse-strict.ts'
 import { type Json, memberAt } from '../json/value.ts'
 
-/** Which program made a page. */
+/** The program that made a page. */
 export type Maker = {
   readonly version: string
-  /** Hex of git; null where it is not known, or where sources differ from every commit. */
+  /** Commit hash in hex; null when it is not known, or when the sources differ from the commit. */
   readonly commit: string | null
 }
 
-/** What a page names of its maker. It is the page's own word. */
+/** The maker that a page names. The page states this itself: it is not proved. */
 export type MadeBy = Maker & {
-  /** As digestVerifier gives it, hex. */
+  /** The result of digestVerifier, hex. */
   readonly verifierSha256: string
 }
 
-/** A page that was saved, as it was read: attacker-controlled. */
+/** The content of a saved page: attacker-controlled. */
 export type EvidencePage = {
   /** JSON text in UTF-8; null in a page without evidence. */
   readonly evidence: Uint8Array | null
   readonly madeBy: MadeBy
-  /** Computed of the page, hex. */
+  /** Computed from the page, hex. */
   readonly verifierSha256: string
 }
 
@@ -40,29 +40,29 @@ const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n
 const LINE_START = '<script type="application/json" id="'
 const BEFORE_DATA = '</title>\n'
 /**
- * All that stands before the data. In front of anything else a browser may see no data, or other
- * data: in a comment, in an attribute that does not end, in another encoding.
+ * The part of a page before its data. Other text there is refused: a comment, an attribute that
+ * does not end, or another encoding could make a browser see other data, or no data.
  */
 const HEAD =
   /^\ufeff?<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n(?:<meta(?: [a-z-]+="[^"<>]*")+>\n)*<title>[^<>]*<\/title>\n$/
 
-/** Whether attacker-controlled `input` begins as HTML does, and so never as evidence by itself. */
+/** Whether attacker-controlled `input` begins like HTML. Evidence never begins like this. */
 export function isHtml(input: Uint8Array): boolean {
   const start = String.fromCharCode(...input.subarray(0, 64))
   return /^(\u00ef\u00bb\u00bf)?\s*<!doctype html/i.test(start)
 }
 
-/** SHA-256, hex, of the UTF-8 text of a verifier: a saved page without its lines of data. */
+/** SHA-256, hex, of the UTF-8 text of a verifier: a saved page without its data lines. */
 export function digestVerifier(verifier: string): string {
   return encodeHex(sha256(encodeUtf8(verifier)))
 }
 
-/** Gives what a page names of its maker, in the form that pages and gateways publish it in. */
+/** Describes the maker of a page, in the form that pages and gateways publish. */
 export function writeMadeBy(verifier: string, { version, commit }: Maker) {
   return { version, commit, verifier_sha256: digestVerifier(verifier) }
 }
 
-/** Gives the page of a verifier, without evidence. Throws TypeError for any other text. */
+/** Makes the page of a verifier, without evidence. Throws TypeError for any other text. */
 export function makePage(verifier: string, madeBy: Json): string {
   const at = verifier.indexOf(BEFORE_DATA) + BEFORE_DATA.length
   if (!HEAD.test(verifier.slice(0, at)) || readLine(verifier, at) !== null)
@@ -71,8 +71,8 @@ export function makePage(verifier: string, madeBy: Json): string {
 }
 
 /**
- * Gives `page` with this evidence in place of any that it has. Throws FormatError for text that is
- * not a page. The evidence is put in whole, and nothing beside it.
+ * Gives `page` with this evidence, which replaces any evidence in it. Throws FormatError for text
+ * that is not a page. The whole evidence is added, and no other data.
  */
 export function putEvidence(page: string, evidence: Json): string {
   const { madeBy, evidence: before } = locate(page)
@@ -81,9 +81,9 @@ export function putEvidence(page: string, evidence: Json): string {
 }
 
 /**
- * Reads an attacker-controlled page: its evidence, and what it names of its maker. Nothing else in
- * it is used. Throws FormatError for other HTML, for evidence in another form or place, and for
- * more than one block.
+ * Reads an attacker-controlled page: its evidence, and the maker that it names. Other content is
+ * not used. Throws FormatError for other HTML, for evidence in another form or place, and for more
+ * than one block.
  *
  * Does NOT show who made the page, nor that it shows what its evidence is worth: it may be forged.
  */
@@ -103,7 +103,7 @@ function writeLine(name: 'made-by' | 'evidence', value: Json): string {
   return `${LINE_START}${name}">${canonicalizeJson(value).replaceAll('<', '\\u003c')}</script>\n`
 }
 
-/** A line of data in a page, its end of line included. */
+/** A line of data in a page, with its line feed. */
 type Line = {
   readonly name: string
   readonly json: string
@@ -130,10 +130,10 @@ function otherHtml(): FormatError {
   return new FormatError('not_a_page', 'expected a page that Affidavit saved, got other HTML')
 }
 
-/** An element that a browser could take for data. A verifier has no such text. */
+/** Text that a browser could read as a data element. A verifier does not contain it. */
 const OTHER_DATA = /\bid\s*=\s*["']?(?:evidence|made-by)\b/i
 
-/** The line of data that begins at `start`; null where there is another one. */
+/** The line of data that begins at `start`; null when another line is there. */
 function readLine(page: string, start: number): Line | null {
   if (!page.startsWith(LINE_START, start)) return null
   const end = page.indexOf('\n', start) + 1

@@ -13,10 +13,7 @@ import {
 import type { ReleaseTrust } from '../release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../release/verify-release.ts'
 
-/**
- * Gives the digest (32 bytes) of the boot configuration that a file holds as JSON. Throws
- * FormatError.
- */
+/** Gives the digest (32 bytes) of the boot configuration in a JSON file. Throws FormatError. */
 export function readConfigurationDigest(file: Uint8Array): Uint8Array {
   return digestConfiguration(parseExactJson(file))
 }
@@ -27,19 +24,19 @@ export function digestConfiguration(configuration: Json): Uint8Array {
   return digestBootConfiguration(isJsonObject(configuration) ? configuration : {})
 }
 
-/** A signed file about releases, its signatures not looked at. */
+/** A signed file about releases. Its signatures are not checked yet. */
 export type ReleaseFile =
   | { readonly kind: 'release'; readonly signed: SignedRelease }
   | { readonly kind: 'list'; readonly signed: SignedReleaseList }
 
-/** Gives the signed release, or the signed list of them, that `json` is. Throws FormatError. */
+/** Parses the signed release, or the signed list of releases, in `json`. Throws FormatError. */
 export function parseReleaseFile(json: Json): ReleaseFile {
   const format = isJsonObject(json) ? memberOf(json, 'format') : undefined
   if (format === RELEASES_FORMAT) return { kind: 'list', signed: parseSignedReleaseList(json) }
   return { kind: 'release', signed: parseSignedRelease(json) }
 }
 
-/** The releases that a file makes acceptable, and by whom of those trusted it is signed. */
+/** The releases that a file makes acceptable, and the trusted keys that signed the file. */
 export type ExpectedReleases = {
   readonly entries: readonly ReleaseEntry[]
   /** Keys as 64 hex digits. */
@@ -47,8 +44,8 @@ export type ExpectedReleases = {
 }
 
 /**
- * Gives the releases of a file that is signed by keys that the reader trusts. Throws as
- * verifyRelease.
+ * Gives the releases of a file if keys that the reader trusts signed it. Throws as verifyRelease
+ * does.
  *
  * Does NOT prove that a list is the newest; a release alone does not show whether it was revoked.
  */

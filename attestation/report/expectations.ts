@@ -11,8 +11,8 @@ import { parseReleaseKey, type ReleaseTrust } from '../release/release-signature
 import { digestConfiguration, parseReleaseFile, readExpectedReleases } from './expectation-files.ts'
 
 /**
- * What is expected is malformed, unsigned or unknown, or would pass everything. The message names
- * the member.
+ * The expectations are malformed, unsigned or unknown, or any enclave would meet them. The message
+ * names the member.
  */
 export class ExpectationsError extends FormatError {
   override readonly name = 'ExpectationsError'
@@ -23,18 +23,18 @@ export class ExpectationsError extends FormatError {
   }
 }
 
-/** One thing or several. */
+/** One value or several. */
 export type OneOrMore<Type> = Type | readonly Type[]
 
 /**
- * Which enclaves are acceptable: their code, by signed releases or by measurements, and what they
- * were booted with. Never take any of it from the gateway that is checked.
+ * The accepted enclaves: their code, by signed releases or by measurements, and their boot
+ * configuration. Never take any part from the gateway that is checked.
  */
 export type Expectations = {
-  /** Where the JSON Schema of a file of expectations is, for editors. Not read. */
+  /** The JSON Schema of a file of expectations, for editors. It is not read. */
   readonly $schema?: string
   /**
-   * Signed releases, or lists of them, as published: text, or the JSON value of the text. With
+   * Signed releases, or lists of releases, as published: text, or the JSON value of the text. Needs
    * `releaseKeys`.
    */
   readonly releases?: OneOrMore<string | object>
@@ -43,24 +43,24 @@ export type Expectations = {
   /** How many of `releaseKeys` must have signed. Default 1. */
   readonly releaseSigners?: number
   /**
-   * Sets of measurements, one of which must be found: hex by name (`PCR0`), or bytes by index. Each
-   * has PCR0: no other register says which image runs.
+   * Sets of measurements: hex by name (`PCR0`), or bytes by index. One set must match. Each set has
+   * PCR0: only this register identifies the image.
    */
   readonly measurements?: OneOrMore<MeasurementSet | Readonly<Record<string, string>>>
   /**
    * Boot configurations: the digest (64 hex digits, or 32 bytes), or the configuration itself.
-   * Needed unless every release names its own.
+   * Needed unless every release names its own configuration.
    */
   readonly configurations?: OneOrMore<string | Uint8Array | object>
 }
 
-/** A file of expectations as JSON: what `connect` of the client takes, `roots` beside it. */
+/** A file of expectations as JSON: the options of the client's `connect`, and `roots`. */
 export type ExpectationsFile = Expectations & {
   /** Roots of attestation documents. Default: AWS's. */
   readonly roots?: OneOrMore<string | Uint8Array>
 }
 
-/** Gives the policy that a file of expectations says. Throws ExpectationsError. */
+/** Gives the policy of a file of expectations. Throws ExpectationsError. */
 export function readExpectationsFile(
   { roots, ...expect }: ExpectationsFile,
   { allowDebug }: { readonly allowDebug?: boolean } = {},
@@ -69,9 +69,9 @@ export function readExpectationsFile(
 }
 
 /**
- * Gives the policy that `expect` and `roots` say. Throws ExpectationsError for what is malformed,
- * unsigned or unknown, and when no code or no configuration is expected: then nothing would be
- * checked.
+ * Gives the policy for `expect` and `roots`. Throws ExpectationsError for malformed, unsigned or
+ * unknown parts. Also throws when no code or no configuration is expected: the check would then
+ * prove nothing about the enclave.
  */
 export function readExpectations(
   expect: Expectations,
@@ -112,7 +112,7 @@ const MEMBERS: ReadonlySet<string> = new Set([
   'configurations',
 ])
 
-/** An expectation that expects nothing would pass everything. */
+/** Refuses expectations that any enclave would meet. */
 function checkDemands({
   measurements = [],
   releases = [],
@@ -156,8 +156,8 @@ function readReleases({
 }
 
 /**
- * The lists among releases that readExpectations took, in their order: what a later one must not be
- * older than.
+ * The lists among the releases that readExpectations accepted, in their order. A later list must
+ * not be older than these.
  */
 export function releaseLists(releases: Expectations['releases']): readonly ReleaseList[] {
   return listOf(releases).flatMap((release) => {
@@ -176,7 +176,7 @@ function readMeasurements(
 
 const IMAGE_REGISTER = 0
 
-/** A register by its name, `PCR8`, or by its number, `8`, which the group has. */
+/** A register by its name, `PCR8`, or by its number, `8`. The group captures the number. */
 export const REGISTER_NAME = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/
 
 function readSet(set: MeasurementSet | Readonly<Record<string, string>>): MeasurementSet {
@@ -201,7 +201,7 @@ function readConfiguration(value: string | Uint8Array | object): Uint8Array {
   return digestConfiguration(jsonOf(value))
 }
 
-/** A digest of a configuration, or of a root in the place of its certificate. */
+/** A digest of a configuration, or of a root certificate. */
 export const DIGEST_FORM = /^[0-9a-f]{64}$/i
 const FINGERPRINT_BYTES = 32
 
@@ -213,7 +213,7 @@ function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
 }
 
-/** Text is read exactly; a value that was parsed is written and read again, so that it is JSON. */
+/** Text is parsed exactly. A parsed value is written and parsed again: it must be JSON. */
 function jsonOf(value: string | object): Json {
   return parseExactJson(encodeUtf8(typeof value === 'string' ? value : JSON.stringify(value)))
 }

@@ -9,27 +9,27 @@ import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { type ComparedExchange, compareKept } from './describe-exchange.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
-/** What was found of a bundle, and of what its caller kept beside it. */
+/** The result of checking a bundle and comparing it with a kept exchange. */
 export type BundleJudgement = {
   /**
-   * The report's; but `invalid` where the evidence is not of the request or answer that was given.
+   * The verdict of the report; `invalid` when the evidence belongs to another request or answer.
    */
   readonly verdict: BundleReport['verdict']
-  /** The needed checks that were not made, and that what its caller kept does not make up for. */
+  /** The needed checks that were not made, and that the kept exchange does not replace. */
   readonly open: BundleReport['open']
-  /** Of the bundle by itself. */
+  /** The report on the bundle alone. */
   readonly report: BundleReport
   readonly comparison: ComparedExchange['checks']
-  /** The comparisons that failed: then the evidence, good or not, is of something else. */
+  /** The comparisons that failed. The evidence, valid or not, then belongs to another exchange. */
   readonly differences: readonly string[]
-  /** What was asked and said; of a bundle that does not hold, nothing. */
+  /** The request and the answer in words; empty when the bundle is invalid. */
   readonly exchange: ShownExchange
 }
 
 /**
- * Checks a bundle, and compares it with what its caller kept; a part that it left out is taken from
- * there, where it is the same. `askChain` is called for a block's number that the bundle claims, or
- * null; what it throws is thrown. Never throws for what the bundle says.
+ * Checks a bundle, and compares it with the kept exchange. A missing part of the bundle is taken
+ * from there if its hash matches. `askChain` is called with the block number in the bundle, or
+ * null; its errors pass through. Never throws because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,
@@ -53,7 +53,7 @@ export async function judgeBundle(
   const isAnswered = checks.some(
     ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
   )
-  // Chunks without usage do not make up the response, but the receipt has the hash of the chunks.
+  // Chunks without usage are not the whole response, but the receipt has the hash of the chunks.
   const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
   const held = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
   return {
@@ -66,7 +66,7 @@ export async function judgeBundle(
   }
 }
 
-/** Null when the bundle has no block; the checks of the bundle report that. */
+/** Null when the bundle has no block. The checks of the bundle report that. */
 function blockNumberOf(bundle: JsonObject): number | null {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
   return 'value' in parsed ? (parsed.value.block?.number ?? null) : null

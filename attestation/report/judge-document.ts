@@ -8,18 +8,18 @@ import { type AttestationFacts, outcomesOfRefusal, type RuleOutcome } from '../n
 import { type AttestationPolicy, resolvePolicy } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 
-/** What became of one attestation document. */
+/** The result of checking one attestation document. */
 export type DocumentJudgement =
   | { readonly valid: true; readonly facts: AttestationFacts }
   | {
       readonly valid: false
       readonly error: AttestationError
       readonly rules: readonly RuleOutcome[]
-      /** What it says: none of it is established. Null when it cannot be read. */
+      /** The document's claims, none of them proved. Null when it cannot be read. */
       readonly claims: AttestationDocument | null
     }
 
-/** Judges a document at a given time. Throws PolicyError, and what `verifier` throws beside. */
+/** Judges a document at a given time. Throws PolicyError, and other errors of `verifier`. */
 export async function judgeDocument(
   document: Uint8Array,
   demands: {
@@ -43,16 +43,16 @@ export async function judgeDocument(
   }
 }
 
-/** Longest text that can hold a document: hex with white space between the digits' lines. */
+/** Longest text of a document: hex, with white space between the digits. */
 const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
- * Gives the binary attestation document of a file that holds it as it is, in hex (with or without
- * 0x) or in base64 (standard or URL-safe, padded or not); white space in text does not matter. No
- * reading is ambiguous: a document starts with 84 or d2, which is not text, and in base64 with `hE`
- * or `0o`, which is not hex. What is neither text is given unchanged, for the validator to refuse.
- * Throws FormatError `wrapped_document` for a text with something around it: in quotes, in JSON,
- * behind a byte order mark.
+ * Gives the binary attestation document in a file. The file has it as binary, in hex (with or
+ * without 0x) or in base64 (standard or URL-safe, padded or not). White space in text is ignored.
+ * The forms cannot be confused: a document starts with 84 or d2, which is not text, and in base64
+ * with `hE` or `0o`, which is not hex. Other content is returned unchanged, and the validator
+ * refuses it. Throws FormatError `wrapped_document` for text with other text around it: in quotes,
+ * in JSON, behind a byte order mark.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)
@@ -72,7 +72,7 @@ export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   }
 }
 
-/** What stands around the text of a document, in words; null for nothing. */
+/** Names the wrapping around the text of a document; null without wrapping. */
 function findWrapping(bytes: Uint8Array): string | null {
   const start = bytes.subarray(0, 3)
   if (start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf) return 'a byte order mark first'
@@ -87,7 +87,7 @@ function findWrapping(bytes: Uint8Array): string | null {
   return null
 }
 
-/** Which member of JSON has what looks like a document. */
+/** Names the member of JSON whose value looks like a document. */
 function memberWords(text: string): string {
   const name = /"([\w-]{1,64})"\s*:\s*"(?:hE|0o)[\w+/=-]{100,}/.exec(text)?.[1]
   return name === undefined ? '' : `: give the value of its member ${name}`

@@ -13,21 +13,21 @@ import {
   type Subject,
 } from './read-evidence.ts'
 
-/** What is expected of evidence of any kind. */
+/** The expectations for evidence of any kind. */
 export type ExpectedEvidence = {
-  /** Of attestation documents. Without measurements and releases it accepts none. */
+  /** For attestation documents. Without measurements and releases, every document is refused. */
   readonly attestation: AttestationPolicy
-  /** Whether anything was said of documents: the one of a record is looked at only then. */
+  /** Whether documents have expectations. Otherwise, a record's document is not checked. */
   readonly isAttestationDemanded: boolean
-  /** Digests of boot configurations, 32 bytes each; a bundle alone holds one. */
+  /** Digests of boot configurations, 32 bytes each. Only bundles contain a boot configuration. */
   readonly configurations: readonly Uint8Array[]
-  /** Blocks that the anchor's must be deep; null: not said. */
+  /** The depth that the anchor's block must have, in blocks; null: the default. */
   readonly confirmationsMin: number | null
-  /** How a cut answer may have ended and still be accepted; null: not said. */
+  /** The outcomes of cut answers that are accepted; null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
 }
 
-/** What evidence came to. */
+/** The result of judging evidence. */
 export type EvidenceJudgement =
   | ({ readonly kind: 'bundle' } & BundleJudgement)
   | {
@@ -37,9 +37,9 @@ export type EvidenceJudgement =
     }
 
 /**
- * Judges evidence of any kind by what is expected, and compares it with what its caller kept. What
- * a record does not hold is not checked, even when it is expected. Throws EvidenceError, and what
- * `verifier` and `askChain` throw; never for what the evidence says.
+ * Judges evidence of any kind by the expectations, and compares it with the kept exchange. Members
+ * that a record does not have are not checked, even when they are expected. Throws EvidenceError,
+ * and errors of `verifier` and `askChain`. Never throws because of the evidence.
  *
  * Does NOT prove more than verifyBundle and verifyRecord say.
  */
@@ -49,7 +49,7 @@ export async function judgeEvidence(
     readonly expected: ExpectedEvidence
     readonly kept: KeptFiles
     readonly verifier: AttestationVerifier
-    /** Asks a chain about the block of this number, or about none. Null: no chain is asked. */
+    /** Asks a chain about the block of this number, if any. Null: no chain is asked. */
     readonly askChain: ((blockNumber: number | null) => Promise<ChainFacts>) | null
   },
 ): Promise<EvidenceJudgement> {
@@ -85,8 +85,8 @@ export async function judgeEvidence(
 }
 
 /**
- * Gives what is expected of a bundle. What is not said is not checked; where any measurement is
- * accepted, the code is left unchecked too.
+ * Gives the policy for a bundle. Members without an expectation are not checked. The code is not
+ * checked either when any measurement is accepted.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
   const { configurations, confirmationsMin, outcomes } = expected
@@ -103,8 +103,8 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
 }
 
 /**
- * What was kept is of one call. An answer that is the source itself has nothing else to be compared
- * with.
+ * The kept exchange is one call, so it fits one record only. An answer that is the evidence itself
+ * cannot be compared with another answer.
  */
 function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
   if (requestBody === null && answer === null) return

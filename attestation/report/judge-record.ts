@@ -18,21 +18,21 @@ import { isoOf } from './printable.ts'
 import type { Subject } from './read-evidence.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
-/** What is demanded of a record beside that it holds. */
+/** The demands on a record in addition to its own checks. */
 type SubjectDemands = {
-  /** Null: the attestation document is not looked at. */
+  /** Null: the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
-  /** How a cut answer may have ended and still be accepted. */
+  /** The outcomes of cut answers that are accepted. */
   readonly allowOutcome?: readonly Receipt['outcome'][]
-  /** Verifies attestation documents. Default: with no revocation lists. */
+  /** Verifies attestation documents. Default: without revocation lists. */
   readonly verifier?: AttestationVerifier
-  /** What the caller kept, to be compared. */
+  /** The exchange that the caller kept, for the comparison. */
   readonly kept?: KeptExchange
 }
 
 /**
- * Checks one record, or one answer with its request, and its attestation document when a policy
- * says what to expect of documents. Never throws for what the record says.
+ * Checks one record, or one answer with its request. Also checks its attestation document when
+ * there is a policy for documents. Never throws because of the record.
  *
  * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
  */
@@ -60,49 +60,49 @@ export async function judgeRecord(
   })
 }
 
-/** What was found of one record. */
+/** The result for one record. */
 export type SubjectReport = {
-  /** The record's own `hash`, a claim; null when it has no such text. */
+  /** The record's own `hash`, not proved; null when it is missing or not a text. */
   readonly hash: string | null
   readonly checks: readonly SubjectCheck[]
   /** Nothing failed. */
   readonly ok: boolean
-  /** Why it is no more than consistent, though nothing failed. */
+  /** Why the record is only consistent although no check failed. */
   readonly doubts: readonly Doubt[]
   readonly holder: Holder
-  /** Who signed, and when; null of a record that is not in order. */
+  /** Who signed, and when; null when a check of the record failed. */
   readonly signed: Signed | null
-  /** What was asked and said; of a record that is not in order, nothing. */
+  /** The request and the answer in words; empty when a check of the record failed. */
   readonly exchange: ShownExchange
 }
 
-/** One check of a record, of its attestation document, or of what its caller kept. */
+/** One check of a record, of its attestation document, or of the kept exchange. */
 export type SubjectCheck = Check<string>
 
-/** Why a record is no more than consistent, though nothing failed. */
+/** Why a record is only consistent although no check failed. */
 export type Doubt =
-  /** An answer without a log: nothing binds its receipt's provider, outcome and times. */
+  /** An answer without a log: provider, outcome and times in its receipt are not proved. */
   | { readonly kind: 'not in log' }
   /**
-   * These parts are not in the record, and were not given beside it. `stated`: why, by what the
-   * gateway says; null of an encrypted call, whose content is with its caller alone.
+   * The record lacks these parts, and the caller did not give them. `stated`: the gateway's reason;
+   * null for an encrypted call, whose content only its caller has.
    */
   | {
       readonly kind: 'content missing'
       readonly parts: readonly ('request' | 'response')[]
       readonly stated: StatedAbsence | null
     }
-  /** The answer was cut, which was not allowed. */
+  /** The answer was cut, and the policy does not accept this outcome. */
   | { readonly kind: 'cut'; readonly outcome: Receipt['outcome'] }
 
 /**
- * What the attestation document shows about the holder of the record's key: which code, by which
- * root; null when it shows nothing. A root that the user gave is worth what the user knows about
- * it: the root of a simulated security module proves nothing.
+ * What the attestation document proves about the holder of the record's key: which code, and under
+ * which root. Null when it proves no fact. A root that the user gave proves only as much as the
+ * user knows about this root: the root of a simulated security module proves nothing.
  */
 export type Holder = {
   readonly code: 'expected' | 'any'
-  /** The expected release that the code is of; null when none was expected. */
+  /** The expected release with this code; null when no release was expected. */
   readonly release: ReleaseName | null
   readonly root: 'AWS' | 'given'
 } | null
@@ -110,15 +110,13 @@ export type Holder = {
 /** Who signed an answer, and when. */
 export type Signed = {
   readonly notary: string
-  /** Unix seconds by the enclave's clock; null where nothing binds them. */
+  /** Unix seconds by the enclave's clock; null when the time is not proved. */
   readonly finishedAt: number | null
-  /** The release that the enclave runs, where one was expected. */
+  /** The enclave's release, if a release was expected. */
   readonly release: ReleaseName | null
 }
 
-/**
- * Gives the report of one record from the library's checks and the one of its attestation document.
- */
+/** Gives the report of one record from the checks of the library and the check of its document. */
 function judgeReport(
   record: Json,
   report: RecordReport,
@@ -148,7 +146,7 @@ function judgeReport(
   }
 }
 
-/** By a record whose checks passed; the times of its receipt are bound by the log alone. */
+/** For a record whose checks passed. Only the log proves the times in its receipt. */
 function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {
@@ -158,17 +156,17 @@ function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   }
 }
 
-/** Without a log, a party that passed the answer on could write provider, outcome and times. */
+/** Without a log, other parties could have changed provider, outcome and times. */
 function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
 
-/** Whether there is a log; of a record that is in order, whether its receipt is in it. */
+/** Whether the record has a log. If all checks passed, the log then contains its receipt. */
 function isInLog({ checks }: RecordReport): boolean {
   return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
 
-/** A record without its content has the hashes of what others may have kept. */
+/** A record without its content still has the hashes, and others may have kept the content. */
 function doubtContent(
   { checks }: RecordReport,
   {
@@ -187,8 +185,8 @@ function doubtContent(
 }
 
 /**
- * A cut answer is not whole, no matter who cut it. A receipt that cannot be read fails a check of
- * its own.
+ * An answer that was cut is not whole, no matter who cut it. A receipt that cannot be read fails
+ * another check.
  */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
@@ -198,8 +196,8 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 }
 
 /**
- * What records come to, in the words of a bundle's report: never `verified`, since they hold
- * neither the boot configuration nor the anchor.
+ * The verdict on records, in the terms of a bundle's report. Records are never `verified`: they
+ * contain neither the boot configuration nor the anchor.
  */
 export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
   return reports.some(({ ok }) => !ok) ? 'invalid' : 'consistent'
@@ -207,8 +205,8 @@ export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>[
 
 /**
  * Checks a record's attestation document at the document's own time, and that the record was made
- * during the life of the document. Without a policy the check is not made. That the document
- * carries the record's key is a check of verifyRecord.
+ * while the document was valid. Without a policy, this check is not made. verifyRecord checks that
+ * the document has the record's key.
  *
  * Does NOT prove when the record was made: both times are the enclave's side's; the anchor shows it
  * was not later.
@@ -256,8 +254,8 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
 }
 
 /**
- * The image of a release has its configuration in it: a document of that image that names another
- * configuration is not of the release.
+ * The image of a release contains its configuration. A document of that image with another
+ * configuration does not match the release.
  */
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)

@@ -12,28 +12,28 @@ import {
 } from '../release/release-signatures.ts'
 import type { ReleaseFile } from './expectation-files.ts'
 
-/** One signature of a file. `isTrusted`: null when the reader named no trusted keys. */
+/** One signature of a file. `isTrusted`: null when the reader has no trusted keys. */
 export type SignerFacts = {
   readonly public_key: string
   readonly holds: boolean
   readonly isTrusted: boolean | null
 }
 
-/** What the signatures of a file about releases come to. */
+/** The result of checking the signatures of a file about releases. */
 export type ReleaseJudgement = {
   readonly signers: readonly SignerFacts[]
-  /** `consistent`: all signatures hold, and the reader named no trusted keys. */
+  /** `consistent`: all signatures are valid, and the reader has no trusted keys. */
   readonly verdict: Judgement<string>['verdict']
-  /** Why it is invalid; null when it is not. */
+  /** Why the file is invalid; null when it is valid. */
   readonly fault: 'signature' | 'too few signers' | null
-  /** Trusted keys that signed it, and how many must have. */
+  /** The number of trusted keys that signed the file, and the number that is needed. */
   readonly trusted: number
   readonly needed: number
 }
 
 /**
- * Judges the signatures of a file. A reader without trusted keys learns whether they hold, not
- * whose they are.
+ * Judges the signatures of a file. Without trusted keys, the result shows only whether the
+ * signatures are valid, not who made them.
  */
 export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null): ReleaseJudgement {
   const keys = trust === null ? null : new Set(trust.keys.map(encodeHex))
@@ -52,7 +52,7 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   return { ...found, verdict: 'verified', fault: null }
 }
 
-/** Whether one of a file's signatures is over what is in the file, no matter who made it. */
+/** Whether a file's signature is valid for the file's content, no matter who made it. */
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)
@@ -65,7 +65,7 @@ export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
 }
 
 /**
- * What becomes of a document of this release that was made at `atMs`: `accepted`, or why not.
+ * The status of a document of this release made at `atMs`: `accepted`, or the reason for refusal.
  */
 export function statusOf(
   { release }: { readonly release: Release },

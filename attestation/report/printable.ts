@@ -2,24 +2,24 @@
 export const PRINTED_LENGTH_MAX = 500
 
 /**
- * Marks that stand on one character, at most. Writing has up to three or four; more of them are
- * drawn above and below the line, over what stands there.
+ * Most combining marks on one character. Real writing has up to three or four. More marks would
+ * cover the lines above and below.
  */
 export const MARKS_MAX = 5
 
 /**
- * Gives text from outside in a form that is only shown, whole up to PRINTED_LENGTH_MAX: control
- * characters and the like are written as escapes, so that a record cannot move a terminal's cursor,
- * turn the direction of a page's text or write another outcome over its own. Of the marks on a
- * character the first MARKS_MAX stand, and the rest is counted. Marks at the beginning get a circle
- * to stand on, since they would be drawn on what is before the text.
+ * Makes text from outside safe to show. Shows it whole up to PRINTED_LENGTH_MAX. Control characters
+ * and similar ones are escaped: a record cannot move a terminal's cursor, change a page's text
+ * direction or overwrite its outcome. Of the combining marks on a character, the first MARKS_MAX
+ * are shown, and the others are counted. Marks at the beginning get a circle, since they would
+ * combine with the text before.
  */
 export function printable(text: string): string {
   const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text
   return escapeControls(cut)
 }
 
-/** As printable, of a text of any length; a line feed is a control character, too. */
+/** As printable, for text of any length. Line feeds are escaped too. */
 export function escapeControls(text: string): string {
   return text
     .replace(
@@ -32,7 +32,7 @@ export function escapeControls(text: string): string {
 
 const MARKS = new RegExp(`(\\p{M}{${MARKS_MAX}})(\\p{M}+)`, 'gu')
 
-/** A time in Unix milliseconds, in words; `otherwise` for one that no date can be. */
+/** Describes a time, Unix milliseconds. Gives `otherwise` when it is not a valid date. */
 export function isoOf(timeMs: number, otherwise = `${timeMs} ms`): string {
   const time = new Date(timeMs)
   return Number.isNaN(time.getTime()) ? otherwise : time.toISOString()

@@ -16,17 +16,17 @@ import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { printable } from './printable.ts'
 
-/** What is wrong with the files that were given, where it is more than their form. */
+/** What is wrong with the given files, in addition to errors of their form. */
 export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
-  | 'not_evidence' //      it has not the form of anything that can be checked
-  | 'request_missing' //   an answer, and no request that it answers
-  | 'request_twice' //     a request beside a saved call, which has its own
-  | 'answer_unfit' //      what was given as the kept answer is not an answer
-  | 'answer_twice' //      an answer beside an answer
-  | 'several_records' //   a page of records, and a request or answer of one call
+  | 'not_evidence' //      it does not have a form that can be checked
+  | 'request_missing' //   an answer without its request
+  | 'request_twice' //     a request with a saved call, which already has one
+  | 'answer_unfit' //      the kept answer does not have the form of an answer
+  | 'answer_twice' //      two answers
+  | 'several_records' //   a page of records with a request or answer of one call
 
-/** What was given cannot be checked as it was given. Who gave it can mend that. */
+/** The given files cannot be checked together. The person who gave them can correct that. */
 export class EvidenceError extends FormatError {
   override readonly name = 'EvidenceError'
   declare readonly code: EvidenceCode
@@ -37,8 +37,8 @@ export class EvidenceError extends FormatError {
 }
 
 /**
- * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of
- * a kept stream, all of them; `record` is then the one with the proof.
+ * One item to check: a stored record, or an answer with its request. `chunks`: all chunks of a kept
+ * stream; `record` is then the chunk with the proof.
  */
 export type Subject = {
   readonly record: Json
@@ -46,26 +46,25 @@ export type Subject = {
   readonly chunks?: readonly JsonObject[]
   /** Whether the call was sent with an `Idempotency-Key`. */
   readonly idempotent?: boolean
-  /** Whether it is a saved proof, which can be completed. */
+  /** Whether it is a saved proof. Saved proofs can be completed. */
   readonly isSaved?: true
 }
 
 /**
- * What there is to check: an evidence bundle, of any version, or records. `kept`: of the saved
- * proof that has the bundle, the call itself.
+ * The evidence to check: an evidence bundle, of any version, or records. `kept`: the saved call,
+ * when the bundle comes from a saved proof.
  */
 export type Evidence =
   | { readonly kind: 'bundle'; readonly bundle: JsonObject; readonly kept?: KeptExchange }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 
 /**
- * Gives what there is to check in attacker-controlled `input`: an evidence bundle (it has a
- * `format`), a call that the client saved, a stored record, a page of the history (each of its
- * records), an answer of the verified endpoint, or the event stream of one as it came; the last two
- * with the request's body; or any of these but a stream in a page that was saved. `idempotent`:
- * whether the call of an event stream was sent with an `Idempotency-Key`; a saved call says so
- * itself. Throws EvidenceError for anything else, and for the body beside a saved call, which has
- * its own.
+ * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a call
+ * that the client saved, a stored record, a page of the history (each of its records), an answer of
+ * the verified endpoint, or its unchanged event stream. Both kinds of answers need the request's
+ * body. A saved page may contain any of these except a stream. `idempotent`: whether the call of an
+ * event stream was sent with an `Idempotency-Key`; a saved call states this itself. Throws
+ * EvidenceError for other input, and for a saved call with a request body: it already has one.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -84,7 +83,7 @@ export function readEvidence(
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
 
-/** The evidence in a page that was saved, which is trusted no more than any. */
+/** The evidence in a saved page. It is not trusted more than other evidence. */
 function evidenceIn(page: Uint8Array): Uint8Array {
   const { evidence } = withEvidenceError(
     () => readEvidencePage(page),
@@ -96,8 +95,8 @@ function evidenceIn(page: Uint8Array): Uint8Array {
 }
 
 /**
- * A call that the client saved: its bundle where it has one, else its request, and its answer or
- * the chunks of its stream.
+ * Reads a call that the client saved: its bundle if it has one. Otherwise its request, with its
+ * answer or the chunks of its stream.
  */
 function readProof(value: JsonObject): Evidence {
   const { request, answer, bundle } = parseProof(value)
@@ -117,18 +116,18 @@ function parseProof(value: JsonObject): SavedProof {
   )
 }
 
-/** What a caller kept, as read: the request's bytes too, for a source that is an answer itself. */
+/** The kept exchange as read, with the bytes of its request. */
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
-  /** Of a saved proof that was given as the answer, which has both. */
+  /** The request of a saved proof that was given as the answer; otherwise null. */
   readonly savedRequest: Json | null
 }
 
 /** Nothing was kept. */
 export const NOTHING_KEPT: KeptFiles = { requestBody: null, answer: null, savedRequest: null }
 
-/** Reads what a caller kept: the body that was sent, and the answer. Throws EvidenceError. */
+/** Reads a kept exchange: the body that was sent, and the answer. Throws EvidenceError. */
 export function readKeptFiles(given: {
   readonly request: Uint8Array | null
   readonly answer: Uint8Array | null
@@ -141,7 +140,7 @@ export function readKeptFiles(given: {
   return { requestBody: given.request, answer: kept?.answer ?? null, savedRequest }
 }
 
-/** What is to be compared with evidence. Throws EvidenceError for a request that is not JSON. */
+/** The exchange to compare with evidence. Throws EvidenceError for a request that is not JSON. */
 export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptExchange {
   return {
     ...(savedRequest === null ? {} : { request: savedRequest }),
@@ -155,16 +154,16 @@ function requestTwice(): EvidenceError {
 }
 
 /**
- * Gives the answer in a file that its caller kept: an answer as JSON, the event stream of one as it
- * came, or a call that the client saved, which has its request too. Throws EvidenceError for
- * anything else, a record among it.
+ * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or a call that
+ * the client saved, which also has the request. Throws EvidenceError for other content, also for a
+ * record.
  */
 function readKeptAnswer(
   input: Uint8Array,
   idempotent: boolean,
 ): {
   readonly answer: KeptAnswer
-  /** Null in a file without one. */
+  /** Null when the file has no request. */
   readonly request: Json | null
 } {
   if (isEventStream(input))
@@ -198,7 +197,7 @@ function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readon
   return [{ record: value, request: readRequest(requestBody) }]
 }
 
-/** Whether attacker-controlled `input` begins as a stream of server-sent events does. */
+/** Whether attacker-controlled `input` begins like a stream of server-sent events. */
 export function isEventStream(input: Uint8Array): boolean {
   const start = String.fromCharCode(...input.subarray(0, 16)).trimStart()
   return /^(data|event|id|retry)?:/.test(start)
@@ -213,8 +212,8 @@ function readRequest(body: Uint8Array | null): Json {
 }
 
 /**
- * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are
- * all that the enclave gave out, and what they say, is verifyStream's to check.
+ * The chunks of a kept stream. The record is the chunk with the proof. verifyStream later checks
+ * the content of the chunks, and that none is missing.
  */
 function readStream(input: Uint8Array, request: Json): Subject {
   const chunks = readChunks(input)
@@ -240,7 +239,7 @@ function readChunks(input: Uint8Array): readonly JsonObject[] {
   return chunks
 }
 
-/** Receipts of version 1 do not have the hash of the chunks. */
+/** Receipts of version 1 lack the hash of the chunks. */
 function isOfVersion1(proof: JsonObject): boolean {
   return memberAt(proof, 'receipt', 'version') === 1
 }
@@ -256,7 +255,7 @@ function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json
   }
 }
 
-/** Whether an ordinary reader, which is less strict, takes it. */
+/** Whether an ordinary parser, which is less strict, accepts these bytes as JSON. */
 function isAnyJson(bytes: Uint8Array): boolean {
   try {
     JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
@@ -266,7 +265,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** What `parse` gives; what it refuses is not evidence, for the reason that `tell` gives. */
+/** Gives the result of `parse`. If it refuses its input, throws EvidenceError with this reason. */
 function withEvidenceError<Value>(
   parse: () => Value,
   describe: (fault: FormatError) => string,

@@ -2,8 +2,8 @@ import type { ErasureStatement, StatedAbsence } from '../erasure.ts'
 import { isoOf, printable } from './printable.ts'
 
 /**
- * Says where content is that a record lacks, by what its gateway states of that, which nothing
- * binds; `stated` is null of an encrypted call. A clause without its full stop.
+ * Says why a record lacks content, as its gateway states it, which is not proved. `stated` is null
+ * for an encrypted call. Gives a clause without a full stop.
  */
 export function sayAbsence(stated: StatedAbsence | null): string {
   if (stated === null) return 'only the caller has the content of an encrypted call'
@@ -13,12 +13,12 @@ export function sayAbsence(stated: StatedAbsence | null): string {
     : `content cannot be decrypted by the gateway, as it states (${stated.code}), ${rest}`
 }
 
-/** A clause as the beginning of a sentence. */
+/** Capitalizes a clause for the beginning of a sentence. */
 export function beginSentence(clause: string): string {
   return clause.slice(0, 1).toUpperCase() + clause.slice(1)
 }
 
-/** Says when, at whose request and why content was erased, by what a gateway states. */
+/** Says when content was erased, who asked for it, and why, as a gateway states it. */
 export function describeErasure({ at, by, reason }: ErasureStatement): string {
   const whose = by === 'retention' ? 'by a retention rule' : `at the request of its ${by}`
   return `${isoOf(at * 1000)}, ${whose}: ${printable(reason)}`

@@ -3,9 +3,9 @@ import type { BundleJudgement } from './judge-bundle.ts'
 import { printable } from './printable.ts'
 
 /**
- * Says where a bundle says that it is from: `https://gateway.example (“Acme”; releases at
- * https://…)`. Text from outside is escaped, and a name is in quotation marks, so that it does not
- * read as words of the report.
+ * Says which origin a bundle states: `https://gateway.example (“Acme”; releases at https://…)`.
+ * Text from outside is escaped. A name is in quotation marks, so it cannot look like words of the
+ * report.
  *
  * Does NOT show that it is from there: anyone can write that into a bundle.
  */
@@ -16,8 +16,8 @@ export function saySource(source: BundleSource): string {
 }
 
 /**
- * Says where to take expectations from, and that anyone can write a source into a bundle. Null
- * where the bundle names no source, or the expectations are not what is missing.
+ * Advises where to get expectations, and warns that anyone can write a source into a bundle. Null
+ * when the bundle names no source, or when expectations are not missing.
  */
 export function adviseOnSource({ verdict, open, report }: BundleJudgement): string | null {
   const { source } = report
@@ -42,7 +42,7 @@ function joinNames([name = '', ...more]: readonly string[]): string {
   return more.length === 0 ? name : `${name} (${more.join('; ')})`
 }
 
-/** A name cannot end its own quotation. */
+/** Escapes a quotation mark, so a name cannot end its quotation. */
 function escapeQuote(mark: string): string {
   return `\\u{${mark.charCodeAt(0).toString(16)}}`
 }

@@ -1,7 +1,7 @@
 import type { Judgement } from '../evidence/verdict.ts'
 
 /**
- * The verdict and what it rests on. `open`: what was not checked; of `verified`, what was not
+ * The verdict and its reason. `open`: the checks that were not made; if `verified`, those not
  * needed.
  */
 export function sayVerdict(

@@ -3,37 +3,37 @@ import { escapeControls, printable } from './printable.ts'
 /** Longest part of one message that is shown, characters. */
 export const SHOWN_TEXT_LENGTH_MAX = 2_000
 /**
- * Most messages of a request (the last ones) and most choices of a response (the first ones) that
- * are shown.
+ * Most messages that are shown: the last messages of a request, and the first choices of a
+ * response.
  */
 export const SHOWN_MESSAGES_MAX = 16
 
-/** One message in words. All of it is text from outside, to be shown as linesOf gives it. */
+/** One message in words. All text is from outside: show it with linesOf. */
 export type ShownMessage = {
-  /** The role, or whose choice it is. */
+  /** The role, or the number of the choice. */
   readonly who: string
   readonly text: string
-  /** Characters of the text that are not shown. */
+  /** Number of characters of the text that are left out. */
   readonly left_out: number
 }
 
-/** What was asked and said, bounded. Null: the part is not known. */
+/** The request and the answer in words, limited in length. Null: the part is not known. */
 export type ShownExchange = {
   readonly asked: readonly ShownMessage[] | null
   readonly said: readonly ShownMessage[] | null
 }
 
-/** Of evidence that does not hold, nothing is shown. */
+/** For invalid evidence: no part is shown. */
 export const NOTHING_SHOWN: ShownExchange = { asked: null, said: null }
 
 const WHO_LENGTH_MAX = 12
 
-/** A text of line feeds alone must not push what stands below it out of sight. */
+/** A text of many line feeds must not push the text below out of sight. */
 const LINES_MAX = 40
 
 /**
- * Gives whose message it is, and its lines, at most 41, the last one saying what is left out.
- * Control characters, terminal escapes and what turns the direction of text are escapes.
+ * Gives a message's sender and its lines, at most 41. The last line says how much is left out.
+ * Control characters, terminal escapes and changes of the text direction are escaped.
  */
 export function linesOf({ who, text, left_out: leftOut }: ShownMessage): {
   readonly who: string

@@ -1,6 +1,6 @@
-/** What a saved page is put together of: texts of ours. */
+/** The parts of a saved page. These texts come from the project. */
 export type SavedParts = {
-  /** The policy of its content, which names script and style by their hashes. */
+  /** The content security policy. It names script and style by their hashes. */
   readonly policy: string
   /** URL of its icon, a data URL. */
   readonly icon: string
@@ -9,9 +9,9 @@ export type SavedParts = {
 }
 
 /**
- * Gives the HTML of a verifier: the page that checks evidence as one file, which needs nothing
- * else, before any data is put in (attestation/report/evidence-page.ts). The gateway makes it of
- * what was bundled, and a saved page of itself.
+ * Writes the HTML of a verifier: one file that checks evidence and needs no other files. Data are
+ * added later (attestation/report/evidence-page.ts). The gateway makes it from its bundled files. A
+ * saved page makes it from itself.
  */
 export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
   return `<!doctype html>

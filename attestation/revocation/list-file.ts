@@ -19,23 +19,23 @@ import {
 import { importPoint, verifyP384 } from '../nitro/p384.ts'
 import type { RevocationList } from '../nitro/revocation-list.ts'
 
-/** What is wrong with a revocation list, one code for each check. */
+/** The fault of a revocation list. Each code is one check. */
 export type RevocationListCode =
-  | 'malformed' //      no list in DER or PEM, or not of version 2 with an end
+  | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
   | 'algorithm' //      not signed by ECDSA with SHA-384
-  | 'unsupported' //    a delta, an indirect list, one of some reasons, or a critical extension that is not understood
-  | 'not_yet_valid' //  begins later than now
+  | 'unsupported' //    a delta, an indirect or partial list, or an unknown critical extension
+  | 'not_yet_valid' //  not valid yet
   | 'foreign' //        no CA certificate in the document's chain is its issuer
   | 'signature' //      the issuer in the chain did not sign it
   | 'key_usage' //      the issuer may not sign lists
-  | 'scope' //          it is not about the certificate that its issuer issued here
-  | 'unused' //         it is about none of several documents
+  | 'scope' //          it does not cover the certificate that its issuer issued here
+  | 'unused' //         it applies to none of the documents
 
-/** A revocation list that cannot be used: it is reported, and never left out in silence. */
+/** A revocation list cannot be used. This is always reported, never ignored. */
 export class RevocationListError extends FormatError {
   override readonly name = 'RevocationListError'
   declare readonly code: RevocationListCode
-  /** Which list, as its reader calls it. */
+  /** The list's name, given by its reader. */
   readonly source: string
 
   constructor(
@@ -47,11 +47,11 @@ export class RevocationListError extends FormatError {
   }
 }
 
-/** A revocation list as it was read: its form is checked, and nothing else is verified. */
+/** A parsed revocation list. Only its form is checked: it is not verified yet. */
 export type ParsedList = {
-  /** Which list, as its reader calls it. */
+  /** The list's name, given by its reader. */
   readonly source: string
-  /** The bytes that the issuer signed, and DER of its signature. */
+  /** The bytes that the issuer signed. `signature` is DER. */
   readonly signed: Uint8Array<ArrayBuffer>
   readonly signature: Uint8Array<ArrayBuffer>
   /** DER of the issuer's name. */
@@ -63,18 +63,17 @@ export type ParsedList = {
   readonly scope: ListScope
 }
 
-/** Which of its issuer's certificates a list is about (RFC 5280 section 5.2.5). */
+/** Which of its issuer's certificates a list covers (RFC 5280 section 5.2.5). */
 type ListScope = {
-  /** Addresses that a certificate must name one of; null: any certificate. */
+  /** A covered certificate must name one of these addresses. Null: any certificate is covered. */
   readonly points: readonly string[] | null
   readonly only: 'authorities' | 'ends' | null
 }
 
 /**
- * Gives the lists in an attacker-controlled file: one in DER, or PEM with one or more blocks. Each
- * is a version 2 list of RFC 5280 section 5, signed by ECDSA with SHA-384, whole, direct, and with
- * no critical extension that is not understood here. `source` names the file. Throws
- * RevocationListError.
+ * Parses the lists in an attacker-controlled file: one list in DER, or PEM with one or more blocks.
+ * Each is a version 2 list of RFC 5280 section 5, signed by ECDSA with SHA-384, whole and direct.
+ * Critical extensions must be understood here. `source` names the file. Throws RevocationListError.
  */
 export function parseLists(file: Uint8Array, source: string): readonly ParsedList[] {
   if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source)]
@@ -88,15 +87,14 @@ const ECDSA_WITH_SHA384 = '1.2.840.10045.4.3.3'
 const DELTA_INDICATOR = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
 /**
- * Issuing distribution point, CRL number, authority key identifier: what is known, or changes
- * nothing.
+ * Issuing distribution point, CRL number, authority key identifier. The last two change no check.
  */
 const UNDERSTOOD: ReadonlySet<string> = new Set([
   ISSUING_DISTRIBUTION_POINT,
   '2.5.29.20',
   '2.5.29.35',
 ])
-/** Of an entry: reason and date. The certificate is refused, no matter what the reason is. */
+/** Extensions of an entry: reason and date. The certificate is refused for any reason. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
 function parseList(der: Uint8Array<ArrayBuffer>, source: string): ParsedList {
@@ -136,7 +134,7 @@ type Fields = {
 const VERSION_2 = 1
 const EXTENSIONS_FIELD = 0xa0
 
-/** TBSCertList (RFC 5280 section 5.1). */
+/** Splits a TBSCertList (RFC 5280 section 5.1). */
 function splitFields(tbs: DerNode | undefined, source: string): Fields {
   const [version, algorithm, issuer, thisUpdate, nextUpdate, ...rest] = childrenOf(tbs, source)
   const isVersion2 =
@@ -176,7 +174,7 @@ function identifierOf(node: DerNode | undefined): string | null {
   return node?.tag === DER_TAGS.objectIdentifier ? decodeObjectIdentifier(node.content) : null
 }
 
-/** Serial of an entry, whose extensions are looked at: serial, date, perhaps extensions. */
+/** The serial of an entry: serial, date, perhaps extensions. The extensions are checked. */
 function serialOf(entry: DerNode, source: string): Uint8Array {
   const [serial, date, extensions, ...rest] = childrenOf(entry, source)
   if (serial?.tag !== DER_TAGS.integer || timeOf(date) === null || rest.length > 0)
@@ -185,7 +183,7 @@ function serialOf(entry: DerNode, source: string): Uint8Array {
   return serial.content
 }
 
-/** Of a list: in its [0]. */
+/** The extensions of a list, in its field [0]. */
 function readExtensions(
   field: DerNode | undefined,
   understood: ReadonlySet<string>,
@@ -198,7 +196,7 @@ function readExtensions(
   return readEntries(sequence, understood, source)
 }
 
-/** Gives the values of extensions, octet strings, by their type. */
+/** Gives the values of extensions, which are octet strings, by their type. */
 function readEntries(
   sequence: DerNode | undefined,
   understood: ReadonlySet<string>,
@@ -306,17 +304,17 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * What a list says about a chain, and when the certificate that it is about ends; or why the list
- * does not apply.
+ * The verified list for a chain, with the end of the covered certificate; or the reason why the
+ * list does not apply.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
   | { readonly kind: 'silent'; readonly error: RevocationListError }
 
 /**
- * Verifies a list against a chain (DER, root first, leaf last). A CA certificate of the chain has
- * the list's issuer as its subject, may sign lists, and signed this one; the list is about the
- * certificate that follows. Does NOT verify the chain: verifyAttestation does.
+ * Verifies a list for a chain (DER, root first, leaf last). A CA certificate of the chain must have
+ * the list's issuer as its subject, be allowed to sign lists, and have signed this list. The list
+ * covers the next certificate. Does NOT verify the chain: verifyAttestation does.
  */
 export async function findListOfChain(
   parsed: ParsedList,
@@ -355,7 +353,7 @@ export async function findListOfChain(
   return { kind: 'speaks', list, notAfterMs: issued.notAfterMs }
 }
 
-/** Null for bytes that the library refuses as a certificate: it will refuse the whole chain. */
+/** Null when the library refuses the certificate. The library then refuses the whole chain. */
 function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
   try {
     return parseCertificate(der, 'certificate')
@@ -381,7 +379,7 @@ async function isSignedBy(
   }
 }
 
-/** `isAuthority`: another certificate follows it. */
+/** `isAuthority`: whether another certificate follows in the chain. */
 function isAbout(
   { scope }: ParsedList,
   { distributionPoints }: Certificate,

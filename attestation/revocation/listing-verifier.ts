@@ -12,22 +12,22 @@ import {
 } from './list-file.ts'
 
 /**
- * Most chains that are remembered with what each list says of them. Enclaves of one host share
- * theirs for hours.
+ * Most chains in the cache, with the result of each list. Enclaves of one host share their chain
+ * for hours.
  */
 const CHAINS_MAX = 64
 
-/** A verifier that looks certificates up in lists. */
+/** A verifier that checks certificates against revocation lists. */
 export type ListingVerifier = AttestationVerifier & {
-  /** Why lists applied to no document so far; empty when each applied to one. */
+  /** The reasons for lists that applied to no document so far; empty when each list applied. */
   unused(): readonly Error[]
 }
 
 /**
- * Gives a verifier that refuses documents with a certificate in one of the lists. `isOfOne`: it is
- * for one document, and a list that does not apply is an error (RevocationListError, or the
- * library's). Otherwise it is for several documents, each at its own time: a list is left out where
- * it does not apply, and `unused` gives the lists that were left out everywhere.
+ * Creates a verifier that refuses documents with a certificate in one of the lists. `isOfOne`:
+ * there is only one document, and a list that does not apply is an error (RevocationListError, or
+ * the library's). Otherwise there are several documents, each with its own time. A list is skipped
+ * for documents to which it does not apply. `unused` gives the lists that applied to no document.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,
@@ -59,7 +59,7 @@ export function createListingVerifier(
     const key = ders.map((der) => encodeHex(sha256(der))).join()
     const found =
       known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
-    // What was used last stays longest.
+    // The last used entry is evicted last.
     known.delete(key)
     known.set(key, found)
     const [oldest] = known.keys()
@@ -85,7 +85,7 @@ type ReadDocument = {
   readonly timestampMs: number
 }
 
-/** Null of a document that the library will refuse. */
+/** Null when the library will refuse the document. */
 function tryRead(bytes: Uint8Array): ReadDocument | null {
   try {
     const { cabundle, certificate, timestampMs } = decodeAttestationPayload(bytes)
@@ -96,7 +96,7 @@ function tryRead(bytes: Uint8Array): ReadDocument | null {
   }
 }
 
-/** As the library has it in historical mode; null when the list is in force. */
+/** The same rule as the library's in historical mode. Null when the list is valid. */
 function explainTime(
   { source, thisUpdateMs, nextUpdateMs }: ParsedList,
   { notAfterMs }: Extract<ListOfChain, { kind: 'speaks' }>,
@@ -112,7 +112,7 @@ function nothingRead({ source }: ParsedList): RevocationListError {
   return new RevocationListError('unused', { source, message })
 }
 
-/** Throws RevocationListError for a list that is not in force yet at `nowMs`. */
+/** Throws RevocationListError when a list is not valid yet at `nowMs`. */
 export function checkBegun(lists: readonly ParsedList[], nowMs: number): void {
   const early = lists.find(({ thisUpdateMs }) => thisUpdateMs > nowMs)
   if (early === undefined) return

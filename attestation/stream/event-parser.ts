@@ -1,38 +1,38 @@
 import { ByteBuffer } from '../byte-buffer.ts'
 
-/** One server-sent event that carried data. `event` is '' when the stream named none. */
+/** One server-sent event with data. `event` is '' when the stream did not name the event. */
 export type ServerEvent = { readonly event: string; readonly data: string }
 
-/** An event goes over the limit. The stream cannot be read on. */
+/** An event is larger than the limit. The rest of the stream cannot be read. */
 export class EventTooLargeError extends Error {
   override readonly name = 'EventTooLargeError'
 }
 
 /**
- * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), for any cut into
- * packets: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is cut;
- * bytes that are not UTF-8 become U+FFFD. The bytes may be an attacker's. Comments, `id`, `retry`
- * and unknown fields are skipped.
+ * Splits a stream of attacker-controlled bytes into server-sent events (WHATWG HTML, section
+ * 9.2.6). The bytes may come in packets of any size. Lines end with LF, CRLF or CR. Text is decoded
+ * line by line, so no character is cut. Bytes that are not UTF-8 become U+FFFD. Comments, `id`,
+ * `retry` and unknown fields are skipped.
  *
- * Unlike the standard, `end` also gives an event that no blank line ends, because servers leave it
- * out. With `errorLines`, a field `error` is an event of its own, named `error`: llama.cpp reports
- * failures so.
+ * Unlike the standard, `end` also gives an event without a blank line after it, because servers
+ * leave it out. With `errorLines`, a field `error` is its own event, named `error`: llama.cpp
+ * reports failures like this.
  */
 export class EventParser {
   private readonly eventBytesMax: number
   private readonly errorLines: boolean
-  /** Beginning of a line whose end is in a later packet. */
+  /** The beginning of a line that ends in a later packet. */
   private readonly pending = new ByteBuffer()
   private dataLines: string[] = []
   private dataBytes = 0
-  /** Of the lines with that data, what is before the data counted too. */
+  /** Bytes of the lines with this data, with their field names. */
   private lineBytes = 0
   private eventName = ''
   private isFirstLine = true
-  /** The line before ended with CR: an LF that follows belongs to it. */
+  /** The previous line ended with CR: a following LF belongs to this line end. */
   private skipsLineFeed = false
 
-  /** `eventBytesMax`: of the lines of one event. Left out, the reader of the events limits them. */
+  /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
   constructor({
     eventBytesMax = Number.POSITIVE_INFINITY,
     errorLines = false,
@@ -47,13 +47,13 @@ export class EventParser {
   }
 
   /**
-   * Takes the next bytes and adds the events they complete to `events`, which is what it gives.
-   * Throws EventTooLargeError; the events before it are in `events` then.
+   * Reads the next bytes, adds the completed events to `events` and returns `events`. Throws
+   * EventTooLargeError; earlier events are then already in `events`.
    */
   push(bytes: Uint8Array, events: ServerEvent[] = []): readonly ServerEvent[] {
     let start = 0
     if (bytes.length > 0 && bytes[0] !== LINE_FEED) this.skipsLineFeed = false
-    // Most servers send no CR, and the platform's search is faster than a look at each byte.
+    // Most servers send no CR. indexOf is faster than a loop over the bytes.
     const nextEnd = bytes.includes(CARRIAGE_RETURN)
       ? (from: number) => from
       : (from: number) => endOr(bytes.indexOf(LINE_FEED, from), bytes.length)
@@ -76,8 +76,7 @@ export class EventParser {
   }
 
   /**
-   * Says that the stream ended cleanly, and adds the event that was pending, if any. Throws as
-   * `push`.
+   * Ends the stream after a clean end, and adds the pending event, if any. Throws as `push` does.
    */
   end(events: ServerEvent[] = []): readonly ServerEvent[] {
     if (this.pending.length > 0) this.endLine(NO_BYTES, events)
@@ -109,7 +108,7 @@ export class EventParser {
     else if (name === 'data') {
       this.checkSize(length)
       this.lineBytes += length
-      // At least 1, so that empty data lines count too.
+      // At least 1, so empty data lines count too.
       this.dataBytes += value.length + 1
       this.dataLines.push(value)
     } else if (name === 'error' && this.errorLines) {
@@ -127,7 +126,7 @@ export class EventParser {
     this.eventName = ''
   }
 
-  /** `length`: of a line beside those that are counted. */
+  /** `length`: bytes of a line that is not in `lineBytes` yet. */
   private checkSize(length: number): void {
     if (this.lineBytes + length > this.eventBytesMax)
       throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
@@ -143,5 +142,5 @@ function endOr(index: number, length: number): number {
   return index < 0 ? length : index
 }
 
-/** Keeps the byte order mark, which the parser drops at the stream's beginning only. */
+/** Keeps byte order marks. The parser drops one only at the beginning of the stream. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

@@ -1,13 +1,13 @@
 import { invalidChunk } from '../chunk-forms.ts'
 import type { Json } from '../json/value.ts'
 
-/** Why a choice ended: one of the interface's five, and the other side's word where it differs. */
+/** Why a choice ended: one of five reasons, and the other side's word if it differs. */
 export type FinishReason = { readonly reason: string; readonly word: string | null }
 
 /**
- * Reads a finish_reason (attacker-controlled): null while the choice goes on, which backends also
- * say as an empty text. A word that is not known here is `stop`, and kept. A word for an answer
- * that broke off is refused, so that it does not look whole. Throws FormatError `invalid_chunk`.
+ * Reads a finish_reason (attacker-controlled). It is null while the choice goes on; backends also
+ * send an empty text. An unknown word is read as `stop`, and kept. A word for an incomplete answer
+ * is refused, so that the answer does not look whole. Throws FormatError `invalid_chunk`.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
@@ -19,10 +19,10 @@ export function readFinishReason(given: Json | undefined): FinishReason | null {
   return { reason, word: reason === given ? null : given }
 }
 
-/** As `content_filter: RECITATION` of Google's endpoint. */
+/** Such as `content_filter: RECITATION` of Google's endpoint. */
 const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
 
-/** As DeepSeek's `insufficient_system_resource`, and calls that Google's endpoint dropped. */
+/** Such as DeepSeek's `insufficient_system_resource`, and calls that Google's endpoint dropped. */
 const BROKEN_OFF =
   /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
 

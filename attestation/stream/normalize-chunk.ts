@@ -12,27 +12,25 @@ import { isJsonObject, type Json, type JsonObject } from '../json/value.ts'
 import { withoutPrototypes } from '../json/without-prototypes.ts'
 import { type ChoiceState, readChoice } from './read-choice.ts'
 
-/**
- * What the caller asked of a stream, and what stands in for members that the provider never sends.
- */
+/** The caller's request for a stream, and fallbacks for members that the provider never sends. */
 export type StreamTerms = {
-  /** The caller set `stream_options.include_usage` himself. */
+  /** Whether the caller set `stream_options.include_usage`. */
   readonly usageAsked: boolean
   /** The caller's `n`. */
   readonly choicesAsked: number
   readonly fallback: ChunkIdentity
 }
 
-/** What must be known of the chunks before in order to bring the next one into form. */
+/** State of the earlier chunks that is needed for normalizing the next chunk. */
 export type ChunkState = {
   readonly id: string | null
   readonly created: number | null
   readonly model: string | null
   /** The choices that have begun, by index. */
   readonly choices: ReadonlyMap<number, ChoiceState>
-  /** The newest usage the provider stated. Some state it once, some in each chunk. */
+  /** The last usage that the provider stated. Some state it once, some in each chunk. */
   readonly usage: JsonObject | null
-  /** Members of chunks without choices, which the next chunk with choices takes along. */
+  /** Members of chunks without choices. They are added to the next chunk with choices. */
   readonly carried: JsonObject
 }
 
@@ -48,21 +46,21 @@ export const NO_CHUNKS: ChunkState = {
 
 /**
  * Brings a chunk of a provider or a backend (any JSON object; attacker-controlled) into the form of
- * interface 2.2 and part 6, as zero to three chunks, in which no two readers see different things
- * (rules.md has the rules). Pure; `state.choices` is the same where the next chunk is read alike.
- * A text may have half a character anywhere but at its end: see makeWellFormed.
+ * interface 2.2 and part 6. Gives zero to three chunks that all readers understand alike (rules.md
+ * has the rules). Pure. `state.choices` is the same object if nothing changed for the next chunk. A
+ * text may contain half a character, but not at its end: see makeWellFormed.
  *
- * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not asked for, more than
- * CARRIED_MEMBERS_MAX members that wait, and what comes after a choice's end; `changed_name`,
- * `changed_type` and `changed_finish` for what two readers would take in two ways.
+ * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
+ * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
+ * `changed_type` and `changed_finish` for content that two readers would understand differently.
  */
 export function normalizeChunk(
   terms: StreamTerms,
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // An error that is one ended the stream before; a null one would end it for readers that ask only
-  // whether it is there. Of type and chunk, see checkChunk.
+  // A real error has ended the stream before. `error: null` would end it for readers that only ask
+  // whether the member exists. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,
@@ -93,7 +91,7 @@ export function normalizeChunk(
   for (const [position, item] of listOf(choices).entries()) {
     const choice = objectOf(item, 'each choice')
     const index = indexOf(choice.index ?? position, 'a choice')
-    // Many readers take the text of every choice for one answer, and so may be shown one that was
+    // Many readers join the texts of all choices to one answer, and would show an answer that was
     // never given.
     if (index >= Math.max(1, terms.choicesAsked))
       throw invalidChunk('expected no more choices than were asked for')
@@ -123,10 +121,10 @@ export function normalizeChunk(
 }
 
 /**
- * What follows the last chunk: `visible` is the usage chunk (empty choices) that a caller gets who
- * asked for it, `hidden` the same for the record alone. Both null when the provider stated no
- * usage. With `visible`, the caller's chunks assemble to exactly the recorded response; without it,
- * to that response without its usage.
+ * The usage chunk after the last chunk: `visible` (empty choices) for a caller who asked for usage,
+ * `hidden` for the record alone. Both are null when the provider stated no usage. With `visible`,
+ * the caller's chunks assemble to exactly the recorded response. Without it, they assemble to the
+ * response without its usage.
  */
 export function finishChunks(
   terms: StreamTerms,
@@ -142,8 +140,8 @@ export function finishChunks(
 }
 
 /**
- * A last chunk without content, for a stream whose last one had no finish_reason. With it, every
- * whole stream ends with a chunk that was held back for the proof.
+ * A last chunk without content, for a stream whose last chunk had no finish_reason. So every whole
+ * stream ends with a chunk that was held back for the proof.
  */
 export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
   const [index = 0] = state.choices.keys()
@@ -151,22 +149,22 @@ export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject 
   return makeChunk(fixIdentity(terms, state), { members: {}, choices: [choice] })
 }
 
-/** Whether a choice has begun, and all that have begun have a finish_reason. */
+/** Whether at least one choice has begun, and all choices that have begun have a finish_reason. */
 export function isFinished({ choices }: ChunkState): boolean {
   return (
     choices.size > 0 && [...choices.values()].every(({ finishReason }) => finishReason !== null)
   )
 }
 
-/** Each chunk repeats it. */
+/** A valid id or model, which each chunk repeats; otherwise null. */
 function nameOf(value: Json | undefined): string | null {
   return typeof value === 'string' && NAME.test(value) ? value : null
 }
 
-/** An id or a model: theirs have at most a hundred characters. */
+/** An id or a model. Providers use at most a hundred characters. */
 const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
-/** SDKs have these two as texts. */
+/** SDKs expect these two members to be texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
   const odd = ['system_fingerprint', 'service_tier'].filter(
     (name) => typeof (members[name] ?? '') !== 'string',
@@ -175,7 +173,7 @@ function withoutOddTexts(members: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(members).filter(([name]) => !odd.includes(name)))
 }
 
-/** Of a call that came without one; OpenAI takes back ids of 40 characters at most. */
+/** Makes an id for a call without one. OpenAI accepts ids of at most 40 characters. */
 function callId({ id }: ChunkIdentity, choice: number, place: number): string {
   return `call_${id.replace(/[^0-9a-z]/gi, '').slice(-20)}_${choice}_${place}`
 }
@@ -184,7 +182,7 @@ function listOf(choices: Json | undefined): readonly Json[] {
   return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
 }
 
-/** Settles id, created and model: what no chunk has said by now comes from the fallback. */
+/** Fixes id, created and model. Members that no chunk has stated yet come from the fallback. */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,

@@ -12,22 +12,22 @@ import {
 import { readFinishReason } from './finish-reason.ts'
 import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
 
-/** One choice of an answer, as far as its chunks have come. */
+/** The state of one choice after its chunks so far. */
 export type ChoiceState = {
   readonly finishReason: string | null
   readonly toolCalls: readonly ToolCall[]
-  /** The call of the older form: at most one. */
+  /** The call of the older form: at most one call. */
   readonly functionCall: readonly ToolCall[]
   readonly content: 'text' | 'parts' | null
-  /** Halves of characters that end texts so far, by the paths of these. */
+  /** First halves of characters, at the ends of texts so far, by the path of the text. */
   readonly halves: ReadonlyMap<string, string>
-  /** Numbers, ids, names, types and formats that were given, by their paths. */
+  /** Numbers, ids, names, types and formats that were given, by path. */
   readonly given: ReadonlyMap<string, Json>
-  /** What members that are not known here began as, by their paths. */
+  /** The first type of members that are unknown here, by path. */
   readonly kinds: ReadonlyMap<string, string>
 }
 
-/** The same while a chunk is read: what changes is replaced, never changed in place. */
+/** A choice while a chunk is read. Its values are replaced, never changed in place. */
 type OpenChoice = { -readonly [Name in keyof ChoiceState]: ChoiceState[Name] }
 
 const NEW_CHOICE: ChoiceState = {
@@ -41,9 +41,9 @@ const NEW_CHOICE: ChoiceState = {
 }
 
 /**
- * Reads a chunk's part of one choice (attacker-controlled; its index is read already). `parts` are
- * its opening, what it adds, and its end, each null when it is not there. `state` is `before`
- * itself where the next chunk is read alike. Pure. Throws as normalizeChunk.
+ * Reads a chunk's part of one choice (attacker-controlled; its index is already read). `parts`: the
+ * opening, the addition and the end, each null if missing. `state` is `before` itself if nothing
+ * changed for the next chunk. Pure. Throws as normalizeChunk does.
  */
 export function readChoice(
   before: ChoiceState | undefined,
@@ -55,7 +55,7 @@ export function readChoice(
     delta: given,
     finish_reason: reason,
     logprobs: stated,
-    // No reader of a stream assembles a whole message, but some would show it.
+    // Readers of streams do not use a whole message, but some would show it.
     message: _,
     ...others
   } = choice
@@ -111,7 +111,7 @@ function settled(before: ChoiceState | undefined, open: ChoiceState): ChoiceStat
 
 const OPENING = { role: 'assistant', content: '' }
 
-/** Members that are null or empty texts say nothing, and the role was said in the opening. */
+/** Null members and empty texts are left out. The opening has the role already. */
 function readDelta(
   choice: OpenChoice,
   given: JsonObject,
@@ -155,7 +155,7 @@ function readMember(
   return hasMembers(members) ? members : null
 }
 
-/** Text, or content parts; text that follows parts becomes a part. */
+/** Text, or content parts. Text after parts becomes a part. */
 function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
   if (typeof value === 'string') {
     const text = join('content', value)
@@ -171,14 +171,14 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   return value.map(withoutIndex)
 }
 
-/** Parts are appended, but by readers for which an index says where one goes on. */
+/** Parts are appended. Some readers use an index to continue an earlier part, so it is removed. */
 function withoutIndex(part: Json): Json {
   if (!isJsonObject(part) || part.index === undefined) return part
   const { index: _, ...others } = part
   return others
 }
 
-/** The older form of a tool call: a name, once, and arguments. */
+/** The older form of a tool call: a name, given once, and arguments. */
 function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Json {
   const call = { index: 0, function: objectOf(value, 'function_call') }
   const calls = [...choice.functionCall]
@@ -190,7 +190,7 @@ function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Js
   return isJsonArray(read) && isJsonObject(read[0]) ? (read[0].function ?? null) : null
 }
 
-/** Holds back the half of a character that a text ends with, for the next text of this path. */
+/** If a text ends with half a character, holds this half back for the next text of the path. */
 function joinHalves(choice: OpenChoice, path: string, text: string): string {
   const half = choice.halves.get(path) ?? ''
   const whole = half + text
@@ -205,8 +205,8 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
 }
 
 /**
- * The members of an object that readers put together. Texts are appended, so that an id that is
- * given with each part would become a row of itself.
+ * Filters the members of an object that readers join. Readers append texts, so an id that is
+ * repeated in each chunk would grow.
  */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
@@ -225,7 +225,7 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
   return read
 }
 
-/** Some readers append what others replace, when a member goes on as another type. */
+/** When a member continues with another type, some readers append it and others replace it. */
 function keepKind(choice: OpenChoice, path: string, value: Json): void {
   if (path.length > PATH_LENGTH_MAX)
     throw invalidChunk(`expected names of at most ${PATH_LENGTH_MAX} characters`)
@@ -238,13 +238,13 @@ function keepKind(choice: OpenChoice, path: string, value: Json): void {
   choice.kinds = new Map(choice.kinds).set(path, kind)
 }
 
-/** Members that are remembered: a map of them is copied for each new one. */
+/** Most remembered members. The map is copied for each new member. */
 const PLACES_MAX = 256
 const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
-/** Half a character that nothing completed is given out as it is, and a call needs its name. */
+/** Gives out incomplete half characters unchanged. A call must have its name by now. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')
@@ -258,7 +258,7 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   choice.halves = NEW_CHOICE.halves
 }
 
-/** Lists of tokens or null; Together states one number there, which no reader assembles. */
+/** Lists of tokens, or null. Together sends a number there, which no reader uses. */
 function readLogprobs(stated: Json | undefined): JsonObject | null {
   if (!isJsonObject(stated)) return null
   const { content, refusal } = stated
@@ -283,7 +283,7 @@ function withBytes(entry: JsonObject): JsonObject {
   return { ...entry, bytes: entry.bytes ?? null }
 }
 
-/** The members that are not null. */
+/** The object without its null members. */
 export function withoutNulls(members: JsonObject): JsonObject {
   const kept: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members))

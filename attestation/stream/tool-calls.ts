@@ -10,35 +10,35 @@ import {
   setMember,
 } from '../json/value.ts'
 
-/** A tool call as far as its deltas have come. Its place in the list is its index for readers. */
+/** The state of a tool call so far. Its place in the list is the index that readers get. */
 export type ToolCall = {
-  /** What the other side calls it. */
+  /** The provider's index. */
   readonly index: number | null
   readonly id: string | null
   readonly name: string | null
-  /** Whether its first delta was given out. What came before its name waits for that. */
+  /** Whether its first delta was given out. Earlier deltas wait for the name of the call. */
   readonly isBegun: boolean
   readonly waiting: readonly JsonObject[]
-  /** Length of the JSON of what waits, UTF-16 units. */
+  /** Length of the JSON of the waiting deltas, UTF-16 units. */
   readonly waitingLength: number
 }
 
-/** What a choice's calls need beside themselves. */
+/** Functions for reading the calls of a choice. */
 export type CallTerms = {
-  /** Id of the call at this place, for one that comes without. */
+  /** Makes the id of the call at this place, for a call without an id. */
   readonly makeId: (place: number) => string
-  /** Text without a half character at its end, which waits for the next text of this path. */
+  /** Holds back half a character at the end of a text, for the next text of this path. */
   readonly join: (path: string, text: string) => string
-  /** The members without those that were given before and do not add up. */
+  /** Leaves out members that repeat an earlier value and are not appended. */
   readonly once: (path: string, members: JsonObject) => JsonObject
 }
 
 /**
- * Reads one delta's tool calls (attacker-controlled) and changes `calls`. They are numbered from 0
- * without gaps in the order in which they began, since readers fill arrays by these numbers; each
- * begins with id, type and name, and goes on without them, once in a chunk. Null when nothing is to
- * be given out. Throws FormatError `invalid_chunk`, `changed_name` for a second name of one call,
- * and `changed_type` for a member that goes on as another type.
+ * Reads the tool calls of one delta (attacker-controlled) and changes `calls`. Readers fill arrays
+ * by index, so calls are numbered from 0 without gaps, in the order of their beginnings. Each call
+ * begins with id, type and name, continues without them, and occurs once in a chunk. Null when
+ * there is no output. Throws FormatError `invalid_chunk`, `changed_name` for a second name of one
+ * call, and `changed_type` for a member that continues with another type.
  */
 export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms): Json {
   const read = new Map<number, Merged>()
@@ -50,7 +50,7 @@ export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms):
   return read.size === 0 ? null : [...read].map(([index, call]) => ({ index, ...call }))
 }
 
-/** The call's place, and what it adds there. */
+/** Gives the call's place, and its additions. */
 function readToolCall(
   calls: ToolCall[],
   given: Json,
@@ -59,7 +59,7 @@ function readToolCall(
   const { index, id, type, function: body, ...rest } = objectOf(given, 'each tool call')
   const { name, arguments: stated, ...added } = objectOf(body ?? {}, 'the function of a tool call')
   const read = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
-  // Tools of other types cannot be asked for, and many readers break on calls of them.
+  // Callers cannot request tools of other types, and many readers fail on their calls.
   if ((textOf(type, 'the type of a tool call') ?? 'function') !== 'function')
     throw invalidChunk('expected tool calls of type function')
   const found = findCall(calls, read)
@@ -102,7 +102,7 @@ function readToolCall(
 
 type Merged = Record<string, Json>
 
-/** Adds a delta as readers do: texts and lists are appended, objects merged member by member. */
+/** Merges a delta as readers do: appends texts and lists, merges objects member by member. */
 function mergeInto(whole: Merged, delta: JsonObject): Merged {
   for (const [name, value] of Object.entries(delta))
     setMember(whole, name, merged(whole, name, value))
@@ -112,21 +112,21 @@ function mergeInto(whole: Merged, delta: JsonObject): Merged {
 function merged(whole: Merged, name: string, value: Json): Json {
   const known = memberOf(whole, name)
   if (known === undefined) return isJsonObject(value) ? mergeInto({}, value) : value
-  // What is known was made above.
+  // The known object was created above, so it may be changed.
   if (isJsonObject(known) && isJsonObject(value)) return mergeInto(known as Merged, value)
   if (typeof known !== typeof value || typeof known === 'object')
     throw new FormatError('changed_type', 'expected a member of a call once, or as text')
   return typeof known === 'string' ? known + String(value) : value
 }
 
-/** Deltas that wait for the name of their call, and the length of their JSON, UTF-16 units. */
+/** Limits of deltas that wait for the name of a call: number, and UTF-16 units of JSON. */
 const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
- * Where the call that goes on stands in `calls`; -1 when another one begins. Some leave the index
- * out, or give every call the index 0: then an id, or without ids a name, begins a call. An id
- * alone begins none of a known index: some make a new one for each delta.
+ * The place in `calls` of the call that continues; -1 when a new call begins. Some providers omit
+ * the index, or give every call the index 0. Then an id, or without ids a name, begins a call. With
+ * a known index, an id alone begins no call: some providers send a new id in each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

@@ -2,8 +2,8 @@ import { type JsonObject, memberOf } from '../../json/value.ts'
 import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
 
 /**
- * The message of a provider that was not asked for a stream (attacker-controlled), without its
- * proof member. Throws FormatError `invalid_form`.
+ * Reads the whole message of a provider (attacker-controlled), for a call without a stream. Leaves
+ * out the proof member. Throws FormatError `invalid_form`.
  */
 export function readWholeMessage(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'type') !== 'message' || memberOf(answer, 'role') !== 'assistant')

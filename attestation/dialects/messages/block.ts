@@ -2,26 +2,26 @@ import { hasMembers, isJsonObject, type Json, type JsonObject, memberOf } from '
 import { isEmpty, objectIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** How one kind of delta adds to the block that is open. */
+/** Adds a delta of one type to the open block. */
 type Add = (block: OpenBlock, delta: JsonObject) => void
 
-/** What streams into a block of one type. */
+/** The deltas that a block of one type may have. */
 type BlockRule = {
-  /** Members that are empty at the start of the block, since deltas fill them. */
+  /** Members that must be empty at the start of the block: deltas fill them. */
   readonly filled: readonly string[]
   readonly deltas: Readonly<Record<string, Add>>
 }
 
-/** The block of a message that is open. Belongs to one stream; its parts are changed in place. */
+/** The open block of a message. Belongs to one stream; its parts are changed in place. */
 export type OpenBlock = {
   readonly start: JsonObject
   readonly rule: BlockRule
-  /** Text, thinking, or the JSON text of a tool's input, joined. */
+  /** The joined deltas: text, thinking, or the JSON text of a tool's input. */
   text: string
   readonly citations: Json[]
-  /** Of thinking: comes once, last. */
+  /** The signature of thinking. It comes once, after the thinking. */
   signature: string | null
-  /** Of a compaction: comes once. */
+  /** The text of a compaction. It comes once. */
   content: string | null
 }
 
@@ -66,7 +66,7 @@ const COMPACTION: BlockRule = {
   filled: ['content'],
   deltas: { compaction_delta: ADDS.compaction_delta },
 }
-/** Blocks that come whole: redacted thinking, results of tools, and types unknown here. */
+/** Blocks without deltas: redacted thinking, results of tools, and types unknown here. */
 const WHOLE: BlockRule = { filled: [], deltas: {} }
 
 const RULES: ReadonlyMap<string, BlockRule> = new Map([
@@ -79,8 +79,8 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
 ])
 
 /**
- * Opens a block. Throws FormatError `unread_member` when it has content already that deltas would
- * bring: readers of deltas would not show it.
+ * Opens a block. Throws FormatError `unread_member` when a member that deltas fill has content
+ * already: readers of deltas would not show this content.
  */
 export function openBlock(start: JsonObject): OpenBlock {
   const rule = RULES.get(textIn(start, 'type')) ?? WHOLE
@@ -95,8 +95,8 @@ export function openBlock(start: JsonObject): OpenBlock {
 }
 
 /**
- * Adds a delta. Throws FormatError `changed_type` for one of another block, `late_event` after a
- * signature, `invalid_form`.
+ * Adds a delta. Throws FormatError `changed_type` for a delta of another block type, `late_event`
+ * after a signature, `invalid_form`.
  */
 export function addDelta(block: OpenBlock, delta: JsonObject): void {
   const type = textIn(delta, 'type')
@@ -105,14 +105,14 @@ export function addDelta(block: OpenBlock, delta: JsonObject): void {
   add(block, delta)
 }
 
-/** The block as it is at its end. Throws FormatError `invalid_tool_input`. */
+/** The finished block. Throws FormatError `invalid_tool_input`. */
 export function closeBlock(block: OpenBlock): JsonObject {
   if (block.rule === TOOL && block.text !== '')
     return { ...block.start, input: parseToolInput(block.text) }
   return blockBefore(block)
 }
 
-/** The block of a stream that goes on: the input of a tool is its text so far. */
+/** The block so far, while the stream goes on. The input of a tool is its text so far. */
 export function blockBefore({
   start,
   rule,

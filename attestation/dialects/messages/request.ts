@@ -1,14 +1,14 @@
 import { isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
-/** What the provider keeps, so that a request with it does not say what was asked. */
+/** Members that refer to content at the provider: such a request does not show its prompt. */
 const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['thread', 'send the messages of the thread instead'],
 ])
 
 /**
- * The first member of a Messages request that hides what was asked; null when all is shown:
- * README.md, What is refused.
+ * The first member of a Messages request that hides a part of the prompt; null when all is visible.
+ * README.md, What is refused, has the list.
  */
 export function findHiddenInMessages(request: JsonObject): RefusedMember | null {
   const container = memberOf(request, 'container') ?? null

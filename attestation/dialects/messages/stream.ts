@@ -20,11 +20,11 @@ import {
 import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './block.ts'
 
 /**
- * Reads a stream of Messages: one message, its blocks one after the other, its stop reason, its
- * end (README.md, Messages).
+ * Reads a stream of Messages: one message, its blocks in their order, its stop reason, its end
+ * (README.md, Messages).
  */
 export class MessagesReader implements StreamReader {
-  /** As the stream began it; null before. */
+  /** The message at the start of the stream; null before. */
   private message: JsonObject | null = null
   private readonly blocks: JsonObject[] = []
   private open: OpenBlock | null = null
@@ -116,25 +116,25 @@ export class MessagesReader implements StreamReader {
     throw refuse('late_event', 'expected an event of a block that is open')
   }
 
-  /** Readers keep blocks by their index. */
+  /** Checks that the indexes of blocks count up: readers keep blocks by their index. */
   private checkIndex(data: JsonObject): void {
     if (memberOf(data, 'index') !== this.blocks.length)
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
   }
 }
 
-/** What the provider says of an error; its words are for the caller. */
+/** The provider's message about an error, for the caller. */
 function reasonOf(data: JsonObject): string {
   const message = memberAt(data, 'error', 'message')
   return typeof message === 'string' ? message : 'no reason given'
 }
 
-/** Members of a message that its start and its blocks give, or that are read beside it. */
+/** Members that message_delta must not have: the start and the blocks of a message set them. */
 const FIXED = ['id', 'type', 'role', 'model', 'content', 'message']
 
 /**
- * The usage of the start, with the members that the end gives. Throws FormatError `changed_finish`
- * when a number is less than before: usage is cumulative, and readers take the first or the last.
+ * The usage of the start, merged with the usage of the end. Throws FormatError `changed_finish`
+ * when a number falls: usage is cumulative, and some readers take the first number, some the last.
  */
 function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   const first = memberOf(message, 'usage')

@@ -1,12 +1,12 @@
 import { type JsonObject, memberOf } from '../../json/value.ts'
 import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
 
-/** What a whole answer can say of its end. Others are of calls that go on elsewhere. */
+/** The statuses of an answer that has ended. With another status, the call goes on elsewhere. */
 const STATUSES = ['completed', 'incomplete', 'failed']
 
 /**
- * The response of a provider that was not asked for a stream (attacker-controlled), without its
- * proof member. Throws FormatError `invalid_form`.
+ * Reads the whole response of a provider (attacker-controlled), for a call without a stream. Leaves
+ * out the proof member. Throws FormatError `invalid_form`.
  */
 export function readWholeResponse(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'object') !== 'response')

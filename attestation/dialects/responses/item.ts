@@ -8,20 +8,20 @@ import {
 import { isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** A list of an item that parts stream into, and the member by which events name a part. */
+/** A list of an item whose parts are streamed. Each list has an index member in events. */
 export type PartList = 'content' | 'summary'
 
-/** A text that streams: as a part of an item, or as one of its members. */
+/** A text that is streamed: a part of an item, or a member of an item. */
 type Channel = {
-  /** Types of items that it belongs to. */
+  /** Types of items that can have this text. */
   readonly items: readonly string[]
-  /** Member of the item, or of its part, that is the joined text; also of the `done` event. */
+  /** The member with the joined text, in the item or its part, and in the `done` event. */
   readonly member: string
-  /** Null for a member of the item itself. */
+  /** Null when the text is a member of the item itself. */
   readonly part: { readonly list: PartList; readonly type: string } | null
 }
 
-/** By the beginning of the names of its events, which end with `.delta` and `.done`. */
+/** Keys: the names of the events without their endings `.delta` and `.done`. */
 export const CHANNELS: ReadonlyMap<string, Channel> = new Map([
   ['response.output_text', ofPart(['message'], 'content', 'output_text', 'text')],
   ['response.refusal', ofPart(['message'], 'content', 'refusal', 'refusal')],
@@ -44,7 +44,7 @@ function ofItem(item: string, member: string): Channel {
 /** Members of an item that are the same from its start to the final answer. */
 const IDENTITY = ['id', 'type', 'role', 'call_id', 'name']
 
-/** A text as far as it came. Changed in place. */
+/** The received part of a text. Changed in place. */
 export type StreamedText = {
   readonly channel: string
   text: string
@@ -59,21 +59,21 @@ export type StreamedPart = StreamedText & {
   isClosed: boolean
 }
 
-/** An item of the output that has begun. Belongs to one stream; changed in place. */
+/** An item of the output that has begun. Belongs to one stream. Changed in place. */
 export type StreamedItem = {
   readonly index: number
   readonly id: string
   readonly added: JsonObject
   readonly parts: Readonly<Record<PartList, StreamedPart[]>>
-  /** The member of the item that streams; null while no delta came. */
+  /** The member of the item that is streamed; null before its first delta. */
   whole: StreamedText | null
-  /** As the item ended; null before. */
+  /** The item at its end; null before. */
   done: JsonObject | null
 }
 
 /**
- * Begins an item. Throws FormatError `unread_member` when it has text already that deltas would
- * bring: readers of deltas would not show it.
+ * Begins an item. Throws FormatError `unread_member` when a member that deltas fill has text
+ * already: readers of deltas would not show this text.
  */
 export function beginItem(index: number, added: JsonObject): StreamedItem {
   const type = textIn(added, 'type')
@@ -88,7 +88,7 @@ export function beginItem(index: number, added: JsonObject): StreamedItem {
 }
 
 /**
- * Checks the item at its end, or in the final answer, against what streamed. Throws FormatError
+ * Compares the item at its end, or in the final answer, with its streamed texts. Throws FormatError
  * `changed_identity`, `changed_text`, `invalid_tool_input`.
  */
 export function checkItem(item: StreamedItem, done: JsonObject): void {
@@ -115,7 +115,7 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
   }
 }
 
-/** Checks a part at its end against what streamed. Throws FormatError `changed_text`. */
+/** Compares a part at its end with its streamed text. Throws FormatError `changed_text`. */
 export function checkPart({ channel, text, annotations }: StreamedPart, given: JsonObject): void {
   const { member, part } = CHANNELS.get(channel) as Channel
   if (memberOf(given, 'type') !== part?.type || memberOf(given, member) !== text)
@@ -124,15 +124,15 @@ export function checkPart({ channel, text, annotations }: StreamedPart, given: J
     throw refuse('changed_text', 'expected the annotations that streamed')
 }
 
-/** Members that differ between an item's end and the final answer without a fault. */
+/** Members that may differ between an item's end and the final answer. */
 const UNSTABLE = ['status', 'logprobs', 'encrypted_content']
 
-/** Whether the final answer has the item as it ended. */
+/** Whether the item is the same at its end and in the final answer. */
 export function isItem(done: JsonObject, final: JsonObject): boolean {
   return isSame(withoutUnstable(done), withoutUnstable(final))
 }
 
-/** What is left of an item, and of its parts, without the unstable members. */
+/** The object and its parts without the unstable members. */
 function withoutUnstable(object: JsonObject, depth = 0): JsonObject {
   const kept: Record<string, Json> = {}
   for (const [name, value] of Object.entries(object)) {
@@ -145,7 +145,7 @@ function withoutUnstable(object: JsonObject, depth = 0): JsonObject {
   return kept
 }
 
-/** The item of a stream that goes on: with its texts so far. */
+/** The item so far, while the stream goes on. */
 export function itemBefore({ added, parts, whole, done }: StreamedItem): JsonObject {
   if (done !== null) return done
   const item: Record<string, Json> = { ...added }

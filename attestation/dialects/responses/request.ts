@@ -1,7 +1,7 @@
 import { type JsonObject, memberOf } from '../../json/value.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
-/** What the provider keeps, so that a request with it does not say what was asked. */
+/** Members that refer to content at the provider: such a request does not show its prompt. */
 const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['previous_response_id', 'send the items of the turns before instead'],
   ['conversation', 'send the items of the conversation instead'],
@@ -9,8 +9,9 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * The first member of a Responses request that hides what was asked; null when all is shown:
- * README.md, What is refused. Tools' own inputs and outputs are texts, and are not looked into.
+ * The first member of a Responses request that hides a part of the prompt; null when all is
+ * visible. README.md, What is refused, has the list. Inputs and outputs of tools are texts: they
+ * are not searched.
  */
 export function findHiddenInResponses(request: JsonObject): RefusedMember | null {
   if (memberOf(request, 'background') === true)
@@ -26,7 +27,7 @@ export function findHiddenInResponses(request: JsonObject): RefusedMember | null
 }
 
 function hiddenInput(item: JsonObject): string | null {
-  // A reference may leave its type out. All else that may is a message, and has a role.
+  // A reference may leave its type out. A message may too, but a message has a role.
   const isReference =
     item.type === 'item_reference' ||
     ((item.type ?? null) === null && typeof item.id === 'string' && item.role === undefined)

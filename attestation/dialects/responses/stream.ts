@@ -24,33 +24,33 @@ import {
   type StreamedText,
 } from './item.ts'
 
-/** The last event of a stream, and the status that its response has. */
+/** The last events of a stream, each with the status of its response. */
 const TERMINALS: ReadonlyMap<string, string> = new Map([
   ['response.completed', 'completed'],
   ['response.incomplete', 'incomplete'],
   ['response.failed', 'failed'],
 ])
 
-/** Events that say how a response begins; the last two may be left out. */
+/** Events at the start of a response. The last two may be left out. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** Begins and ends of parts, with the list that each part is in and the member that counts it. */
+/** Beginnings of the names of part events, with the list and the index member of the part. */
 const PART_EVENTS: ReadonlyMap<string, PartList> = new Map([
   ['response.content_part', 'content'],
   ['response.reasoning_summary_part', 'summary'],
 ])
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
-/** What an item does meanwhile, such as `response.web_search_call.searching`: no content. */
+/** Progress events of an item, such as `response.web_search_call.searching`. Without content. */
 const PROGRESS =
   /^response\.(\w+_call|mcp_list_tools)\.(in_progress|searching|interpreting|generating|completed|failed)$/
 
 /**
- * Reads a stream of Responses: one response, its items by index, each with the parts and texts that
- * stream into it, and the final response (README.md, Responses).
+ * Reads a stream of Responses: one response, its items by index, the parts and texts of each item,
+ * and the final response (README.md, Responses).
  */
 export class ResponsesReader implements StreamReader {
-  /** As the stream began it; then as its last event has it. */
+  /** The response at the start of the stream, then the response in its last event. */
   private first: JsonObject | null = null
   private final: JsonObject | null = null
   private readonly items: StreamedItem[] = []
@@ -102,7 +102,7 @@ export class ResponsesReader implements StreamReader {
     this.final = final
   }
 
-  /** The items in the order of the stream. The final answer may lack all, or reorder them. */
+  /** The items in the order of the stream. The final answer may lack or reorder them. */
   private outputOf(response: JsonObject): readonly JsonObject[] {
     const ended = this.items.filter(({ done }) => done !== null)
     const finals = listIn(response, 'output')
@@ -125,7 +125,7 @@ export class ResponsesReader implements StreamReader {
     const item = beginItem(index, objectIn(data, 'item'))
     if (this.items.some(({ id }) => id === item.id))
       throw refuse('changed_identity', 'expected no id twice')
-    // Readers that show texts as they come would mix those of two messages.
+    // Readers that show texts as they arrive would mix the texts of two messages.
     const isMessage = ({ added, done }: StreamedItem) => done === null && added.type === 'message'
     if (isMessage(item) && this.items.some(isMessage))
       throw refuse('unfinished', 'expected the message before to have ended')
@@ -144,7 +144,7 @@ export class ResponsesReader implements StreamReader {
     this.give('response.output_item.done', data, { output_index: item.index })
   }
 
-  /** Reads the begin or the end of a part; false, and nothing is done, for any other event. */
+  /** Reads the begin or the end of a part. Returns false and does nothing for other events. */
   private readPart(type: string, data: JsonObject): boolean {
     const [event, verb] = splitName(type)
     const list = PART_EVENTS.get(event)
@@ -191,7 +191,7 @@ export class ResponsesReader implements StreamReader {
     this.give(`response.${event}.added`, data, this.placeOf(item, part))
   }
 
-  /** Reads a delta of a text, or its end; false, and nothing is done, for any other event. */
+  /** Reads a delta or the end of a text. Returns false and does nothing for other events. */
   private readText(type: string, data: JsonObject): boolean {
     const [event, verb] = splitName(type)
     const channel = CHANNELS.get(event)
@@ -210,7 +210,7 @@ export class ResponsesReader implements StreamReader {
     return true
   }
 
-  /** The text that an event is of; a delta begins the part that no event began. */
+  /** The text of an event. A delta begins its part when no event began it before. */
   private textOf(
     item: StreamedItem,
     channel: string,
@@ -234,7 +234,7 @@ export class ResponsesReader implements StreamReader {
     return open
   }
 
-  /** Reads annotations and what items do meanwhile; other events are left out. */
+  /** Reads annotations and progress events. Other events are left out. */
   private readOther(type: string, data: JsonObject): void {
     if (type === 'response.output_text.annotation.added') {
       const item = this.openItem(data)
@@ -256,7 +256,7 @@ export class ResponsesReader implements StreamReader {
     }
   }
 
-  /** Gives the events that end a text, where the provider leaves them out. */
+  /** Gives the missing events that end a part: some providers leave them out. */
   private closePart(item: StreamedItem, part: StreamedPart): void {
     this.closeText(item, part)
     if (part.isClosed) return
@@ -279,7 +279,7 @@ export class ResponsesReader implements StreamReader {
     this.give(`${text.channel}.done`, { [member]: text.text }, this.placeOf(item, text))
   }
 
-  /** Where an event belongs. Some providers say it by the id alone, or by the index. */
+  /** The item of an event. Some providers give only the id of the item, or only its index. */
   private openItem(data: JsonObject): StreamedItem {
     this.requireBegun()
     const { output_index: index, item_id: id } = data
@@ -310,7 +310,7 @@ export class ResponsesReader implements StreamReader {
     return { ...place, [PART_INDEX[list]]: index }
   }
 
-  /** The response of an event, which is the one that began. */
+  /** The response in an event. Its id must be the id of the response that began. */
   private responseIn(data: JsonObject): JsonObject {
     const response = withoutProof(objectIn(data, 'response'))
     const id = textIn(response, 'id')
@@ -332,13 +332,13 @@ export class ResponsesReader implements StreamReader {
   }
 }
 
-/** The name of an event, before its last dot and after it. */
+/** The name of an event: the part before its last dot, and the part after. */
 function splitName(type: string): readonly [string, string] {
   const dot = type.lastIndexOf('.')
   return [type.slice(0, dot), type.slice(dot + 1)]
 }
 
-/** What the provider says of an error; some put it into a member of its own. */
+/** The provider's message about an error. Providers put it in one of two places. */
 function reasonOf(data: JsonObject): string {
   const message: Json | undefined = memberOf(data, 'message') ?? memberAt(data, 'error', 'message')
   return typeof message === 'string' ? message : 'no reason given'
