@@ -9,7 +9,7 @@ export function EnclaveState({
 }: {
   /** Null: it has ended. */
   readonly enclave: Pick<ServedEnclave, 'status'> | null
-  /** PCR0, hex, from its document; null when it is not known. */
+  /** PCR0, hex, from the enclave's document. Null when it is unknown. */
   readonly code: string | null
 }) {
   return (
