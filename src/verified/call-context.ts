@@ -7,7 +7,7 @@ import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/messages.ts'
 export type CallContext = {
   /** Account of the API key that made the call, uuid. */
   readonly accountId: string
-  /** The call's `x-request-id`. */
+  /** Value of the call's header `x-request-id`. */
   readonly requestId: string
   /**
    * uuid of this attempt of a call with an Idempotency-Key; the record of the call is found by this

@@ -1,7 +1,7 @@
 export type CommitErrorCode =
   | 'notary_gone' // the enclave that sealed the leaf is gone, and the leaf is lost
   | 'log_diverged' // the database lost acknowledged leaves; commits stop until it is repaired
-  | 'stopped' // the gateway stops; an enclave that goes on can be committed after the next start
+  | 'stopped' // the gateway stops; its next start commits the leaf if the enclave still runs
 
 /** Why a leaf is not committed while a caller waits for it. */
 export class CommitError extends Error {

@@ -29,7 +29,7 @@ export type PageAssets = {
   readonly styles: readonly string[]
 }
 
-/** The pages; each begins in `<name>/start.tsx`. */
+/** The pages. The script of each page starts in `<name>/start.tsx`. */
 export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion', 'missing'] as const
 export type PageName = (typeof PAGES)[number]
 

@@ -37,7 +37,7 @@ type ShownPage = {
   readonly title: string
   /** Absent: pageHeaders() is used. */
   readonly headers?: PageHeaders
-  /** Left out: 200. */
+  /** Absent: status 200. */
   readonly status?: number
 }
 /** The facts about its maker. A saved page states them too. */

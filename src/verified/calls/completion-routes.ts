@@ -199,8 +199,8 @@ async function answer(
 }
 
 /**
- * Gives a controller that is aborted when `abort` is, except when the caller left: a caller who
- * repeats the call with the same key then gets the answer.
+ * Gives a controller that is aborted when `abort` is, except when the caller left. The call then
+ * goes on, and a caller who repeats the call with the same key gets the answer.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()

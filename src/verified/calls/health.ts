@@ -44,7 +44,7 @@ type ReadinessReport = {
 
 /** Why commits do not work. */
 export type CommitFault =
-  | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
+  | 'relayer_nonce_unknown' // the chain must be read once, to show that the database is not behind
   | 'log_diverged' //          the database and the log contradict each other
   | 'failing'
 

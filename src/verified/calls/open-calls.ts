@@ -48,7 +48,7 @@ type CallRoutes = Readonly<
   Record<'completions' | 'models' | 'health' | 'waiting', readonly Route[]>
 >
 
-/** Opens verified calls: gives their routes. */
+/** Opens verified calls. Gives their routes. */
 export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallRoutes {
   const { database, anchoring, enclaves, service, commits, credentials, limiter, log } = parts
   const { bodyBytesMax, verifiedCallsMax: callsMax } = config

@@ -33,14 +33,14 @@ export type ListOutcome = 'listed' | EndpointError['code']
 export type ProviderLists = {
   /** Ids that are valid and match the table, at most LISTED_MAX for each provider. */
   listed(): readonly string[]
-  /** Ends what runs. */
+  /** Stops all requests that are running. */
   stop(): Promise<void>
 }
 
 type ListedProvider = {
   readonly credential: string | null
   readonly ids: readonly string[]
-  /** In a row. */
+  /** Number of failures in a row. */
   readonly failures: number
   /** When the provider is asked next, monotonic milliseconds. */
   readonly dueMs: number

@@ -49,7 +49,7 @@ export type CommitSession = {
   readonly proofs: readonly AnchorProof[]
 }
 
-/** A durable commit. */
+/** The result of a commit that is durable. */
 type Committed = {
   /** What the next commit builds on. */
   readonly session: CommitSession
@@ -182,7 +182,8 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // This gateway itself wrote the context. But a text that does not fit must never stop the log.
+    // A gateway of this service wrote the context. But a text that does not fit must never stop the
+    // log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -8,7 +8,7 @@ const TRY_INTERVAL_MS = 1_000
 
 /** What a commit publishes to the gateways on its database. */
 export type CommitNotice = {
-  /** Log, by its notary. */
+  /** Notary of the log. */
   readonly notary: string
   /** Number of leaves whose records callers may get now. */
   readonly size: number
@@ -28,7 +28,7 @@ export type PublishedCommit = {
   readonly head: EncodedHead | null
 }
 
-/** Called for one log. */
+/** Functions that are called for events of one log. */
 export type TurnHooks = {
   onPublished(commit: PublishedCommit): void
   /** Called when the turn was gained or lost. */

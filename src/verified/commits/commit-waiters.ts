@@ -108,7 +108,7 @@ export class CommitWaiters {
     }
   }
 
-  /** How many wait. */
+  /** Number of waiters. */
   get count(): number {
     return this.#waiting.size
   }

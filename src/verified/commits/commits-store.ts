@@ -30,7 +30,7 @@ export class LogCorrupt extends Error {
 export type LogState = {
   /** Key of the log in this database. */
   readonly logId: number
-  /** `edge.size` leaves are stored. */
+  /** Edge of the log's tree; `edge.size` leaves are stored. */
   readonly edge: Edge
 }
 
@@ -87,7 +87,7 @@ export type Commit = {
 /** The anchor of a commit: the signed transaction, 0x hex, and its hash. */
 type CommitAnchor = {
   readonly relayer: string
-  /** The relayer's next. */
+  /** The relayer's next nonce. */
   readonly nonce: number
   readonly raw: string
   readonly hash: string
@@ -280,7 +280,7 @@ function storeDocuments(
     )`
 }
 
-/** JSON text. */
+/** The records as JSON text, for the statement. */
 function describeRecords(records: readonly NewRecord[], content: ContentCipher | null): string {
   return JSON.stringify(
     records.map((record) => ({ ...describeRecord(record), ...describeContent(record, content) })),

@@ -283,7 +283,9 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /** Reads the records that callers wait for. Without any record, this gateway commits too. */
+  /**
+   * Reads the records that callers wait for. When it finds no records, this gateway commits too.
+   */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')

@@ -263,7 +263,7 @@ export function createEnclaveCommits(
   }
 }
 
-/** From worst to best. */
+/** The phases of a committer, from worst to best. */
 const PHASES: readonly CommitterStatus['phase'][] = [
   'stopped',
   'refusing',

@@ -39,7 +39,7 @@ export type UnanchoredStore = {
       /** The signed transaction, 0x hex, and its hash. */
       readonly raw: string
       readonly hash: string
-      /** Unix seconds. */
+      /** When the anchor was made, Unix seconds. */
       readonly createdAt: number
       /** Published to the other gateways on the database; null publishes nothing. */
       readonly notice: string | null

@@ -31,7 +31,7 @@ export type BootStatementsStore = {
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
 }
 
-/** Boot statements on the database's shared connections. */
+/** Boot statements, read and written on the database's shared connections. */
 export function createBootStatementsStore({
   queries,
 }: Pick<Database, 'queries'>): BootStatementsStore {

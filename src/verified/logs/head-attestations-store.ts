@@ -4,7 +4,7 @@ import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 
-/** A state of a log that its enclave attested. */
+/** A state of a log that the log's enclave attested. */
 export type StoredHeadAttestation = {
   readonly size: number
   /** 32 bytes. */
@@ -62,7 +62,7 @@ export type HeadAttestationRange = {
   readonly throughSize: number | null
 }
 
-/** Head attestations on the database's shared connections. */
+/** Head attestations, read and written on the database's shared connections. */
 export function createHeadAttestationsStore({
   queries,
 }: Pick<Database, 'queries'>): HeadAttestationsStore {

@@ -28,7 +28,7 @@ export type StoredHead = {
   /** When the head was committed, Unix seconds. */
   readonly createdAt: number
   readonly anchor: {
-    /** 0x, as `blockHash`. */
+    /** 0x hex, like `blockHash`. */
     readonly txHash: string
     /**
      * Earlier anchors of the same head, oldest first. Their hashes were given out, but they could
@@ -40,7 +40,7 @@ export type StoredHead = {
      * will be made.
      */
     readonly state: Exclude<AnchorState, 'taken'>
-    /** Null while pending. */
+    /** Null while the anchor is not in a block. */
     readonly blockNumber: number | null
     readonly blockHash: string | null
   }
@@ -140,7 +140,7 @@ type InclusionProof = {
 /** Reads the logs on the database's shared connections. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsStore {
-  /** Newest first. */
+  /** Reads logs, newest first. */
   async function readLogs(
     where: RawBuilder<unknown>,
     limit: number,

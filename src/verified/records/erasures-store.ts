@@ -13,7 +13,7 @@ export type DueContent = {
   readonly accountId: string | null
   /** Includes completions that finished up to this time, Unix seconds. */
   readonly through: number
-  /** Key of the act. */
+  /** Key of the act that erases this content. */
   readonly erasureId: number
 }
 

@@ -105,7 +105,7 @@ type RecordPage = {
 export type RecordFilters = {
   /** The requested model, or the returned model. */
   readonly model: string | null
-  /** By its name. */
+  /** Name of the provider. */
   readonly provider: string | null
   readonly outcome: Receipt['outcome'] | null
   /** Unix seconds: completions from `since` on, and before `until`. */

@@ -180,7 +180,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** The operator shows evidence only to those who may read the completion. */
+/** Whether the operator shows evidence only to people who may read the completion. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }

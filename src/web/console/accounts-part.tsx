@@ -13,7 +13,7 @@ import { ActionState, useAction } from './use-action.tsx'
 import { usePages } from './use-pages.ts'
 
 const ACCOUNTS_PATH = '/v1/admin/accounts'
-/** Accounts on a page. */
+/** Number of accounts on a page. */
 const PAGE_MAX = 50
 
 /** For the operator: customers, what they may use, and whether they may make calls. */

@@ -8,7 +8,7 @@ export const HISTORY_PATH = '/v1/verified/chat/completions'
 /** A stored call, in the form of the history. */
 export type Call = StoredRecordReply
 
-/** Which calls are listed: all that match a query, or the call with this hash. */
+/** The calls to list: all that match a query, or the call with this hash. */
 export type Wanted =
   | { readonly kind: 'query'; readonly query: string }
   | { readonly kind: 'hash'; readonly hash: string }

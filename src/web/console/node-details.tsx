@@ -96,7 +96,7 @@ const INFERENCE_COLUMNS: readonly Column<NodeStatsReply['completed_inferences'][
   },
 ]
 
-/** Null: not known. */
+/** One fact about a node. `value` is null when it is unknown. */
 function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {
   return (
     <div>

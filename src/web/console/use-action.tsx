@@ -8,7 +8,7 @@ export type Action = {
   readonly fault: unknown
   /** Runs `act`. Resolves to whether it succeeded. Its error becomes `fault`. */
   readonly run: (act: () => Promise<void>) => Promise<boolean>
-  /** Forgets the fault. */
+  /** Removes the fault of the last act. */
   readonly reset: () => void
 }
 

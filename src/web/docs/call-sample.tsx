@@ -121,7 +121,7 @@ function Call({
   values,
 }: {
   readonly id: string
-  /** `GET /v1/log`. */
+  /** Title of the sample, `GET /v1/log`. */
   readonly title: string
   readonly call: SampleCall
   readonly parameters: readonly Parameter[]

@@ -53,7 +53,7 @@ function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
 /** The operations with the same tag. They share a page. */
 export type Group = {
   readonly name: string
-  /** The address of its page. */
+  /** Path of the group's page. */
   readonly path: string
   readonly operations: readonly Operation[]
 }

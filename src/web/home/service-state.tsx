@@ -25,7 +25,7 @@ export type ServiceState = {
   readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
-  /** The number of leaves in its newest logs. */
+  /** Number of leaves in the newest logs. */
   readonly leaves: number
   /** Whether there are further logs. Their leaves are not counted. */
   readonly hasMoreLogs: boolean
@@ -88,7 +88,7 @@ async function readReadiness(signal: AbortSignal) {
   }
 }
 
-/** A gateway that is not ready answers with status 503 and the reasons. */
+/** Reads the readiness. A gateway that is not ready answers with status 503 and the reasons. */
 async function askReadiness(signal: AbortSignal): Promise<Json> {
   try {
     return await askEvidence('/readyz', { signal })

@@ -31,7 +31,7 @@ export function forgetKey(): void {
   try {
     sessionStorage.removeItem(NAME)
   } catch {
-    // Nothing was stored.
+    // Without storage, nothing was stored, so there is nothing to remove.
   }
 }
 

@@ -7,7 +7,7 @@ export function EnclaveState({
   enclave,
   code,
 }: {
-  /** Null: it has ended. */
+  /** Null when the enclave no longer runs. */
   readonly enclave: Pick<ServedEnclave, 'status'> | null
   /** PCR0, hex, from the enclave's document. Null when it is unknown. */
   readonly code: string | null

@@ -15,7 +15,7 @@ import {
 import { HeadAnchorLabel } from './heads-table.tsx'
 import { type RowPlace, useArrival, usePageOf } from './place.ts'
 
-/** Leaves on a page. */
+/** Number of leaves on a page. */
 const LEAVES_SHOWN = 10
 
 type Leaf = {
@@ -31,7 +31,7 @@ type Leaf = {
 }
 
 type LeafPage = {
-  /** The newest first. */
+  /** Leaves of the page, newest first. */
   readonly leaves: readonly Leaf[]
   /**
    * Why this tab's key shows no completions. Null when it shows completions, or when there is no

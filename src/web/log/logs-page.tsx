@@ -29,7 +29,7 @@ type Overview = {
   readonly logs: readonly DescribedLog[]
   readonly faults: readonly Error[]
   readonly isWhole: boolean
-  /** By notary. */
+  /** The enclaves, by notary. */
   readonly enclaves: ReadonlyMap<string, ShownEnclave>
   /** Logs that this browser saw at this gateway earlier, and that the gateway does not have now. */
   readonly missing: readonly { readonly notary: string; readonly seen: SeenHead }[]
@@ -67,7 +67,7 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
 /** Maximum number of earlier logs that are requested one by one. */
 const MISSING_MAX = 20
 
-/** `/log`: all logs. */
+/** The page `/log`, with all logs. */
 export function LogsPage() {
   const { value, fault, reload } = useLoaded(readOverview, [], { everyMs: EVERY_MS })
   const [explorer, setExplorer] = useBlockExplorer()

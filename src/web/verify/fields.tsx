@@ -113,7 +113,7 @@ export function FileName({ file }: { readonly file: Blob }) {
   )
 }
 
-/** A box to be ticked. */
+/** A checkbox with a label. */
 export function Tick({
   label,
   isTicked,
