@@ -295,7 +295,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 
 /**
  * Records the usage, and waits until the completion is stored. Then gives the enclave the data that
- * its proof lacks, unless a pull does this. If the completion is not stored in time, the enclave reports it. Never rejects: other errors end the call.
+ * its proof lacks, unless a pull does this. If the completion is not stored in time, the enclave
+ * reports that. Never rejects: other errors end the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
