@@ -1,24 +1,24 @@
 import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/messages.ts'
 
 /**
- * What the gateway remembers of a call through the enclave: handed over with it, handed back with
- * its completion.
+ * What the gateway must know about a call when its completion comes back. The gateway gives it to
+ * the enclave with the call, and the enclave returns it with the completion.
  */
 export type CallContext = {
   /** Account of the API key that made the call, uuid. */
   readonly accountId: string
-  /** The call's `x-request-id`. */
+  /** Value of the call's header `x-request-id`. */
   readonly requestId: string
   /**
-   * uuid of this try of a call with an Idempotency-Key, by which its record is found; left out
-   * without one.
+   * uuid of this attempt of a call with an Idempotency-Key; the record of the call is found by this
+   * uuid. Absent for a call without a key.
    */
   readonly callId?: string
 }
 
 /**
- * Text of `context` for CompletionCall.context. Throws RangeError when it is longer than the
- * enclave takes.
+ * Encodes `context` for CompletionCall.context. Throws RangeError when the text is longer than the
+ * enclave accepts.
  */
 export function encodeCallContext(context: CallContext): string {
   const { accountId, requestId, callId } = context
@@ -30,9 +30,9 @@ export function encodeCallContext(context: CallContext): string {
 }
 
 /**
- * Context of a SealedCompletion; null for a text that encodeCallContext did not write (a completion
- * that was sealed for some other gateway is still evidence, so it is stored without an account
- * rather than refused).
+ * Parses the context of a SealedCompletion. Null for a text that encodeCallContext did not write. A
+ * completion that was sealed for another gateway is still evidence, so it is stored without an
+ * account instead of being refused.
  */
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)

@@ -1,9 +1,9 @@
 export type CommitErrorCode =
-  | 'notary_gone' //   the enclave that sealed it is gone, and took it along uncommitted: it is lost
-  | 'log_diverged' //  the database lost what was acknowledged to the enclave; nothing is committed until that is repaired
-  | 'stopped' //       the gateway stops; the leaf is committed after its next start if the enclave lives on
+  | 'notary_gone' // the enclave that sealed the leaf is gone, and the leaf is lost
+  | 'log_diverged' // the database lost acknowledged leaves; commits stop until it is repaired
+  | 'stopped' // the gateway stops; its next start commits the leaf if the enclave still runs
 
-/** Why a leaf that a caller waits for is not committed here and now. */
+/** Why a leaf is not committed while a caller waits for it. */
 export class CommitError extends Error {
   override readonly name = 'CommitError'
   readonly code: CommitErrorCode

@@ -3,16 +3,18 @@ import type { NodeCoordinate } from '../../attestation/merkle/proof-nodes.ts'
 import { PREPARED } from '../storage/prepared.ts'
 import type { Queries } from '../storage/tables.ts'
 
-/** Where a stored node stands: in which log of this database, and where in it. */
+/** Position of a stored node: its log in this database, and its place in the tree. */
 export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 
-/** Gives the hash of a node that was asked for. Throws when it was not, or is not stored. */
+/**
+ * Gives the hash of a node that was read. Throws when the node was not requested, or is not stored.
+ */
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
- * Reads nodes of any number of logs by one query. Coordinates may repeat. Missing ones show when
- * they are looked up. The lateral limit makes it one index lookup a node: a join that has no
- * statistics (an embedded database is not analyzed) reads the whole table instead.
+ * Reads nodes of any number of logs with one query. Coordinates may repeat. A missing node is
+ * detected when it is looked up. The lateral limit makes each node one index lookup. A join without
+ * statistics would read the whole table (an embedded database is not analyzed).
  */
 export async function readNodes(
   queries: Queries,

@@ -8,7 +8,7 @@ import {
 } from '../../attestation/evidence/bundle-source.ts'
 import { textField, url } from '../runtime/fields.ts'
 
-/** Variables of what bundles say of their source; part of src/config.ts. */
+/** Variables for what bundles say about their source; part of src/config.ts. */
 export const SOURCE_FIELDS = {
   /**
    * Name of the person or company that runs this service, `Example Ltd`. Evidence bundles have it,
@@ -33,7 +33,7 @@ export const SOURCE_FIELDS = {
 
 type SourceSettings = z.output<z.ZodObject<typeof SOURCE_FIELDS>>
 
-/** What bundles say of their source; null where the operator said nothing. */
+/** What bundles say about their source. Null when the operator did not set anything. */
 export function sourceOf(
   { OPERATOR_NAME: operator, RELEASES_URL: releases }: SourceSettings,
   gateway: string | null,
@@ -43,6 +43,7 @@ export function sourceOf(
     ...(operator === undefined ? {} : { operator }),
     ...(releases === undefined ? {} : { releases }),
   }
-  // An address alone shows nothing that the reader of a bundle could not ask its sender.
+  // The address of the gateway alone does not help: the reader of a bundle could ask its sender for
+  // it.
   return operator === undefined && releases === undefined ? null : source
 }

@@ -3,7 +3,7 @@ import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
 /**
- * A file that browsers load. Its name has a digest of its content, so that the content of a name
+ * A file that browsers load. Its name contains a digest of its content, so the content of a name
  * never changes.
  */
 export type Asset = { readonly type: string; readonly text: string }
@@ -11,9 +11,12 @@ export type Asset = { readonly type: string; readonly text: string }
 /** All files that the pages load, and the files that each page begins with. */
 export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
-  /** By page: its script, the scripts that it imports, and its style; names of assets. */
+  /**
+   * By page: names of the assets that the page begins with. These are its script, the scripts that
+   * this script imports, and its style.
+   */
   readonly pages: ReadonlyMap<PageName, PageAssets>
-  /** The page that checks evidence, to be saved as one file: its script and its style. */
+  /** Script and style of the page that checks evidence, when the page is saved as one file. */
   readonly saved: SavedAssets
 }
 
@@ -21,21 +24,21 @@ export type SavedAssets = { readonly script: string; readonly style: string }
 
 export type PageAssets = {
   readonly script: string
-  /** Scripts that `script` imports at once. */
+  /** Scripts that `script` imports when it starts. */
   readonly imports: readonly string[]
   readonly styles: readonly string[]
 }
 
-/** The pages; each begins in `<name>/start.tsx`. */
+/** The pages. The script of each page starts in `<name>/start.tsx`. */
 export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion', 'missing'] as const
 export type PageName = (typeof PAGES)[number]
 
-/** Where browsers ask for assets. */
+/** The path under which browsers request assets. */
 export const ASSETS_PATH = '/assets'
 
 /**
- * Bundles every page from its sources. It takes some hundred milliseconds and starts a process,
- * which ends again. Throws esbuild's error when the sources are broken.
+ * Bundles every page from its sources. This takes some hundred milliseconds. It starts a process,
+ * which ends before this resolves. Throws esbuild's error when the sources are broken.
  */
 export async function bundlePages(): Promise<PageBundle> {
   const { build, stop } = await import('esbuild')
@@ -61,8 +64,8 @@ export async function bundlePages(): Promise<PageBundle> {
 }
 
 /**
- * Bundles the page that is saved alone. Gives the names of its sources too, from the repository's
- * root.
+ * Bundles the page that can be saved as one file. Also gives the names of its sources, relative to
+ * the repository's root.
  */
 export async function bundleSaved(): Promise<{
   readonly saved: SavedAssets
@@ -93,12 +96,12 @@ async function buildSaved(run: typeof build) {
   }
 }
 
-/** Where the sources are. */
+/** The root folder of the sources. */
 const ROOT = join(import.meta.dirname, '../..')
 
 /**
- * An import with `?text` gives the text of one script, for a worker. `addSources` is called with
- * its sources.
+ * An import with `?text` gives the text of a script for a worker. `addSources` is called with the
+ * sources of this script.
  */
 const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin => ({
   name: 'worker-texts',
@@ -121,7 +124,8 @@ const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin =
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // The bytes depend on the sources alone, not on where the packages are or what is above them.
+  // The bundle depends only on the sources, and not on the folders of the packages or of the
+  // repository.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,
@@ -137,13 +141,13 @@ const SCRIPT_OPTIONS = {
   metafile: true,
 } as const satisfies BuildOptions
 
-/** The options by which scripts and styles of pages are bundled. */
+/** Options for bundling the scripts and styles of pages. */
 export const BROWSER_OPTIONS = {
   ...SCRIPT_OPTIONS,
   plugins: [workerTexts(() => undefined)],
 } satisfies BuildOptions
 
-/** Nothing is written there. */
+/** The bundler needs a folder here, but does not write to it: files stay in memory. */
 const OUT = join(import.meta.dirname, 'out')
 
 function startOf(name: PageName): string {
@@ -185,5 +189,5 @@ function typeOf(path: string): string {
   return path.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8'
 }
 
-/** The mark of the service, as the pages' icon. */
+/** The service's logo, used as the icon of the pages. */
 export const ICON = readFileSync(join(import.meta.dirname, 'icon.svg'), 'utf8')

@@ -6,8 +6,8 @@ import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.t
 export type PageHeaders = Readonly<Record<string, string>>
 
 /**
- * The HTML of a page: its frame, and the files that it loads. Its script makes its content. Titles
- * are our own texts. A page of a development gateway has a mark, and asks for that gateway's
+ * The HTML of a page: its frame, and the files that it loads. The page's script makes its content.
+ * Titles are our own texts. A page of a development gateway has a mark, and asks for the gateway's
  * expectations.
  */
 export function renderShell(
@@ -34,13 +34,13 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** The permissions of a page, beyond those of every page. */
+/** The permissions of a page, in addition to those of every page. */
 type Allowances = {
-  /** Origins that its scripts may call, beside the gateway itself. */
+  /** Origins that the page's scripts may call, in addition to the gateway. */
   readonly connect?: readonly string[]
-  /** Sources of its workers, beside the gateway itself. */
+  /** Sources of the page's workers, in addition to the gateway. */
   readonly workers?: readonly string[]
-  /** The policies by which its scripts may make a script's URL. */
+  /** Names of the policies that the page's scripts may use to make the URL of a script. */
   readonly trustedTypes?: readonly string[]
 }
 
@@ -88,9 +88,9 @@ export const CHECKER_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The permissions of the page that checks evidence, served or saved. Its reader may have a chain
- * asked at any endpoint over https, and over http at an endpoint on this machine. The page loads
- * evidence and nothing else, and makes no call before its reader presses a button.
+ * The permissions of the page that checks evidence, served or saved. On this page, the reader may
+ * ask a chain at any https endpoint, or at an http endpoint on this machine. The page loads only
+ * evidence, and makes no call before the reader presses a button.
  */
 export const VERIFY_ALLOWANCES = {
   ...CHECKER_ALLOWANCES,
@@ -98,8 +98,9 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The verifier: the page that checks evidence, as one file with its policy in it. Throws for a text
- * that would end its element, or that a browser would read otherwise than it is hashed.
+ * The verifier: the page that checks evidence as one file, including its policy. Throws for a text
+ * that would end its element too early, or that a browser would read differently from the hashed
+ * text.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
@@ -122,7 +123,7 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /**
- * For all that a browser shows or runs, beside the headers of every answer
+ * Headers for everything that a browser shows or runs, in addition to the headers of every answer
  * (src/api/track-calls.ts).
  */
 export const SAFE_HEADERS: PageHeaders = {

@@ -35,12 +35,12 @@ const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
 type ShownPage = {
   readonly page: PageName
   readonly title: string
-  /** Left out: pageHeaders(). */
+  /** Absent: pageHeaders() is used. */
   readonly headers?: PageHeaders
-  /** Left out: 200. */
+  /** Absent: status 200. */
   readonly status?: number
 }
-/** The facts about its maker that a saved page states, too. */
+/** The facts about its maker. A saved page states them too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
@@ -59,8 +59,8 @@ export type Pages = {
 }
 
 /**
- * The pages, and the files that they load. They are bundled on the first request for one of them:
- * most processes never get such a request.
+ * The pages, and the files that they load. They are bundled on the first request for a page,
+ * because most processes never get such a request.
  */
 export function createPages({
   bundle = bundlePages,
@@ -75,7 +75,7 @@ export function createPages({
   let bundling: Promise<PageBundle> | null = null
   const open = (): Promise<PageBundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
-      // The next request tries again.
+      // The bundling failed. The next request tries again.
       bundling = null
       throw fault
     })

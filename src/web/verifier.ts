@@ -8,8 +8,8 @@ import { bundleSaved } from './bundle.ts'
 import { renderVerifier } from './page.ts'
 
 /**
- * The verifier of this checkout, bundled from its sources, and its maker. Rejects with esbuild's
- * error when the sources are broken.
+ * The verifier of this checkout, bundled from its sources, and the facts about its maker. Rejects
+ * with esbuild's error when the sources are broken.
  */
 export async function openVerifier(): Promise<{
   readonly verifier: string
@@ -24,14 +24,17 @@ const run = promisify(execFile)
 
 /**
  * The maker of pages: this version, and a commit. The commit is `gitHead` of package.json, or else
- * the commit that is checked out at `root`. It is null without either, and when the pages' sources
- * differ from it.
+ * the commit that is checked out at `root`. It is null when both are missing, or when the pages'
+ * sources differ from the commit.
  */
 export async function readMaker(root: string = ROOT): Promise<Maker> {
   return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }
 }
 
-/** npm writes it into packages, and deploy/gateway/Dockerfile into images. */
+/**
+ * Reads `gitHead`. npm writes it into packages, and deploy/gateway/Dockerfile writes it into
+ * images.
+ */
 async function readGitHead(root: string): Promise<string | null> {
   const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   return typeof gitHead === 'string' && COMMIT.test(gitHead) ? gitHead : null
@@ -48,7 +51,7 @@ async function readCheckout(root: string): Promise<string | null> {
     const [changed] = await git('status', '--porcelain', '--', ...MADE_OF)
     return COMMIT.test(commit) && prefix === '' && changed === '' ? commit : null
   } catch {
-    // No git, or no checkout.
+    // There is no git, or `root` is not in a checkout.
     return null
   }
 }

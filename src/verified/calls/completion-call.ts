@@ -5,23 +5,23 @@ import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
 
 /*
- * What goes to the enclave with a caller's bytes (CompletionCall of the protocol): for which
- * provider a call is, and with which credential. Whose it is: call-context.ts.
+ * What the gateway sends to the enclave with a caller's bytes (CompletionCall of the protocol): the
+ * provider and the credential. The caller's account is in call-context.ts.
  */
 
-/** Which provider a call is for, and what it is shown. */
+/** The provider of a call, and the credential that the provider gets. */
 export type ChosenCredential = {
   readonly provider: string
   readonly credential: string | null
-  /** The operator's own key, and not the caller's. */
+  /** Whether the credential is the operator's and not the caller's. */
   readonly isOperators: boolean
 }
 
 /**
- * Chooses the credential for a call: the caller's own, else the operator's for the provider that
- * serves the model, else no credential for a provider on plain http, which only development has.
- * Throws ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are the
- * operator's, by provider name.
+ * Chooses the credential for a call. The caller's own comes first, then the operator's for the
+ * provider that serves the model. A provider on plain http, which only development has, needs no
+ * credential. Throws ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are
+ * the operator's, by provider name.
  */
 export function chooseCredential(
   call: { readonly model: string; readonly callerCredential: string | null },
@@ -53,20 +53,24 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
   }
 }
 
-/** Longer credentials are refused: the call's header to the enclave has to hold one, in base64. */
+/**
+ * Longer credentials are refused, because the call's header to the enclave must hold the credential
+ * in base64.
+ */
 const CREDENTIAL_LENGTH_MAX = 4096
 
 /**
- * Credential for the provider from the header Fine-Tune-Authorization, with or without `Bearer `
- * before it; null when the header is missing. The fault of one that cannot be a credential does not
- * repeat it.
+ * Reads the credential for the provider from the header Fine-Tune-Authorization, with or without
+ * `Bearer ` before it. Null when the header is missing. The error for an invalid credential does
+ * not repeat the credential.
  */
 const providerCredential = described(
   z
     .string()
     .transform((header) => header.replace(/^bearer(?:\s+|$)/i, '').trim())
     .check(({ value, issues }) => {
-      // Printable ASCII without spaces (RFC 9110, token68 and what providers use beyond it).
+      // Printable ASCII without spaces: token68 (RFC 9110), and the other characters that providers
+      // use.
       if (value.length <= CREDENTIAL_LENGTH_MAX && /^[\x21-\x7e]+$/.test(value)) return
       const expected = `a bearer credential of at most ${CREDENTIAL_LENGTH_MAX} printable characters`
       issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
@@ -78,5 +82,5 @@ const providerCredential = described(
   }),
 ).optional()
 
-/** Headers of a call that may bring the caller's own credential at the provider. */
+/** Headers that may contain the caller's own credential at the provider. */
 export const credentialHeaders = z.object({ 'fine-tune-authorization': providerCredential })

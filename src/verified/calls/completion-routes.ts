@@ -30,18 +30,21 @@ import { credentialHeaders } from './completion-call.ts'
 import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
-/** Bytes of the bodies of all calls together; beyond that they are refused with 503. */
+/** Maximum bytes of all bodies together. Calls beyond this limit are refused with 503. */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 /**
- * Memory that a call takes while it waits, beside its body: two connections, and what waits on
- * them. Measured of open streams (`npm run bench -- peers --rows open-gateway`).
+ * Memory that a waiting call takes in addition to its body: two connections, and the data that is
+ * queued on them. Measured with open streams (`npm run bench -- peers --rows open-gateway`).
  */
 const CALL_BYTES = 100 * 1024
 
 /** SHA-256 in hex. */
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
-/** The enclave checks the caller's demands, with the bytes that it hashes. */
+/**
+ * The gateway checks only the form of the caller's demands. The enclave checks the demands in the
+ * bytes that it hashes.
+ */
 const verifiedRequest = providersRequestWith({
   [DEMANDS_MEMBER]: z
     .strictObject({
@@ -77,7 +80,10 @@ export function verifiedCompletionRoutes({
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
-  /** Calls at once, beside what memory bounds; beyond that they are refused with 503. */
+  /**
+   * Maximum number of calls at a time, in addition to the memory limit. Calls beyond this limit are
+   * refused with 503.
+   */
   readonly callsMax: number
 }): readonly Route[] {
   return [
@@ -156,10 +162,13 @@ export function verifiedCompletionRoutes({
 
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
 
-/** What a call was given before it is made, and is to be settled with. */
+/**
+ * What a call gets before it starts: a permit of its limits, and the claim of its key. Both are
+ * settled at the end.
+ */
 type Granted = {
   readonly permit: Permit
-  /** Null without an Idempotency-Key. */
+  /** Null for a call without an Idempotency-Key. */
   readonly claim: Claim | null
 }
 
@@ -190,8 +199,8 @@ async function answer(
 }
 
 /**
- * Aborted as `abort` is, but not because the caller left: a caller who asks again with the key gets
- * the answer then.
+ * Gives a controller that is aborted when `abort` is, except when the caller left. The call then
+ * goes on, and a caller who repeats the call with the same key gets the answer.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -204,7 +213,7 @@ function outlivingCaller(abort: AbortController): AbortController {
   return kept
 }
 
-/** A writer that writes while there is a reader, and then nothing. */
+/** Gives a writer that ignores all writes after its reader has left. */
 function outlivingReader(writer: EventWriter): EventWriter {
   const whileRead = (error: unknown) => {
     if (!(error instanceof CallerLeftError)) throw error
@@ -222,7 +231,7 @@ function outlivingReader(writer: EventWriter): EventWriter {
   }
 }
 
-/** A call, and how many chunks of its answer came. */
+/** A call, and the number of answer chunks that were received. */
 type CountedCall = { readonly request: ChatRequest; chunks: number }
 
 async function writeEvents(
@@ -250,10 +259,10 @@ async function writeEvents(
 }
 
 /**
- * Gives the record of a call that is being made, and settles its permit with what the record says
- * was used, then its claim. When there is no record: with nothing, if the provider made nothing;
- * else with the prompt and the chunks that came, because a caller who leaves shortly before the end
- * has had his answer.
+ * Gives the record of a running call. Settles the permit with the usage in the record, and then
+ * settles the claim. Without a record, the permit is settled with 0 tokens if the provider made no
+ * answer. Otherwise it is settled with the prompt and the received chunks: a caller who leaves
+ * shortly before the end has had the answer.
  */
 async function settled(
   { permit, claim }: Granted,
@@ -276,7 +285,7 @@ async function settled(
   }
 }
 
-/** A chunk holds about one token. */
+/** Counts the events in these bytes. Each event is a chunk of about one token. */
 function countEvents(bytes: Uint8Array): number {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   let count = 0
@@ -291,7 +300,10 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** The answer that was given before, in the form that is asked for, which is the same. */
+/**
+ * Gives the stored answer again. A call with the same key asks for the same form, whole or
+ * streamed.
+ */
 async function answerAgain(
   { body: { isStream, includesUsage }, stream }: CompletionCall,
   record: StoredRecord,

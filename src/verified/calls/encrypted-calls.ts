@@ -37,26 +37,32 @@ import type { AnsweredRecord } from '../records/records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 
 /**
- * Encrypted calls (EHBP): the gateway sees headers, lengths and times, and passes on what it cannot
- * read. What an enclave is to be asked with, and what limits need to know, is all it handles.
+ * Encrypted calls (EHBP). The gateway sees headers, lengths and times, and passes on bytes that it
+ * cannot read. It handles only what the enclave needs to answer, and what the limits need.
  */
 
-/** A reader that lets nothing be written for so long is cut off, milliseconds. */
+/** A connection that accepts no data for this long is closed, milliseconds. */
 const DRAIN_TIMEOUT_MS = 30_000
 
-/** What frames may add to a body, bytes: 20 each, and clients make one of each write. */
+/**
+ * Maximum bytes that frames add to a body. A frame adds 20 bytes, and clients make one frame of
+ * each write.
+ */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
-/** Bytes of a prompt that make about one token. */
+/** Bytes of a prompt per token, as an estimate. */
 const BYTES_PER_TOKEN = 4
 
 /**
- * Most tokens that a prompt counts for when its answer was not read to its end: nothing
- * distinguishes its words from pictures, whose bytes are many.
+ * Maximum number of tokens that a prompt counts for when its answer was not read to the end. The
+ * gateway cannot distinguish words from pictures, and pictures have many bytes.
  */
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
-/** The enclave, or the key, is gone: the caller fetches keys again and repeats its call (EHBP). */
+/**
+ * Sent when the enclave or the key is gone. The caller then fetches the keys again and repeats its
+ * call (EHBP).
+ */
 const KEY_CONFIG_BODY = JSON.stringify({
   type: KEY_CONFIG_PROBLEM,
   title: 'No enclave in use has this key. The call was not processed: fetch the keys again.',
@@ -89,38 +95,41 @@ const encryptedHeaders = z.object({
 
 const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
 
-/** What encrypted calls need of the service. */
+/** Parts of the service that encrypted calls use. */
 export type EncryptedCalls = {
   readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
-  /** Longest body, bytes, without its frames. */
+  /** Maximum bytes of a body, without its frames. */
   readonly bodyBytesMax: number
-  /** Throws what refuses calls while nothing can be committed. */
+  /** Throws ApiError `not_ready` while completions cannot be committed. */
   readonly requireCommits: () => void
-  /** Resolves with the record of a sealed completion, once it is stored. Throws ApiError. */
+  /** Resolves with the record of a sealed completion after it is stored. Throws ApiError. */
   readonly recordOf: (
     sealed: Pick<EncryptedSealed, 'notary' | 'index'>,
     abort: AbortController,
   ) => Promise<AnsweredRecord>
-  /** The operator's credentials by provider name: all of them, since the model is not known. */
+  /**
+   * All of the operator's credentials, by provider name. The gateway does not know the model, so it
+   * cannot choose one.
+   */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** How long commits may take to bring an enclave the proof, milliseconds; 0 where none does. */
+  /** How long a pull may take to bring an enclave the proof, milliseconds; 0 when no pull does. */
   readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
-  /** Called with models that completions were made with. */
+  /** Called with the model of each completion. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed'>
   /** Milliseconds. */
   readonly now: () => number
   readonly log: Logger
 }
 
-/** Whether a call is encrypted: its header says so, with any body. */
+/** Whether a call is encrypted. Its header decides this; the body may be anything. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
 
 /**
- * Serves one encrypted call. Until its enclave has opened it, faults are answered in the clear;
- * then all of the answer is the enclave's.
+ * Serves one encrypted call. Before the enclave has opened the call, errors are not encrypted.
+ * After that, the whole answer comes from the enclave.
  */
 export async function serveEncryptedCall(
   service: EncryptedCalls,
@@ -138,7 +147,8 @@ export async function serveEncryptedCall(
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
-  // Its size cannot be measured, so it counts one token: a caller who has none left is refused.
+  // The size of the call cannot be measured, so the call counts as one token. A caller without
+  // tokens is refused.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
   const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
@@ -161,11 +171,14 @@ type ServedCall = {
   readonly tally: Tally
 }
 
-/** What is known of a call for its account's limits. */
+/** What the gateway knows about a call for the limits of its account. */
 type Tally = {
-  /** Whether a provider may have been asked. */
+  /** Whether a provider may have received the request. */
   isOpened: boolean
-  /** Stated by the enclave, once it has sealed; null before, and of a call that it refused. */
+  /**
+   * The model that the enclave states after it has sealed the completion. Null before that, and for
+   * a call that the enclave refused.
+   */
   model: string | null
   usage: EncryptedSealed['usage']
   frames: number
@@ -176,9 +189,9 @@ function createTally(): Tally {
 }
 
 /**
- * Tokens that a call counts for, and how many of them are the prompt's: those that its provider
- * stated. Where these are not known, because a caller left shortly before the end, they are
- * estimated from its bytes and frames.
+ * Gives the tokens that a call counts for, and how many of them belong to the prompt, as its
+ * provider stated them. When a caller left shortly before the end, they are not known. Both are
+ * then estimated from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -195,7 +208,10 @@ type OpenAnswer = {
   readonly endpoint: EncryptedEndpoint
 }
 
-/** Null when the key that was used is of no enclave that takes calls, though others do. */
+/**
+ * Null when the call's key does not belong to an enclave that takes calls, but other enclaves take
+ * calls.
+ */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
   { context, abort, headers, encapsulatedKey, body, tally }: ServedCall,
@@ -217,11 +233,11 @@ async function ask(
     )
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
-    // A provider may be at work on what was sent whole.
+    // The enclave got the whole request, so a provider may be answering.
     tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
-    // Not a byte was sent: another key may be another enclave's.
+    // No byte was sent. Another key may belong to another enclave.
     if (isUnsent) return refuseWithoutKeys(enclaves)
     throw outageErrorOf(error)
   }
@@ -230,7 +246,10 @@ async function ask(
   throw faultErrorOf(answer.fault, true)
 }
 
-/** A caller who has to fetch keys again must find some. */
+/**
+ * Gives null when there are keys that the caller can fetch. Throws ApiError `enclave_unavailable`
+ * when there are no keys.
+ */
 function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
   if (enclaves.wellKnownKeys().length > 0) return null
   throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls, try again', {
@@ -245,7 +264,7 @@ function answerKeyConfig(context: RouteContext): void {
   context.body = KEY_CONFIG_BODY
 }
 
-/** Passes frames on as they come, and sees to it that the enclave gets what its proof lacks. */
+/** Passes frames on as they come, and gives the enclave the data that its proof lacks. */
 async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
   const { context, abort, answer, tally } = call
   const { res } = context
@@ -267,7 +286,7 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
     res.end()
   } catch (error) {
     if (!res.headersSent && !res.destroyed) context.respond = true
-    // Where the answer has begun it is cut: half of one must not look whole.
+    // An answer that has begun is cut off: half an answer must not look complete.
     const fault = error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
     abort.abort(fault)
     throw fault
@@ -275,9 +294,9 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Records what was used, waits until the completion is stored, and then brings the enclave what
- * its proof lacks, if no pull does. The enclave itself answers that a completion is not stored in
- * time. Never rejects: what else fails ends the call.
+ * Records the usage, and waits until the completion is stored. Then gives the enclave the data that
+ * its proof lacks, unless a pull does this. If the completion is not stored in time, the enclave
+ * reports that. Never rejects: other errors end the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
@@ -286,9 +305,9 @@ async function recordSealed(
   answered: AbortSignal,
 ): Promise<void> {
   Object.assign(tally, { usage: sealed.usage, model: sealed.model })
-  // A stream that was cut: it is in the log, and its caller gets no proof.
+  // The stream was cut off. Its completion is in the log, but its caller gets no proof.
   if (sealed.call === '') return
-  // A call with its caller's own credential shows nothing about the operator's.
+  // A call with the caller's own credential does not show whether the operator's credential works.
   if (headers['fine-tune-authorization'] === undefined) service.outcomes.recordServed(sealed.model)
   const giveProof = endpoint.giveProof?.bind(endpoint)
   if (giveProof === undefined) return
@@ -345,7 +364,7 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/** The caller reads it in the frames; here it is counted, without words. */
+/** Records the fault without its text. The caller reads the text in the encrypted frames. */
 function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,
@@ -353,9 +372,9 @@ function recordFault(
 ): void {
   const { state, res } = context
   const callerCode = callerCodeOf(code)
-  // Refused before anything of an answer was there.
+  // The call was refused before its answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // What is wrong with a request has no code: its status says all.
+  // An invalid request is recorded by its status alone.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

@@ -9,52 +9,59 @@ import { NonceUnknown } from '../../chain/relayer-nonces.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import type { CommitterStatus } from '../commits/committer.ts'
 
-/** Oldest answer that is given, however many ask. */
+/** Maximum age of an answer. Callers within this time share one answer. */
 export const READINESS_AGE_MAX_MS = 1_000
 
-/** A part that does not answer within this is failing. */
+/** A part that does not answer within this time counts as failing. */
 export const CHECK_TIMEOUT_MS = 2_000
 
-/** The database has less, so that a probe each second sees a failure within two. */
+/** The database has less time. So a probe each second sees a failure within two seconds. */
 export const DATABASE_TIMEOUT_MS = 1_000
 
-/** Commits that have been failing for less are a hiccup, which callers wait out. */
+/** Commits may fail for this long before the gateway is not ready. Callers wait meanwhile. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
-/** What verified completions cannot do without, and that the gateway is not asked to stop. */
+/** What verified completions depend on, and `stopping` for a gateway that was asked to stop. */
 type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
 
 type ReadinessReport = {
-  /** Parts that fail; empty: ready. */
+  /** The failing parts. The gateway is ready when the list is empty. */
   readonly failing: readonly ReadinessPart[]
   /**
-   * Whether anchors reach the chain, and how many are in no block yet. Not a part: an anchor is
-   * signed and stored with its record and sent later, so a chain that is away costs no completion.
+   * Whether anchors reach the chain, and how many anchors are not in a block yet. This is not a
+   * part: an anchor is signed and stored with its record and sent later, so completions work
+   * without the chain.
    */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
   /** Why `commits` fails; null when it does not. */
   readonly commitFault: CommitFault | null
-  /** Blocks with anchors that cannot be read; no part either, evidence lacks its block by it. */
+  /**
+   * Blocks with anchors that cannot be read. This is not a part either: only evidence of these
+   * blocks is incomplete.
+   */
   readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
 
 /** Why commits do not work. */
 export type CommitFault =
-  | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
+  | 'relayer_nonce_unknown' // the chain must be read once, to show that the database is not behind
   | 'log_diverged' //          the database and the log contradict each other
   | 'failing'
 
 type Readiness = {
-  /** What can be served now. Never rejects, and takes CHECK_TIMEOUT_MS at most. */
+  /** Gives what can be served now. Never rejects, and takes at most CHECK_TIMEOUT_MS. */
   read(): Promise<ReadinessReport>
 }
 
-/** How the parts are asked. The first three reject, or do not answer, when they fail. */
+/**
+ * How the parts are checked. Each of the first three checks rejects, or does not answer, when its
+ * part fails.
+ */
 export type ReadinessChecks = {
   readonly database: () => Promise<void>
-  /** Gives the enclave's current document, standard base64, which is fetched now. */
+  /** Fetches the enclave's current document, standard base64. */
   readonly enclave: () => Promise<string>
-  /** Whether a document (standard base64) is valid now. */
+  /** Rejects when a document (standard base64) is not valid now. */
   readonly attestation: (document: string) => Promise<void>
   readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
   readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
@@ -62,9 +69,9 @@ export type ReadinessChecks = {
 }
 
 /**
- * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is
- * asked again only when it answered, so that probes do not queue in front of that part. `now` gives
- * milliseconds of a clock that is never set.
+ * Checks all parts at the same time, but each part never twice at a time. A part that hangs is
+ * checked again only after it has answered, so checks do not queue up. `now` gives milliseconds of
+ * a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
   const database = singleFlight(checks.database)
@@ -111,7 +118,7 @@ function findCommitFault({
   return phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX ? null : 'failing'
 }
 
-/** Null when the check came out well in time. */
+/** Null when the check succeeded in time. */
 async function settle(
   part: ReadinessPart,
   check: Promise<unknown>,
@@ -192,7 +199,7 @@ export function healthRoutes(
 }
 
 /**
- * Adds `stopping` to the failing parts: calls are still served, and the system that asks decides
+ * Adds `stopping` to the failing parts. Calls are still served, and the system that asks decides
  * what to do.
  */
 function withStop(report: ReadinessReport): ReadinessReport {

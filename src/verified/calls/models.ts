@@ -18,21 +18,23 @@ const verifiedModels = listedModels.extend({
   patterns: z.array(z.strictObject({ pattern: z.string(), owned_by: z.string() })),
 })
 
-/** Models that can be asked for by their ids, and patterns of ids that can be asked for too. */
+/** Ids of models that callers can use, and patterns of further ids that they can use. */
 type VerifiedModels = {
   readonly data: readonly ListedModel[]
   readonly patterns: readonly { readonly pattern: string; readonly owned_by: string }[]
 }
 
 /**
- * Lists what can be verified now: what a provider serves whose credential is there, or what every
- * provider does with a caller's own.
+ * Lists the models that can be verified now. With a caller's own credential, these are the models
+ * of every provider. Without it, these are the models of providers for which the operator has a
+ * credential.
  */
 type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
 
 /**
- * Verified models, by the enclaves' provider tables. None while the enclaves are away. The order is
- * that of providers' names, then of ids. No call changes it: a client takes the first as default.
+ * Verified models, by the provider tables of the enclaves. The list is empty while no enclave is
+ * reachable. It is ordered by provider name, then by id. Calls do not change the order, because a
+ * client takes the first model as default.
  */
 export function createVerifiedModels({
   enclaves,
@@ -43,27 +45,27 @@ export function createVerifiedModels({
   startedAt,
 }: {
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** Model ids, by configuration. */
+  /** Model ids of the configuration. */
   readonly providerModels: readonly string[]
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
   readonly lists: Pick<ProviderLists, 'listed'>
-  /** When the gateway started, Unix seconds. */
+  /** Start time of the gateway, Unix seconds. */
   readonly startedAt: number
 }): ListVerifiedModels {
   return (callerCredential) => {
     const table = providersOf(enclaves)
     const own = credentials()
     const paid = new Map<string, boolean>()
-    /** One credential is for all models of a provider. */
+    /** One credential pays for all models of a provider. */
     const isPaid = (model: string, owner: string) => {
       const known = paid.get(owner) ?? hasCredential({ model, callerCredential }, table, own)
       paid.set(owner, known)
       return known
     }
-    // A provider said to the operator's credential that it does not have a model: that is nothing
-    // to a caller's own.
+    // A provider answered that the operator's credential does not have this model. A caller's own
+    // credential may have it.
     const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
     const owners = new Map(
       offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),
@@ -77,7 +79,7 @@ export function createVerifiedModels({
   }
 }
 
-/** A pattern matches itself, so that what routes ids routes it, too. */
+/** Each pattern matches itself, so the code that routes ids also routes patterns. */
 function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns'] {
   const patterns = table.flatMap(({ models }) => models.filter((model) => model.includes('*')))
   return offersOf(table, [...new Set(patterns)])
@@ -86,12 +88,14 @@ function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns']
     .toSorted((one, other) => compare(one.owned_by, other.owned_by))
 }
 
-/** By code units, in every locale alike. */
+/** Compares by code units, so the order is the same in every locale. */
 function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0
 }
 
-/** `GET /v1/verified/models`: what can be verified, and `…/{model}`, one of them. */
+/**
+ * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` gives one of them.
+ */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
   return modelListRoutes({
     path: '/v1/verified/models',

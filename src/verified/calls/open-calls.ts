@@ -39,16 +39,16 @@ type CallParts = Opening &
     readonly service: ServiceEnclaves
     readonly commits: EnclaveCommits
     readonly metrics: Pick<Metrics, 'countModelList'> | null
-    /** Whether the gateway is about to stop, and is to be given no more calls. */
+    /** Whether the gateway will stop soon and must not get more calls. */
     readonly isDraining: () => boolean
   }
 
-/** Routes of verified calls, by the group of the documentation that they are in. */
+/** Routes of verified calls, by their group in the documentation. */
 type CallRoutes = Readonly<
   Record<'completions' | 'models' | 'health' | 'waiting', readonly Route[]>
 >
 
-/** Opens verified calls: gives their routes. */
+/** Opens verified calls. Gives their routes. */
 export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallRoutes {
   const { database, anchoring, enclaves, service, commits, credentials, limiter, log } = parts
   const { bodyBytesMax, verifiedCallsMax: callsMax } = config

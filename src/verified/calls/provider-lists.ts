@@ -12,42 +12,45 @@ import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/end
 const REFRESH_MS = 3_600_000
 /** Pauses after a provider gave no list. */
 const RETRY: BackOffBounds = { minMs: 10_000, maxMs: REFRESH_MS }
-/** How soon a provider is noticed that is new in the table, or has another credential. */
+/** How often the table is checked for new providers and new credentials. */
 const LOOK_MS = 1_000
-/** For one whole answer. */
+/** Time limit for a whole answer. */
 const TIMEOUT_MS = 10_000
-/** Of one answer: the longest list that is known, OpenRouter's, is about 1 MB. */
+/** Maximum bytes of an answer. The longest known list, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Of one provider: the list is made again for each of its readers, who need no key. */
+/**
+ * Maximum number of models of a provider. The list is made again for each reader, and readers need
+ * no key.
+ */
 export const LISTED_MAX = 500
-/** Printable, without spaces. */
+/** Printable characters, without spaces. */
 const MODEL_ID = /^[\x21-\x7e]{1,256}$/
 
-/** What became of asking one provider. */
+/** Result of a request to one provider. */
 export type ListOutcome = 'listed' | EndpointError['code']
 
-/** Which models providers say they have. */
+/** The models that providers say they have. */
 export type ProviderLists = {
-  /** Ids that are valid and match the table, at most LISTED_MAX of each provider. */
+  /** Ids that are valid and match the table, at most LISTED_MAX for each provider. */
   listed(): readonly string[]
-  /** Ends what runs. */
+  /** Stops all requests that are running. */
   stop(): Promise<void>
 }
 
 type ListedProvider = {
   readonly credential: string | null
   readonly ids: readonly string[]
-  /** In a row. */
+  /** Number of failures in a row. */
   readonly failures: number
-  /** When it is asked next, monotonic milliseconds. */
+  /** When the provider is asked next, monotonic milliseconds. */
   readonly dueMs: number
 }
 
 /**
- * Asks providers for their models (`GET …/models`, as OpenAI's) in the background, with the
- * operator's credential, which their enclave is given for each call anyway. A provider that gives
- * no list keeps the one it gave before; a metric and a debug line report that. What a provider says
- * is bounded and matched with the table: one provider cannot list another's models.
+ * Asks providers for their models (`GET …/models`, as OpenAI's) in the background. It uses the
+ * operator's credential, which the enclave gets for each call anyway. A provider that gives no list
+ * keeps its previous list; a metric and a debug line report that. An answer has a maximum size, and
+ * its ids must match the table, so one provider cannot list another's models.
  */
 export function askProviderLists({
   enclaves,
@@ -57,14 +60,14 @@ export function askProviderLists({
   log,
 }: {
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** The operator's, by provider name. */
+  /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   readonly onAsked: (asked: { readonly provider: string; readonly outcome: ListOutcome }) => void
-  /** Monotonic milliseconds. */
+  /** Gives monotonic milliseconds. */
   readonly now: () => number
   readonly log: Logger
 }): ProviderLists {
-  /** By where they are asked for. */
+  /** Lists by their URLs. */
   const lists = new Map<string, ListedProvider>()
 
   async function ask(
@@ -123,7 +126,7 @@ export function askProviderLists({
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
-/** Where each provider of a table lists its models, beside its chat endpoint. */
+/** Gives the URL of each provider's model list, which is beside its chat endpoint. */
 function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
   return new Map(
     table.flatMap((entry) => {
@@ -133,7 +136,9 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/** What the answer has in the places of ids, of any form. Throws EndpointError. */
+/**
+ * Gives the values that stand for ids in the answer; they may have any form. Throws EndpointError.
+ */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',
@@ -146,12 +151,13 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** Ids between two turns of the event loop. */
+/** Number of ids that are matched in one turn of the event loop. */
 const IDS_AT_ONCE = 1_000
 
 /**
- * The ids that are valid and served, in order, each once. Google puts `models/` before its ids, and
- * takes them without it. The name of a fine-tuned model says whose it is, and the list is public.
+ * Gives the ids that are valid and served, in order, without duplicates. Google puts `models/`
+ * before its ids, and also accepts ids without this prefix. Fine-tuned models are left out: their
+ * names show their owners, and the list is public.
  */
 async function matchIds(
   offered: readonly unknown[],

@@ -32,20 +32,20 @@ import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 /** A valid call for a verified completion. */
 export type VerifiedCall = {
   readonly request: Pick<ChatRequest, 'model'>
-  /** The caller's exact bytes; these, and not a parsed form of them, go to the enclave. */
+  /** The caller's exact bytes. The enclave gets these bytes, and not a parsed form. */
   readonly body: Uint8Array
   readonly callerCredential: string | null
   readonly context: CallContext
-  /** The only enclave that may make it, by its notary; null: any. */
+  /** Notary of the only enclave that may make the completion; null: any enclave may. */
   readonly notary: string | null
-  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  /** Aborted when the caller leaves or the gateway stops. The reason is the error to throw. */
   readonly abort: AbortController
 }
 
 /**
- * What a streamed call gives, in order: chunks, then its record with the last chunk, which is to
- * carry the proof (canonical JSON text; null from an enclave that gave all of them out); or a
- * fault, after which there is no record.
+ * Events of a streamed call, in order. Chunks come first. Then comes the record, with the last
+ * chunk, to which the proof is added. The last chunk is canonical JSON text; it is null when the
+ * enclave already gave out all chunks. A fault may come instead of the record.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -53,20 +53,22 @@ type VerifiedEvent =
   | { readonly kind: 'record'; readonly record: AnsweredRecord; readonly last: string | null }
 
 /**
- * Verified completions: what the enclave sealed and the committer stored. Both methods throw
- * ApiError, ValidationError (what the enclave refuses in a body) and the abort's reason.
+ * Verified completions, which the enclave sealed and the committer stored. `complete` and `stream`
+ * throw ApiError, ValidationError (when the enclave refuses a body) and the abort's reason.
  */
 export type VerifiedCompletions = {
-  /** Makes a completion and gives its record, once that is stored and its anchor signed. */
+  /** Makes a completion. Gives its record after the record is stored and its anchor is signed. */
   complete(call: VerifiedCall): Promise<AnsweredRecord>
   /**
-   * The same, streamed; resolves when the enclave begins to answer. Leaving the iteration ends the
-   * provider's call.
+   * Makes a streamed completion. Resolves when the enclave begins to answer. Leaving the iteration
+   * ends the provider's call.
    */
   stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
-  /** Throws ApiError `not_ready` while what is sealed could not be stored. */
+  /** Throws ApiError `not_ready` while a sealed completion could not be stored. */
   requireCommits(): void
-  /** Gives the record of a sealed completion, once that is stored and its anchor signed. */
+  /**
+   * Gives the record of a sealed completion after the record is stored and its anchor is signed.
+   */
   recordOf(
     sealed: Pick<SealedNotice, 'notary' | 'index'>,
     abort: AbortController,
@@ -74,14 +76,14 @@ export type VerifiedCompletions = {
 }
 
 /**
- * How long a sealed completion may wait for its commit. After that its caller gets an error, but it
- * stays sealed, and is committed later.
+ * How long a sealed completion may wait for its commit. After that its caller gets an error. The
+ * completion stays sealed, and is committed later.
  */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**
- * How long commits may have failed before no more calls are taken: a database that is restarted is
- * back by then, and what is sealed meanwhile is committed late, but not lost.
+ * How long commits may fail before further calls are refused. A database that restarts is back by
+ * then. Completions that are sealed meanwhile are committed late, but not lost.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
@@ -90,7 +92,7 @@ type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Called with the outcome of calls with these credentials, by model. */
+  /** Called with the outcome of each call with these credentials, by model. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
   /** Milliseconds, for the phases of a call. */
   readonly now: () => number
@@ -123,7 +125,7 @@ export function createVerifiedCompletions(
   }
 }
 
-/** Before the provider is paid for an answer that cannot be given. */
+/** Refuses a call before a provider is paid for an answer that cannot be given. */
 function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
   if (
@@ -168,7 +170,7 @@ async function ask(
   }
 }
 
-/** Of a call that no enclave was asked to make. */
+/** Used for a call that no enclave was asked to make. */
 const NO_CREDENTIAL: ChosenCredential = { provider: '', credential: null, isOperators: false }
 
 async function* relay(
@@ -191,7 +193,7 @@ async function* relay(
         isFaulty = true
         yield {
           kind: 'fault',
-          // A stream begins with its first chunk.
+          // The stream began with a chunk, so a completion may be made.
           error: asApiError(
             refusal(options, call, { fault: { ...event.fault, may_be_made: true }, chosen }),
           ),
@@ -215,7 +217,9 @@ async function* relay(
     }
 }
 
-/** A call with its caller's own credential shows nothing about the operator's. */
+/**
+ * A call with the caller's own credential does not show whether the operator's credential works.
+ */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.recordServed(call.request.model)
 }
@@ -241,8 +245,8 @@ async function commitOf(
 }
 
 /**
- * What log, metrics and traces get of a verified completion: what its receipt says, and its usage;
- * none of its text.
+ * Gives what log, metrics and traces contain about a verified completion: facts of its receipt, and
+ * its usage. They contain no text of the completion.
  */
 function factsOfRecord({
   receipt,
@@ -259,7 +263,7 @@ function factsOfRecord({
   }
 }
 
-/** An encrypted call has no response here; its enclave stated the usage. */
+/** An encrypted call has no response text here. Its enclave stated the usage. */
 function statedUsage(usage: AnsweredRecord['usage']): ReturnType<typeof readUsage> {
   return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
@@ -302,13 +306,14 @@ function unexpected(
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
   )
-  // A stream that will not be read is ended here, or it would hold its connection.
+  // A stream that will not be read is ended here. Otherwise it would hold its connection.
   call.abort.abort(error)
   return error
 }
 
 /**
- * The fault as the caller gets it. Its message may repeat a provider's words, so it is not logged.
+ * Gives the fault for the caller. The message may repeat a provider's words, so the message is not
+ * logged.
  */
 function refusal(
   { log }: VerifiedCompletionsOptions,
@@ -336,27 +341,26 @@ function callerErrorOf(
   return outageErrorOf(error)
 }
 
-/**
- * Ids that are remembered, of each kind; beyond it the one that was longest not used is forgotten.
- */
+/** Maximum number of ids of each kind. Beyond it, the least recently used id is forgotten. */
 const OUTCOMES_MAX = 1_000
-/** How long a provider's word that it does not have a model is held against it. */
+/** How long a model counts as missing after its provider said so. */
 const MISSING_MS = 10 * 60_000
 
 /**
- * What became of calls with the operator's credentials, by model. Lasts as long as this process.
+ * Outcomes of calls with the operator's credentials, by model. They are kept as long as this
+ * process runs.
  */
 export type ModelOutcomes = {
-  /** A completion of the model was made. */
+  /** Records that a completion of the model was made. */
   recordServed(model: string): void
-  /** The provider said 404. */
+  /** Records that the provider answered 404. */
   recordMissing(model: string): void
-  /** Models of which completions were made, and that were not missing since. */
+  /** Models that completions were made of, and that were not missing since then. */
   served(): readonly string[]
   isMissing(model: string): boolean
 }
 
-/** A memory of nothing. `now`: milliseconds. */
+/** Gives an empty memory of outcomes. `now` gives milliseconds. */
 export function createModelOutcomes(now: () => number): ModelOutcomes {
   const served = new LruMap<string, true>(OUTCOMES_MAX)
   const missing = new LruMap<string, number>(OUTCOMES_MAX)
@@ -365,7 +369,7 @@ export function createModelOutcomes(now: () => number): ModelOutcomes {
   return {
     recordServed(model) {
       missing.delete(model)
-      // The list is public, and the name of a fine-tuned model says whose it is.
+      // The list is public, and the name of a fine-tuned model shows its owner.
       if (model.startsWith('ft:')) return
       served.set(model, true)
     },

@@ -8,7 +8,7 @@ import { waitingAnchors, waitingStatus } from './waiting-replies.ts'
 
 const LIMIT_MAX = 1000
 
-/** Routes of the operator's: what is not committed, or not on the chain, and why. */
+/** Routes for the operator. They show what is not committed, or not on the chain, and why. */
 export function waitingRoutes({
   commits,
   anchoring,

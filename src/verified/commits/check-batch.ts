@@ -17,8 +17,8 @@ import type { Identity, PullReply, SealedCompletion } from '../../../enclave/pro
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * The enclave handed over what its own head does not cover, or what could not be stored as it is.
- * No part of the batch is kept.
+ * The enclave gave a batch that its own head does not cover, or that cannot be stored unchanged. No
+ * part of the batch is kept.
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -36,13 +36,13 @@ export type BatchFault =
   | 'unstorable_text' //      U+0000 or a lone surrogate in a canonical text
   | 'invalid_receipt' //      not a receipt in canonical form
   | 'wrong_hash' //           request, response and receipt do not belong together
-  | 'invalid_signature' //    a completion's signature is not 65 bytes of hex (whose it is, readers of the record check)
+  | 'invalid_signature' // a completion's signature is not 65 hex bytes (readers check its signer)
   | 'invalid_document' // a document is missing, or has another digest
   | 'invalid_head' //         no head, or not of the right size
   | 'wrong_root' //           the head is over other leaves
   | 'wrong_head_signature' // the notary did not sign the head
 
-/** A notary, and where its heads are valid. */
+/** A notary, and the chain and contract that its heads are valid for. */
 export type Notary = {
   /** Address, 0x, lower case; the log's id. */
   readonly address: string
@@ -51,13 +51,13 @@ export type Notary = {
   readonly domain: LogDomain
 }
 
-/** An attestation document as the enclave gives it: SHA-256 (hex), and standard base64. */
+/** An attestation document as the enclave gives it: SHA-256 (hex) and standard base64. */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/** Completions that are checked: they follow the stored log, and the notary signed all of them. */
+/** Checked completions. They follow the stored log, and the notary signed all of them. */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
-  /** Documents that came with it, by digest. */
+  /** Documents of the batch, by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly head: TreeHead & { readonly signature: Uint8Array }
   /** The log after the batch, and what to store. */
@@ -71,7 +71,7 @@ export type CheckedCompletion = {
   readonly document: GivenDocument
 }
 
-/** Gives the notary that an enclave says it is. Throws BatchRefused `wrong_identity`. */
+/** Gives the notary that an enclave claims to be. Throws BatchRefused `wrong_identity`. */
 export function checkIdentity(
   identity: Pick<Identity, 'notary' | 'public_key' | 'boot_configuration'>,
   domain: LogDomain,
@@ -88,12 +88,10 @@ export function checkIdentity(
 }
 
 /**
- * Checks a reply with at least one completion against the log it must follow: indexes, receipts,
- * hashes, documents, tree and head. `known` is the document that was left out of the reply. Throws
- * BatchRefused.
- *
- * Does NOT verify the completions' own signatures nor the documents: the head's signature shows
- * that the enclave made all of this, and those are for the readers of a record to check.
+ * Checks a reply with at least one completion: indexes, receipts, hashes, documents, tree and head
+ * must continue the stored log. `known` is the document that was left out of the reply. Throws
+ * BatchRefused. Does NOT verify the completions' own signatures or the documents. The head's
+ * signature shows that the enclave made them, and readers of a record check them.
  */
 export function checkBatch(
   reply: PullReply,
@@ -128,7 +126,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // Of an encrypted call the texts are not there, and nothing but the receipt says their hashes.
+  // An encrypted call has no texts here. Only the receipt has their hashes.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
@@ -151,10 +149,10 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
 function readReceipt(text: string, index: number): Receipt {
   try {
     const receipt = parseReceipt(JSON.parse(text))
-    // Readers get the text itself, spliced into JSON, so it must be exactly what it parses to.
+    // Readers get this text inside JSON, so it must be equal to the canonical form of its value.
     if (canonicalizeJson(receipt as unknown as Json) === text) return receipt
   } catch {
-    // Reported below: the parser's message may quote what it read.
+    // Reported below. The parser's message may quote its input, so the message is not used.
   }
   throw refused('invalid_receipt', `expected a canonical receipt in completion ${index}`)
 }

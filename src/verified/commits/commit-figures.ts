@@ -1,22 +1,22 @@
-/** What a committer has done since the start of this process. */
+/** What a committer has done since this process started. */
 export type CommitFigures = {
   readonly commits: number
   readonly records: number
   /** Commits that another gateway made first. */
   readonly races: number
   readonly failures: number
-  /** Records of the last commit, and of the largest one. */
+  /** Number of records of the last commit, and of the largest commit. */
   readonly lastBatch: number
   readonly largestBatch: number
   /**
-   * When the last commit was durable, performance.now(), and how long it took from the enclave's
-   * reply on.
+   * When the last commit was durable, performance.now(). And how long that commit took after the
+   * enclave's reply.
    */
   readonly lastCommitAtMs: number | null
   readonly lastCommitMs: number | null
 }
 
-/** The figures before anything happened. */
+/** The figures before the first commit. */
 export const NO_FIGURES: CommitFigures = {
   commits: 0,
   records: 0,
@@ -28,7 +28,7 @@ export const NO_FIGURES: CommitFigures = {
   lastCommitMs: null,
 }
 
-/** The figures after a commit of `count` records, which ended now. */
+/** The figures after a commit of `count` records that ended now. */
 export function countCommit(
   figures: CommitFigures,
   { count, startedAtMs }: { readonly count: number; readonly startedAtMs: number },

@@ -18,41 +18,47 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The enclave was given an acknowledgement for more than the database holds: the database was
- * restored from a backup, or failed over to a replica that was behind. The enclave has forgotten
- * what is missing, so to go on would hide the loss.
+ * The enclave got an acknowledgement for more than the database holds. The database was restored
+ * from a backup, or switched to a replica that was behind. The enclave has forgotten the missing
+ * leaves, so further commits would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
 }
 
-/** Signs the anchor of a head with the relayer's key: the raw transaction and its hash, 0x hex. */
+/**
+ * Signs the anchor of a head with the relayer's key. Gives the raw transaction and its hash, 0x
+ * hex.
+ */
 type SignAnchor = (
   nonce: number,
   head: TreeHead & { readonly signature: Uint8Array },
 ) => SignedAnchor
 type SignedAnchor = { readonly raw: string; readonly hash: string }
 
-/** Whom the committer follows, and all that its next commit builds on. */
+/** The log that the committer follows, and everything that its next commit builds on. */
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
-  /** A document that is in the database for certain, so the enclave need not send it again. */
+  /** A document that is certainly in the database, so the enclave need not send it again. */
   readonly known: GivenDocument | null
-  /** What the encrypted calls of the commit before wait for: the next pull brings it. */
+  /**
+   * The data that proofs of the previous commit's encrypted calls lack. The next pull gives it to
+   * the enclave.
+   */
   readonly proofs: readonly AnchorProof[]
 }
 
-/** A durable commit. */
+/** The result of a commit that is durable. */
 type Committed = {
   /** What the next commit builds on. */
   readonly session: CommitSession
-  /** First of its leaves, and how many there are. */
+  /** Index of the first leaf of the commit, and the number of its leaves. */
   readonly from: number
   readonly count: number
   /**
-   * Gives the record of one of its leaves, as the history will; null while they wait for their
-   * anchor.
+   * Gives the record of a leaf of this commit, as the history will show it. Null while the leaves
+   * wait for their anchor.
    */
   readonly recordOf: ((index: number) => StoredRecord) | null
 }
@@ -63,18 +69,19 @@ export type SessionOptions = {
   readonly commits: CommitsStore
   /** Chain and contract that heads are signed for. */
   readonly domain: LogDomain
-  /** Of the relayer that pays, shared by all its committers. */
+  /** Nonces of the relayer that pays. All committers of this relayer share them. */
   readonly nonces: RelayerNonces
   readonly signAnchor: SignAnchor
-  /** Whether commits have their anchors at once, with them. */
+  /** Whether each commit includes its anchor, or gets it later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Asks the enclave who it is and the database where that log stands. Throws LogDiverged,
- * BatchRefused (an enclave that is not ours to follow), LogCorrupt, and what either of both throws.
+ * Asks the enclave for its identity, and the database for the state of its log. Throws LogDiverged,
+ * BatchRefused (for an enclave that this service must not follow), LogCorrupt, and what the enclave
+ * client and the store throw.
  */
 export async function openCommitSession({
   enclave,
@@ -86,8 +93,8 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // After the identity: the log only grows, so it can then not be behind what was acknowledged
-  // before.
+  // The log is read after the identity. The log only grows, so it then includes what was
+  // acknowledged before.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -105,10 +112,9 @@ export async function openCommitSession({
 }
 
 /**
- * Checks a reply with at least one completion, and stores it all, with its anchor or, where anchors
- * have intervals, without. Throws
- * BatchRefused and CommitRaceLost, after which nothing is stored; after any other error the outcome
- * is unknown.
+ * Checks a reply with at least one completion, and stores the whole reply. The anchor is stored
+ * with it, except when anchors have intervals. Throws BatchRefused and CommitRaceLost; after these
+ * nothing is stored. After any other error the outcome is unknown.
  */
 export async function commitReply(
   session: CommitSession,
@@ -176,8 +182,8 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // The context came through this gateway's own hands, but a text that does not fit must never
-    // stop the log.
+    // A gateway of this service wrote the context. But a text that does not fit must never stop the
+    // log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -3,58 +3,64 @@ import { createLoop } from '../../runtime/loop.ts'
 import type { DatabaseSession } from '../../storage/postgres-session.ts'
 import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from './committed-heads.ts'
 
-/** How often a gateway tries for the turn that another one has. */
+/** How often a gateway tries to get the turn while another gateway has it. */
 const TRY_INTERVAL_MS = 1_000
 
 /** What a commit publishes to the gateways on its database. */
 export type CommitNotice = {
-  /** Log, by its notary. */
+  /** Notary of the log. */
   readonly notary: string
-  /** Leaves that callers may have the record of now. */
+  /** Number of leaves whose records callers may get now. */
   readonly size: number
-  /** The head that was committed with its anchor, if it was so. */
+  /** The committed head; absent when the head was committed without its anchor. */
   readonly head?: CommittedHead
-  /** The relayer that paid, and its next nonce. */
+  /** The relayer that paid for the anchor, and its next nonce. */
   readonly relayer: string
   readonly nextNonce: number
 }
 
-/** A commit as it is published: records of the log's first `size` leaves can be read. */
+/** A published commit: the records of the log's first `size` leaves can be read. */
 export type PublishedCommit = {
   readonly size: number
-  /** Stored by whose turn it is. */
+  /** Whether the gateway whose turn it is stored the commit. */
   readonly isByHolder: boolean
-  /** The head of that size, when another process published it. */
+  /** The head of that size, when another process published the head. */
   readonly head: EncodedHead | null
 }
 
-/** Called for one log. */
+/** Functions that are called for events of one log. */
 export type TurnHooks = {
   onPublished(commit: PublishedCommit): void
-  /** The turn was gained or lost. */
+  /** Called when the turn was gained or lost. */
   onChange(): void
 }
 
-/** One committer's part in who commits a log. */
+/** One committer's view of the turns for its log. */
 export type CommitTurn = {
   readonly notary: string
-  /** It is this one's turn, or it cannot be known whose turn it is. */
+  /** True when it is this committer's turn, or when it is unknown whose turn it is. */
   mayCommit(): boolean
-  /** Tries for the turn at once. True when it was gained by this very try. */
+  /** Tries to get the turn now. True when this attempt got the turn. */
   take(): Promise<boolean>
-  /** Gives the turn away, to the next that tries, and ends the hooks. */
+  /**
+   * Gives up the turn, so that the next committer that tries gets it. The hooks are not called
+   * again.
+   */
   leave(): Promise<void>
 }
 
 /**
- * Of several gateways on one database, one commits a log: the one whose turn it is. This only keeps
- * them from doing the same work. The commit statement makes sure that a leaf is committed once, by
- * any of them.
+ * Turns of the gateways on one database. Only the gateway whose turn it is commits a log. This only
+ * avoids double work: the commit statement makes sure that a leaf is committed only once, by any
+ * gateway.
  */
 export type CommitTurns = {
-  /** Takes part for this log. The turn is not tried for before `take`. */
+  /** Joins the turns for this log. The committer does not try to get the turn before `take`. */
   join(notary: string, hooks: TurnHooks): CommitTurn
-  /** A notice as it is sent with a commit; null where no other gateway would receive it. */
+  /**
+   * Encodes the notice that is sent with a commit. Null when no other gateway would receive the
+   * notice.
+   */
   encodeNotice(notice: CommitNotice): string | null
 }
 
@@ -72,7 +78,7 @@ const notices = z.union([
   z.object({ kind: z.literal('free'), notary: z.string() }),
 ])
 
-/** Where one process alone uses the database, it commits every log. */
+/** Used when one process alone uses the database: that process commits every log. */
 export const ALWAYS_OURS: CommitTurns = {
   join: (notary) => ({
     notary,
@@ -84,8 +90,8 @@ export const ALWAYS_OURS: CommitTurns = {
 }
 
 /**
- * Turns by locks of the session, which the server gives back when this process dies. `onNonce` is
- * called with nonces that other gateways took.
+ * Turns as locks of the database session. The server releases these locks when this process dies.
+ * `onNonce` is called with nonces that other gateways used.
  */
 export function createCommitTurns({
   session,
@@ -93,12 +99,15 @@ export function createCommitTurns({
   onNonce,
 }: {
   readonly session: DatabaseSession
-  /** A name of this process that no other one has. */
+  /** A name of this process; no other process has it. */
   readonly gateway: string
   readonly onNonce: (taken: Pick<CommitNotice, 'relayer' | 'nextNonce'>) => void
 }): CommitTurns {
   const logs = new Map<string, SharedLog>()
-  /** Ends what goes on while any log is taken part in; null before and after. */
+  /**
+   * Ends the loop and the subscription that run while this process takes part for any log. Null
+   * when they do not run.
+   */
   let endRounds: (() => Promise<void>) | null = null
 
   function receive(payload: string): void {
@@ -180,11 +189,14 @@ function parseNotice(payload: string): z.output<typeof notices> | null {
   }
 }
 
-/** A log and those in this process that would commit it: two endpoints may lead to one enclave. */
+/**
+ * A log, and the committers in this process that follow it. There may be several, because two
+ * endpoints may lead to one enclave.
+ */
 class SharedLog {
   readonly #notary: string
   readonly #session: DatabaseSession
-  /** The first of them commits while the lock is held. */
+  /** The first member commits while the lock is held. */
   readonly #members: TurnHooks[] = []
   #isLocked = false
   #trying: Promise<void> | null = null
@@ -208,7 +220,7 @@ class SharedLog {
     return member
   }
 
-  /** Whether there are others. */
+  /** Removes the member. True when other members are left. */
   leave(member: TurnHooks): boolean {
     const place = this.#members.indexOf(member)
     if (place >= 0) this.#members.splice(place, 1)
@@ -220,13 +232,13 @@ class SharedLog {
     for (const member of [...this.#members]) member.onPublished(commit)
   }
 
-  /** The session's locks are gone. */
+  /** The session's locks were lost. */
   forget(): void {
     this.#isLocked = false
     for (const member of [...this.#members]) member.onChange()
   }
 
-  /** Never twice at a time: a session that locks twice has to unlock twice. */
+  /** Locks never twice at a time, because a session that locks twice must also unlock twice. */
   tryLock(): Promise<void> {
     this.#trying ??= this.#try().finally(() => {
       this.#trying = null

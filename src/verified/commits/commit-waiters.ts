@@ -1,34 +1,34 @@
 import type { NoticeCompletion } from '../../../enclave/protocol/messages.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 
-/** Records that are read at once for waiters. */
+/** Maximum number of records that are read at a time for waiters. */
 const SETTLED_AT_ONCE_MAX = 128
 
-/** A leaf that is waited for. */
+/** A leaf that a caller waits for. */
 export type AwaitedLeaf = {
   readonly index: number
-  /** What its enclave gave with its answer; null: nothing. */
+  /** The completion that the enclave gave with its answer; null when it gave none. */
   readonly given: NoticeCompletion | null
 }
 
-/** A caller that waits for one leaf to be committed. */
+/** A caller that waits until one leaf is committed. */
 export type Waiter = AwaitedLeaf & {
   readonly notary: string
-  /** Of performance.now(). */
+  /** When the caller began to wait, performance.now(). */
   readonly sinceMs: number
-  /** Ends the waiting; only the first of both counts. */
+  /** `resolve` and `reject` end the waiting. Only the first call of the two counts. */
   resolve(record: AnsweredRecord): void
   reject(error: Error): void
 }
 
-/** All callers that wait, by the leaf they wait for. */
+/** All callers that wait, by leaf. */
 export class CommitWaiters {
   readonly #waiting = new Set<Waiter>()
   readonly #byLeaf = new Map<string, Set<Waiter>>()
 
   /**
-   * Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of
-   * the waiter.
+   * Waits for a leaf. Rejects with the signal's reason when the signal is aborted. The waiter is
+   * then removed completely.
    */
   add(
     notary: string,
@@ -66,25 +66,29 @@ export class CommitWaiters {
     return { waiter, record: promise }
   }
 
-  /** Those who wait for this leaf. */
+  /** The waiters for this leaf. */
   of(notary: string, index: number): readonly Waiter[] {
     return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
   }
 
-  /** All of them, in the order they came. */
+  /** All waiters, in the order in which they came. */
   all(): readonly Waiter[] {
     return [...this.#waiting]
   }
 
-  /** Since when the first of them waits, performance.now(); Infinity when there are no waiters. */
+  /**
+   * When the waiter that came first began to wait, performance.now(). Infinity when there are no
+   * waiters.
+   */
   oldestMs(): number {
     const [oldest] = this.#waiting
     return oldest?.sinceMs ?? Number.POSITIVE_INFINITY
   }
 
   /**
-   * Resolves those who wait for the first `size` leaves of a log with what is stored; of leaves
-   * that are not they go on waiting. Gives how many records were found. Throws what `read` throws.
+   * Resolves waiters for the first `size` leaves of a log with the stored records. Waiters for
+   * leaves that are not stored go on waiting. Gives how many records were found. Throws what `read`
+   * throws.
    */
   async settle(
     { notary, size }: { readonly notary: string; readonly size: number },
@@ -104,7 +108,7 @@ export class CommitWaiters {
     }
   }
 
-  /** How many wait. */
+  /** Number of waiters. */
   get count(): number {
     return this.#waiting.size
   }

@@ -19,23 +19,23 @@ import { recordIdentity } from '../records/record-content.ts'
 import type { StoredRecord } from '../records/records-store.ts'
 
 /**
- * What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its
- * operator.
+ * The stored data of a log contradicts itself. Nothing may be appended to this log before the
+ * operator repairs the database.
  */
 export class LogCorrupt extends Error {
   override readonly name = 'LogCorrupt'
 }
 
-/** Where a log stands in the database: all that the next commit builds on. */
+/** The state of a log in the database: everything that the next commit builds on. */
 export type LogState = {
-  /** Key of the log within this database. */
+  /** Key of the log in this database. */
   readonly logId: number
-  /** `edge.size` leaves are stored. */
+  /** Edge of the log's tree; `edge.size` leaves are stored. */
   readonly edge: Edge
 }
 
 /**
- * A record that is about to be stored; strings as in StoredRecord. `document` is the digest of its
+ * A record that will be stored; strings as in StoredRecord. `document` is the digest of its
  * attestation document.
  */
 export type NewRecord = Pick<
@@ -54,24 +54,24 @@ export type NewRecord = Pick<
   | 'outcome'
 > & {
   readonly document: string
-  /** uuid of the call with an Idempotency-Key that it answers; null for none. */
+  /** uuid of the call with an Idempotency-Key that this record answers; null for other calls. */
   readonly callId?: string | null
 }
 
 /**
- * Everything of one commit. The records are those from `before.size` to before `head.size`, in
- * order, and there is at least one.
+ * Everything that one commit stores. The records are at least one, in order, with indexes from
+ * `before.size` to `head.size` - 1.
  */
 export type Commit = {
   readonly logId: number
-  /** The log that it is appended to. */
+  /** State of the log before this commit. */
   readonly before: Edge
   readonly head: {
     readonly size: number
     readonly root: Uint8Array
     readonly signature: Uint8Array
   }
-  /** Every perfect subtree that the new leaves complete, the leaves included. */
+  /** Every perfect subtree that the new leaves complete, including the leaves themselves. */
   readonly nodes: readonly LogNode[]
   /** Null: the head waits for the anchor of its interval (unanchored-store.ts). */
   readonly anchor: CommitAnchor | null
@@ -87,26 +87,32 @@ export type Commit = {
 /** The anchor of a commit: the signed transaction, 0x hex, and its hash. */
 type CommitAnchor = {
   readonly relayer: string
-  /** The relayer's next. */
+  /** The relayer's next nonce. */
   readonly nonce: number
   readonly raw: string
   readonly hash: string
-  /** What is published to the other gateways on the database, once it is durable; null: nothing. */
+  /**
+   * Published to the other gateways on the database when the commit is durable; null publishes
+   * nothing.
+   */
   readonly notice: string | null
 }
 
 /**
- * What is stored of a log when it is first seen: who signs it, and for what. It never changes after
- * that.
+ * What is stored about a log when it is first seen: who signs its heads, and for which contract. It
+ * never changes after that.
  */
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
-  /** Chain and contract that its heads are signed for, also when the gateway uses others later. */
+  /**
+   * Chain and contract that the log's heads are signed for. They stay valid when the gateway later
+   * uses others.
+   */
   readonly domain: LogDomain
   /**
-   * Canonical JSON of the enclave's boot configuration, whose digest its attestation documents
-   * carry.
+   * Canonical JSON of the enclave's boot configuration. The enclave's attestation documents carry
+   * its digest.
    */
   readonly bootConfiguration: string
   /** Unix seconds. */
@@ -114,29 +120,29 @@ type LogOpening = {
 }
 
 /**
- * What the committer needs of the database. Every method throws the driver's error when the
+ * The database operations of the committer. Every method throws the driver's error when the
  * database fails.
  */
 export type CommitsStore = NonceStore & {
   /**
-   * Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to
-   * its root.
+   * Finds the notary's log, or creates an empty one. Throws LogCorrupt when the log's nodes do not
+   * add up to its root.
    */
   openLog(log: LogOpening): Promise<LogState>
   /**
-   * Stores the whole commit, in one statement and so in one transaction, or nothing. Throws
-   * CommitRaceLost when the log is no longer at `before`, or the relayer no longer at `nonce`.
-   * After any other error the outcome is unknown, since the connection may have broken after the
-   * server was done: openLog shows it.
+   * Stores the whole commit in one statement, so in one transaction, or stores nothing. Throws
+   * CommitRaceLost when the log is no longer at `before`, or the relayer is no longer at `nonce`.
+   * After any other error the outcome is unknown, because the connection may break after the server
+   * has stored the commit. openLog shows the outcome.
    */
   commit(commit: Commit): Promise<void>
-  /** How many leaves of a log are stored; null of one that is unknown. */
+  /** Number of stored leaves of a log; null for an unknown log. */
   sizeOf(notary: string): Promise<number | null>
 }
 
 /**
- * Commits on the database's own connections for them. What was asked and answered is encrypted, if
- * the database has keys for that.
+ * Commits use their own connections to the database. Requests and answers are encrypted when the
+ * database has keys for that.
  */
 export function createCommitsStore({
   commits: queries,
@@ -190,10 +196,11 @@ export function createCommitsStore({
 }
 
 /**
- * The whole commit as one statement. `payer` is empty when the nonce was taken, `grown` when the
- * log was moved; then log_id is null, which its NOT NULL refuses, and that undoes the statement.
- * Both rows stay locked until the commit is durable, so commits of one relayer or one log come one
- * after the other, and records get positions in that order.
+ * The whole commit as one statement. `payer` is empty when the nonce is already used. `grown` is
+ * empty when the log has changed. In both cases log_id is null, its NOT NULL constraint fails, and
+ * the statement is undone. The rows of the relayer and the log stay locked until the commit is
+ * durable. So commits of one relayer or one log follow each other, and records get positions in
+ * that order.
  */
 function commitStatement(commit: Commit, content: ContentCipher | null) {
   const { anchor, nodes, documents, records, committedAt } = commit
@@ -220,12 +227,16 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
     order by r.index`
 }
 
-/** The anchor of this head covers all before it: no commit of the log waits for one now. */
+/**
+ * The anchor of this head covers all earlier commits of the log too, so none of them waits for an
+ * anchor now.
+ */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
 ): RawBuilder<unknown> {
-  // Sent when the transaction is durable. In RETURNING, since what nothing reads is not run.
+  // The notice is sent when the transaction is durable. It is in RETURNING, because an expression
+  // that is not read is not run.
   const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
   return sql`payer as (
       update relayers set next_nonce = next_nonce + 1
@@ -269,7 +280,7 @@ function storeDocuments(
     )`
 }
 
-/** JSON text. */
+/** The records as JSON text, for the statement. */
 function describeRecords(records: readonly NewRecord[], content: ContentCipher | null): string {
   return JSON.stringify(
     records.map((record) => ({ ...describeRecord(record), ...describeContent(record, content) })),

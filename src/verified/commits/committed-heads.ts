@@ -13,8 +13,8 @@ import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
 /**
- * An anchored head with what the proofs of the leaves that came with it need of the tree: the edge
- * before them, and the subtrees that they completed.
+ * An anchored head, and the parts of the tree that the proofs of its new leaves need: the edge
+ * before these leaves, and the subtrees that they completed.
  */
 export type CommittedHead = {
   readonly before: Edge
@@ -25,14 +25,14 @@ export type CommittedHead = {
     /** 65 bytes. */
     readonly signature: Uint8Array
   }
-  /** Transaction of the anchor, 0x hex. */
+  /** Hash of the anchor's transaction, 0x hex. */
   readonly txHash: string
 }
 
-/** What a record has of its head and its notary. */
+/** Members of a record that come from its head and its notary. */
 type HeadMembers = Omit<StoredRecord, keyof HeadlessRecord>
 
-/** Gives the records of a head's own leaves. Throws RangeError for a leaf that is none of them. */
+/** Gives the records of the leaves that came with a head. Throws RangeError for any other leaf. */
 export function recordsUnder(
   { before, nodes, head, txHash }: CommittedHead,
   { address, publicKey, domain }: Notary,
@@ -59,7 +59,7 @@ export function recordsUnder(
   }
 }
 
-/** What the proof of an encrypted call lacks, from its record. */
+/** Gives the data that the proof of an encrypted call lacks, from the call's record. */
 export function proofOf(
   call: string,
   { txHash, logProof }: Pick<StoredRecord, 'txHash' | 'logProof'>,
@@ -68,14 +68,14 @@ export function proofOf(
   return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }
 
-/** Hash of one of a head's own leaves; null of any other. */
+/** Hash of a leaf that came with this head; null for any other leaf. */
 export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | null {
   return nodes.find((node) => node.level === 0 && node.index === index)?.hash ?? null
 }
 
 /**
- * All that an inclusion path of a new leaf can need: new subtrees, and those of the edge before
- * them.
+ * Looks up all nodes that an inclusion path of a new leaf can need: new subtrees, and the subtrees
+ * of the edge before them.
  */
 function nodeLookup(
   before: Edge,
@@ -99,9 +99,9 @@ function keyOf({ level, index }: NodeCoordinate): string {
 }
 
 /**
- * A committed head as one gateway publishes it to the others, all but its size: base64 of the
- * edge's hashes and of the leaves', one after the other. 8,000 bytes of a notice hold the 128
- * leaves of a commit.
+ * A committed head, without its size, as one gateway publishes it to the others. It is base64 of
+ * the edge's hashes followed by the leaves' hashes. A notice of 8,000 bytes holds the 128 leaves of
+ * a commit.
  */
 export const encodedHead = z.object({
   edge: z.string(),
@@ -112,7 +112,7 @@ export const encodedHead = z.object({
 })
 export type EncodedHead = z.output<typeof encodedHead>
 
-/** Encodes the head, to be published to other gateways. */
+/** Encodes a head that will be published to other gateways. */
 export function encodeHead({ before, nodes, head, txHash }: CommittedHead): EncodedHead {
   const leaves = nodes.filter(({ level }) => level === 0)
   return {
@@ -125,8 +125,8 @@ export function encodeHead({ before, nodes, head, txHash }: CommittedHead): Enco
 }
 
 /**
- * Decodes a head of this size that another gateway published. Throws FormatError when it is not the
- * head of a log.
+ * Decodes a head of this size that another gateway published. Throws FormatError when it is not a
+ * valid head of a log.
  */
 export function decodeHead(size: number, encoded: EncodedHead): CommittedHead {
   const leaves = split(fromBase64(encoded.leaves))
@@ -143,7 +143,7 @@ function toBase64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
 }
 
-/** Text that is not base64 gives other bytes, which do not add up to the root. */
+/** A text that is not valid base64 gives wrong bytes, which do not add up to the root. */
 function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(text, 'base64'))
 }

@@ -15,10 +15,15 @@ import {
   recordsUnder,
 } from './committed-heads.ts'
 
-/** Heads that are kept for callers who come to wait for a leaf after its commit was published. */
+/**
+ * Number of heads that are kept for callers who begin to wait for a leaf after its commit was
+ * published.
+ */
 const HEADS_KEPT = 16
 
-/** Attestation documents that are kept; an enclave renews its own every few minutes. */
+/**
+ * Number of attestation documents that are kept. An enclave renews its document every few minutes.
+ */
 const DOCUMENTS_KEPT = 4
 
 type KeptHead = {
@@ -27,23 +32,23 @@ type KeptHead = {
 }
 
 /**
- * Gives what another gateway committed. Nothing is read where that gateway published the head, and
- * the enclave gave the completion. Where only the head is known, the rows of the records are read,
- * and nothing else. A record under none of the last heads is read with its head and its proof.
+ * Gives records that another gateway committed. When that gateway published the head and the
+ * enclave gave the completion, nothing is read. When only the head is known, only the rows of the
+ * records are read. A record under an older head is read with its head and its proof.
  */
 export class CommittedRecords {
   readonly #records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>
-  /** Standard base64, by digest: of records that were read. */
+  /** Documents of the records that were read: standard base64, by digest. */
   readonly #documents = new LruMap<string, string>(DOCUMENTS_KEPT)
   #heads: readonly KeptHead[] = []
-  /** Whose heads are kept. */
+  /** The notary that the kept heads belong to. */
   #notary: string | null = null
 
   constructor(records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>) {
     this.#records = records
   }
 
-  /** Keeps a head that was published. Throws FormatError when it is not the head of a log. */
+  /** Keeps a published head. Throws FormatError when it is not a valid head of a log. */
   keep(notary: Notary, size: number, given: EncodedHead): void {
     const head = decodeHead(size, given)
     const kept = { head, recordUnder: recordsUnder(head, notary) }
@@ -52,9 +57,7 @@ export class CommittedRecords {
     this.#heads = [kept, ...others].slice(0, HEADS_KEPT)
   }
 
-  /**
-   * Gives the records of those of these leaves that are committed. Throws what the store throws.
-   */
+  /** Gives the records of the given leaves that are committed. Throws what the store throws. */
   async read(notary: string, leaves: readonly AwaitedLeaf[]): Promise<readonly AnsweredRecord[]> {
     const isOfHeads = notary === this.#notary
     const proven = isOfHeads ? leaves.flatMap((leaf) => this.#prove(leaf) ?? []) : []
@@ -73,8 +76,8 @@ export class CommittedRecords {
   }
 
   /**
-   * The record of a completion that the enclave gave, under a head that was published. Null where
-   * one of them is missing, or the head does not cover this completion.
+   * Makes the record from the completion that the enclave gave and the head that was published.
+   * Null when one of the two is missing, or when the head does not cover this completion.
    */
   #prove({ index, given }: AwaitedLeaf): AnsweredRecord | null {
     const kept = this.#headOf(index)
@@ -82,7 +85,8 @@ export class CommittedRecords {
     const leaf = kept && leafOf(kept.head, index)
     if (!given || !kept || !attestation || !leaf) return null
     const { response, receipt, signature } = given
-    // The gateway that committed the leaf has checked its receipt, so this one is checked as well.
+    // The committing gateway has checked the receipt in this leaf. An equal hash shows that this
+    // receipt was checked.
     if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
     const stated = JSON.parse(receipt) as Receipt
     if (hash('sha256', response) !== stated.response_hash) return null
@@ -104,7 +108,7 @@ export class CommittedRecords {
   }
 }
 
-/** Asks the store for the records of these leaves, if there are any. */
+/** Reads the records of these leaves from the store. Reads nothing when there are no leaves. */
 async function findLeaves<Found>(
   find: (notary: string, indexes: readonly number[]) => Promise<readonly Found[]>,
   notary: string,
@@ -117,7 +121,7 @@ async function findLeaves<Found>(
   )
 }
 
-/** The leaves of which there is no record here. */
+/** The leaves that these records do not include. */
 function without(
   leaves: readonly AwaitedLeaf[],
   records: readonly AnsweredRecord[],

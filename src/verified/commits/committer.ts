@@ -29,21 +29,21 @@ import {
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 import { WaitingCallers } from './waiting-callers.ts'
 
-/** How long a stop may spend on what is still uncommitted, milliseconds. */
+/** Maximum time that a stop spends on uncommitted completions, milliseconds. */
 const STOP_TIMEOUT_MS = 10_000
-/** While a fault lasts, it is logged again only this often. */
+/** While a fault lasts, it is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 export type CommitterStatus = CommitFigures & {
   readonly phase: FollowState['phase']
-  /** Name and message of the last failure, until a commit or poll succeeds. */
+  /** Name and message of the last failure; null after a successful commit or poll. */
   readonly fault: { readonly name: string; readonly message: string } | null
-  /** How long nothing could be committed; 0 while all is well. */
+  /** How long commits have been failing; 0 when they work. */
   readonly failingForMs: number
-  /** Log that is followed, and its size in the database. */
+  /** Notary of the log that is followed, and the log's size in the database. */
   readonly notary: string | null
   readonly size: number
-  /** Callers that wait for a commit. */
+  /** Number of callers that wait for a commit. */
   readonly waiting: number
 }
 
@@ -51,9 +51,9 @@ export type Committer = {
   /** Begins to follow the enclave's log. */
   start(): void
   /**
-   * Gives the record of a leaf once it is committed, at once when it already is. Rejects with
-   * CommitError, or with the signal's reason: the leaf is then committed nevertheless. `given`:
-   * what the enclave gave with its answer.
+   * Gives the record of a leaf when it is committed; at once when it is committed already. Rejects
+   * with CommitError, or with the signal's reason. The leaf is committed later even if the signal
+   * was aborted. `given` is the completion that the enclave gave with its answer.
    */
   waitFor(
     notary: string,
@@ -62,15 +62,15 @@ export type Committer = {
     given?: AwaitedLeaf['given'],
   ): Promise<AnsweredRecord>
   /**
-   * Whether another gateway commits this log, so that the enclave should give completions with its
+   * Whether another gateway commits this log. The enclave should then give completions with its
    * answers.
    */
   isStandby(notary: string): boolean
-  /** Says that leaves of a log are anchored, so that their records can be read. */
+  /** Reports that leaves of a log are anchored, so that their records can be read. */
   publish(log: CommittedLog): void
   /**
-   * Commits what the enclave still holds, within STOP_TIMEOUT_MS, rejects who is left waiting, and
-   * resolves when all is over.
+   * Commits what the enclave still holds, within STOP_TIMEOUT_MS. Then rejects the callers that
+   * still wait, and resolves when everything has ended.
    */
   stop(): Promise<void>
   status(): CommitterStatus
@@ -79,10 +79,10 @@ export type Committer = {
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
   readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes' | 'findHeadless'>
-  /** Which of the gateways on the database commits. */
+  /** Decides which gateway on the database commits. */
   readonly turns: CommitTurns
   readonly anchors: Pick<IntervalAnchors, 'intervalMs' | 'schedule' | 'flush' | 'fault'>
-  /** Called after each commit: there is a new anchor to broadcast. */
+  /** Called after each commit, because there is a new anchor to broadcast. */
   readonly onCommit?: () => void
   /** Called after each commit that another gateway made first. */
   readonly onRace?: () => void
@@ -90,16 +90,17 @@ export type CommitterOptions = SessionOptions & {
 }
 
 /**
- * Gives the committer: it pulls what the enclave sealed, checks it, and stores it with its signed
- * anchor, one commit at a time. What is sealed meanwhile is the next commit. A pull starts at the
- * size of the log in the database, and so acknowledges exactly what is durable. After any failure
- * the committer reads again where the log stands: a commit whose outcome was unknown has then
- * either happened, or is done again with the same nonce.
+ * Gives the committer. It pulls sealed completions from the enclave, checks them, and stores them
+ * with their signed anchor, one commit at a time. Completions that are sealed meanwhile go into the
+ * next commit. A pull starts at the size of the log in the database, so it acknowledges exactly
+ * what is durable. After any failure the committer reads the state of the log again. A commit with
+ * an unknown outcome has then either happened, or is repeated with the same nonce.
  *
- * Where several gateways share the database, one commits and publishes that, and the others read
- * the records that their callers wait for. That saves work, and nothing depends on it: when a
- * caller has waited for TURN_PATIENCE_MS while the log did not grow, the caller's gateway commits
- * as well, and the second in that race reads again. follow-state.ts decides what comes next.
+ * When several gateways share the database, one gateway commits and publishes its commits. The
+ * others read the records that their callers wait for. This saves work, but correctness does not
+ * depend on it. When a caller has waited for TURN_PATIENCE_MS and the log did not grow, the
+ * caller's gateway commits too. The gateway that loses this race reads the log again.
+ * follow-state.ts decides the next step.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)
@@ -112,7 +113,7 @@ class LogCommitter implements Committer {
   #state = NEW_FOLLOWER
   #figures = NO_FIGURES
   #turn: CommitTurn | null = null
-  /** Ends the poll or pause that is under way, never a commit. */
+  /** Interrupts the running poll or pause, but never a commit. */
   #interruption = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
@@ -147,7 +148,7 @@ class LogCommitter implements Committer {
 
   isStandby(notary: string): boolean {
     const { role, session } = this.#state
-    // No head is published with the anchor of an interval.
+    // With interval anchors, no head is published.
     const isPublished = this.#options.anchors.intervalMs === 0
     return role === 'standby' && isPublished && notary === session?.notary.address
   }
@@ -155,7 +156,7 @@ class LogCommitter implements Committer {
   publish(log: CommittedLog): void {
     if (log.notary === this.#turn?.notary)
       this.#published({ size: log.size, isByHolder: true, head: null })
-    // Of an enclave that was here before.
+    // The log of an enclave that was followed before.
     else void this.#callers.answer(log)
   }
 
@@ -184,7 +185,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Takes step after step until a stop. A step that fails is tried again. */
+  /** Runs step after step until a stop. A failed step is tried again. */
   async #run(): Promise<void> {
     for (let step = this.#next(); step.kind !== 'end'; step = this.#next())
       await this.#take(step).catch((error: unknown) => this.#fail(asError(error)))
@@ -221,7 +222,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Opens the log, and tries for its turn. */
+  /** Opens the log, and tries to get the turn. */
   async #open(): Promise<void> {
     const present = new Set(this.#callers.waiters.all())
     const session = await openCommitSession(this.#options)
@@ -233,7 +234,7 @@ class LogCommitter implements Committer {
         onChange: () => this.#interrupt(),
       })
     }
-    // What was read before the turn was gained is read again.
+    // The turn was just gained, so the state read before is read again.
     if (await this.#turn.take()) return
     const mayCommit = this.#mayCommit()
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
@@ -242,14 +243,14 @@ class LogCommitter implements Committer {
     for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // A waiter that came after the enclave was asked may wait for the next enclave, which is then
-      // asked.
+      // This waiter came after the enclave was asked for its identity, so it may wait for the next
+      // enclave. That enclave is then asked.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }
   }
 
-  /** Pulls what is sealed, and commits it. The next pull acknowledges it. */
+  /** Pulls sealed completions and commits them. The next pull acknowledges them. */
   async #commit({ session, waitMs, max }: Extract<Step, { kind: 'commit' }>): Promise<void> {
     const { enclave, anchors, onCommit } = this.#options
     const { notary, known, log, proofs } = session
@@ -282,14 +283,16 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /** Reads what callers wait for; where there is nothing, this gateway commits as well. */
+  /**
+   * Reads the records that callers wait for. When it finds no records, this gateway commits too.
+   */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')
     this.#apply({ kind: 'late', atMs: performance.now() })
   }
 
-  /** Records of the log can be read: another gateway stored them, or this one. */
+  /** Called when records of the log can be read: another gateway stored them, or this one did. */
   #published({ size, isByHolder, head }: PublishedCommit): void {
     const { session, role, readable, racingUntilMs } = this.#state
     const { notary } = readable
@@ -300,7 +303,8 @@ class LogCommitter implements Committer {
     this.#apply({ kind: 'published', size, isByHolder, mayCommit, atMs })
     // The race is over.
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
-    // Who commits answers its callers from what it committed, unless that waits for an anchor.
+    // A gateway that commits answers its callers from its own commit, unless the commit waits for
+    // an anchor.
     if (role === 'standby' || this.#options.anchors.intervalMs > 0)
       void this.#callers.answer({ notary, size })
   }
@@ -313,10 +317,9 @@ class LogCommitter implements Committer {
       log.debug({ err: error }, 'another gateway committed first')
       return onRace?.()
     }
-    // Another gateway may be better off.
+    // Another gateway may be able to commit.
     await this.#leaveTurn()
-    // A database that failed may be another one by now: a replica that was behind, or an older
-    // state.
+    // After a failure the database may be another one: a replica that is behind, or an older state.
     if (!(error instanceof EnclaveError)) nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.#figures = { ...this.#figures, failures: this.#figures.failures + 1 }
@@ -326,7 +329,7 @@ class LogCommitter implements Committer {
       log.error({ err: error, phase: this.#state.phase }, 'commit failed, trying again')
   }
 
-  /** Before a stop: who waits for the anchor of an interval is answered by it. */
+  /** Before a stop: makes the anchor of the interval, and answers the callers that wait for it. */
   async #endInterval(): Promise<void> {
     const { anchors } = this.#options
     const { notary } = this.#state.readable
@@ -335,7 +338,7 @@ class LogCommitter implements Committer {
     await this.#callers.answer({ notary, size: this.#state.readable.size })
   }
 
-  /** While it is not known whose turn it is, any gateway may commit. */
+  /** While it is unknown whose turn it is, any gateway may commit. */
   #mayCommit(): boolean {
     return this.#turn?.mayCommit() ?? true
   }
@@ -366,15 +369,15 @@ class LogCommitter implements Committer {
 }
 
 /**
- * Another gateway on the same database was faster: seen by the database, or by the enclave that it
- * had acknowledged to.
+ * Whether another gateway on the same database committed first. The database shows this, or the
+ * enclave that the other gateway acknowledged to.
  */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
   return error instanceof CommitRaceLost
 }
 
-/** Made once: an abort without a reason makes an exception with a stack each time. */
+/** Made only once: an abort without a reason creates an exception with a stack each time. */
 const INTERRUPTED = new Error('a poll or pause was interrupted')
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'

@@ -23,19 +23,24 @@ import { type Committer, type CommitterStatus, createCommitter } from './committ
 import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
 import { createUnanchoredStore } from './unanchored-store.ts'
 
-/** The commits of all enclaves, and what follows their logs, for their pool. */
+/**
+ * The commits of all enclaves, and the functions with which the enclaves' pool follows their logs.
+ */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
 }
 
 /**
- * Opens the commits to one chain and contract. Each log has a committer, which signs with the
- * chain's relayer and wakes its broadcaster, and a part that has its heads attested.
+ * Opens the commits to one chain and contract. Each log gets a committer, which signs with the
+ * chain's relayer and wakes the relayer's broadcaster. Each log also gets a part that has its heads
+ * attested.
  */
 export function openCommits(
   config: {
     readonly headAttestationIntervalMs: number
-    /** How long commits of a log wait for their one anchor; 0: each has its own. */
+    /**
+     * How long commits of a log wait for their common anchor; 0: each commit has its own anchor.
+     */
     readonly anchorIntervalMs: number
   },
   parts: Opening & {
@@ -64,7 +69,7 @@ export function openCommits(
           gateway: randomUUID(),
           onNonce(taken) {
             anchoring.nonces.recordTaken(taken)
-            // It may be this one that brings them onto the chain.
+            // This gateway may be the one that sends the anchors to the chain.
             anchoring.notify()
           },
         })
@@ -83,7 +88,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // No log is followed when this is called.
+  // This runs when no log is followed.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
@@ -132,20 +137,20 @@ export function openCommits(
 }
 
 /**
- * What calls with an Idempotency-Key ask of the enclaves. Both throw ApiError
+ * What calls with an Idempotency-Key need from the enclaves. Both methods throw ApiError
  * `enclave_unavailable`.
  */
 type LogSettling = {
-  /** Chooses the enclave for a call, and gives its notary. */
+  /** Chooses the enclave for a call. Gives the enclave's notary. */
   notary(model: string): Promise<string>
   /**
-   * Waits until all that the enclave of this notary has sealed until now is committed; where it is
-   * gone, until what is committed has its anchors.
+   * Waits until everything that the enclave of this notary has sealed so far is committed. If the
+   * enclave is gone, waits until all commits of its log are anchored.
    */
   settleLog(signal: AbortSignal, notary: string | null): Promise<void>
 }
 
-/** Settles the logs of these enclaves, whose commits these are. */
+/** Settles the logs of these enclaves. `commits` are the commits of the same enclaves. */
 export function settleLogs(
   enclaves: Pick<EnclavePool, 'chooseNotary' | 'find'>,
   commits: Pick<EnclaveCommits, 'waitFor' | 'settleAnchors'>,
@@ -158,18 +163,18 @@ export function settleLogs(
       enclave?.forgetIdentity()
       const identity = enclave === null ? null : await reaching(enclave.identity())
       if (identity?.notary !== notary) {
-        // Its enclave is gone. What it sealed may be committed, and wait for its anchor.
+        // The enclave is gone. Its completions may be committed but still wait for their anchor.
         await commits.settleAnchors(notary, signal)
         return
       }
       const { log } = identity
-      // All leaves that the enclave has now are committed once the last of them is.
+      // When the enclave's last leaf is committed, all its leaves are.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
     },
   }
 }
 
-/** Gives what proofs of encrypted calls lack, from their records in these commits. */
+/** Gives the data that proofs of encrypted calls lack, from the records in these commits. */
 export function proofsOf(commits: Pick<EnclaveCommits, 'waitFor'>): ProofFor {
   return async ({ notary, index, call }, signal) =>
     proofOf(call, await commits.waitFor(notary, index, signal))
@@ -189,20 +194,20 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
   }
 }
 
-/** The committers of all enclaves as one. */
+/** The committers of all enclaves, used like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * Counts in a committer that was started for an endpoint's log, until `stop` of what this gives.
-   * `stop` ends it, and what hangs on it.
+   * Includes the committer of an endpoint's log, which is already started. Gives a `stop` that ends
+   * the committer and everything that depends on it.
    */
   follow(
     endpoint: FollowedEndpoint,
     committer: FollowingCommitter,
     stop: () => Promise<void>,
   ): LogFollower
-  /** Resolves when all that is committed of a log is anchored, so that its records can be read. */
+  /** Resolves when all commits of a log are anchored, so that their records can be read. */
   settleAnchors(notary: string, signal: AbortSignal): Promise<void>
-  /** As status, but of the committer that is worst off: what an operator has to see. */
+  /** Like `status`, but of the committer in the worst state, which the operator must see. */
   worst(): CommitterStatus
 }
 
@@ -210,8 +215,8 @@ type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
 /**
- * Commits of every log that is followed. `status` is of the committer that is best off: what
- * callers can still have.
+ * Commits of all followed logs. `status` is that of the committer in the best state, because
+ * callers can still use it.
  */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
@@ -237,14 +242,14 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and one of them be drained: first who follows
-      // its log now.
+      // Several endpoints may lead to one enclave, and one of them may be drained. So an endpoint
+      // that follows the log now comes first.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))
       const committer = endpoint && followed.get(endpoint)
       if (committer) return committer.waitFor(notary, index, signal, given)
-      // Its log is settled, or its endpoint was removed.
+      // The log is settled, or its endpoint was removed.
       await anchors.settle(notary, signal)
       const record = await records.findByIndex(notary, index)
       if (record === null)
@@ -258,7 +263,7 @@ export function createEnclaveCommits(
   }
 }
 
-/** From worst to best. */
+/** The phases of a committer, from worst to best. */
 const PHASES: readonly CommitterStatus['phase'][] = [
   'stopped',
   'refusing',
@@ -268,8 +273,8 @@ const PHASES: readonly CommitterStatus['phase'][] = [
 ]
 
 /**
- * The status that stands for all: with `sign` 1 that of the best off, with -1 of the worst; counts
- * are of all together.
+ * Gives one status for all. With `sign` 1 it is the status of the best committer, with -1 that of
+ * the worst. Counts are sums over all committers.
  */
 function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {
   const [chosen = STOPPED] = statuses.toSorted((one, other) => sign * (rankOf(other) - rankOf(one)))
@@ -297,7 +302,7 @@ function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterSta
   }
 }
 
-/** Of two that fail, the one with the shorter failure is better off. */
+/** Of two failing committers, the one with the shorter failure ranks as better. */
 function rankOf({ phase, failingForMs }: CommitterStatus): number {
   return PHASES.indexOf(phase) - failingForMs / (failingForMs + 1)
 }

@@ -2,68 +2,80 @@ import { backOffMs } from '../../runtime/back-off.ts'
 import type { CommitSession } from './commit-session.ts'
 
 /*
- * What a gateway does next with the log of an enclave, as a pure function of what happened;
- * committer.ts does it. A gateway opens the log, and then commits it, or is on standby while
- * another gateway commits it. It opens the log again whenever it changes from one to the other.
+ * Decides what a gateway does next with the log of an enclave, as a pure function of past events.
+ * committer.ts carries it out. A gateway opens the log. It then commits the log, or is on standby
+ * while another gateway commits it. When it changes between these two roles, it opens the log
+ * again.
  */
 
-/** Longest poll for new completions, milliseconds; an idle gateway always has one under way. */
+/**
+ * Maximum time of a poll for new completions, milliseconds. An idle gateway always has one poll
+ * running.
+ */
 export const PULL_WAIT_MS = 20_000
 /**
- * Completions in one commit. More would block an embedded database for longer than callers should
- * wait.
+ * Maximum number of completions in a commit. More would block an embedded database for longer than
+ * callers should wait.
  */
 export const BATCH_COMPLETIONS_MAX = 128
-/** Pause after a failure: doubled from the first to the second. */
+/** Pause after a failure. It doubles each time, from the minimum to the maximum. */
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
-/** Races lost in a row to another gateway before there is a pause. */
+/** Number of races that may be lost in a row before there is a pause. */
 const RACES_IN_ROW_MAX = 3
-/** Races lost in a row while the log did not grow: more of them are a fault. */
+/** Number of races that may be lost in a row without growth of the log. Losing more is a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
- * How long a caller here waits for the gateway whose turn it is, before this one commits as well. A
- * commit takes some 10 ms, so a gateway that hangs is noticed soon.
+ * How long a caller waits for the gateway whose turn it is before this gateway commits too. A
+ * commit takes about 10 ms, so this soon detects a gateway that hangs.
  */
 export const TURN_PATIENCE_MS = 500
-/** For how long this one then commits as well. */
+/** How long this gateway then commits too. */
 const RACING_MS = 10_000
-/** How often a gateway on standby looks at its waiters. */
+/** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
-/** How often it then asks the enclave who it is: nothing is pulled that would show it. */
+/**
+ * How often a gateway on standby asks the enclave for its identity. It does not pull, so it would
+ * not see a change otherwise.
+ */
 const LOOK_INTERVAL_MS = 1_000
 
-/** What is known of the log that is followed. */
+/** State of the log that is followed. */
 export type FollowState = {
-  /** `refusing`: the log diverged, an operator is needed. */
+  /** `refusing`: the log diverged, and an operator must repair it. */
   readonly phase: 'stopped' | 'opening' | 'following' | 'failing' | 'refusing'
-  /** `done`: nothing more is begun. */
+  /** `done`: no further step begins. */
   readonly stop: 'no' | 'asked' | 'done'
-  /** What the next commit builds on; null: the log is to be opened. */
+  /** What the next commit builds on; null: the log must be opened first. */
   readonly session: CommitSession | null
-  /** What the session was opened for. */
+  /** The role that the session was opened for. */
   readonly role: 'commit' | 'standby'
-  /** Leaves of a log whose records can be read, as far as is known, and since when. */
+  /** Number of leaves whose records are known to be readable, and when this number last changed. */
   readonly readable: {
     readonly notary: string | null
     readonly size: number
     readonly atMs: number
   }
-  /** Until when this gateway commits although it is another one's turn. */
+  /** Until this time the gateway commits although it is another gateway's turn. */
   readonly racingUntilMs: number
-  /** When the enclave last said who it is. */
+  /** When the enclave last reported its identity. */
   readonly lookedAtMs: number
-  /** The last failure, and when the first in a row came; null once a commit or poll succeeds. */
+  /**
+   * The last failure, and when the current row of failures began. Null after a successful commit or
+   * poll.
+   */
   readonly fault: { readonly error: Error; readonly sinceMs: number } | null
   readonly failuresInRow: number
   readonly racesInRow: number
-  /** Size of the log at the last lost race, and how many before it found the same size. */
+  /**
+   * Size of the log at the last lost race, and the number of races lost before it at the same size.
+   */
   readonly racesAt: { readonly size: number; readonly count: number }
   readonly batchMax: number
   /** Pause before the next step. */
   readonly pauseMs: number
 }
 
-/** Nothing is followed yet. */
+/** The state before any log is followed. */
 export const NEW_FOLLOWER: FollowState = {
   phase: 'stopped',
   stop: 'no',
@@ -80,7 +92,7 @@ export const NEW_FOLLOWER: FollowState = {
   pauseMs: 0,
 }
 
-/** What happens to a log. Times are of performance.now(). */
+/** Events of a log. Times are of performance.now(). */
 export type FollowEvent =
   | { readonly kind: 'started' }
   | {
@@ -89,15 +101,15 @@ export type FollowEvent =
       readonly mayCommit: boolean
       readonly atMs: number
     }
-  /** The enclave answered a pull, and what came with it is stored. */
+  /** The enclave answered a pull, and the answer is stored. */
   | {
       readonly kind: 'pulled'
       readonly before: CommitSession
       readonly after: CommitSession
-      /** Completions that came with it. */
+      /** Number of completions in the answer. */
       readonly count: number
     }
-  /** Leaves of the log can be read now. `isByHolder`: the gateway whose turn it is stored them. */
+  /** Records of the log can now be read. `isByHolder`: the gateway whose turn it is stored them. */
   | {
       readonly kind: 'published'
       readonly size: number
@@ -107,14 +119,14 @@ export type FollowEvent =
     }
   /** Callers here have waited for too long. */
   | { readonly kind: 'late'; readonly atMs: number }
-  /** The enclave said who it is. `isIdle`: no caller waits. */
+  /** The enclave reported its identity. `isIdle`: no caller waits. */
   | {
       readonly kind: 'looked'
       readonly notary: string
       readonly isIdle: boolean
       readonly atMs: number
     }
-  /** Another enclave answers, or may. */
+  /** Another enclave answers now, or may answer now. */
   | { readonly kind: 'replaced' }
   | { readonly kind: 'lost_race' }
   | {
@@ -130,7 +142,7 @@ export type FollowEvent =
 /** The state after an event. */
 export function nextFollowState(state: FollowState, event: FollowEvent): FollowState {
   if (event.kind === 'started') return { ...state, phase: 'opening' }
-  // A stop may give up on something that hangs: what that does later changes nothing.
+  // A stop may give up on an operation that hangs. Later results of that operation change nothing.
   if (state.phase === 'stopped' && state.stop === 'done') return state
   switch (event.kind) {
     case 'opened':
@@ -181,10 +193,10 @@ function pulled(state: FollowState, { before, after, count }: Of<'pulled'>): Fol
   const { batchMax } = state
   return succeeded({
     ...state,
-    // It may have been replaced meanwhile.
+    // The session may have been replaced meanwhile.
     session: state.session === before ? after : state.session,
     batchMax: isEmpty ? batchMax : Math.min(BATCH_COMPLETIONS_MAX, batchMax * 2),
-    // The pulls of a stop do not wait, so an empty one says that all is committed.
+    // During a stop, pulls do not wait. So an empty pull means that everything is committed.
     stop: isEmpty && state.stop === 'asked' ? 'done' : state.stop,
   })
 }
@@ -196,7 +208,7 @@ function published(
   if (size <= state.readable.size) return state
   const next = { ...state, readable: { ...state.readable, size, atMs } }
   if (state.role === 'standby') return succeeded(next)
-  // The gateway whose turn it is commits again.
+  // The gateway whose turn it is commits again, so this gateway stops racing.
   return isByHolder && !mayCommit ? { ...next, racingUntilMs: 0 } : next
 }
 
@@ -222,7 +234,7 @@ function racesAfter({ session, racesAt }: FollowState): FollowState['racesAt'] {
   return { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
 }
 
-/** False when so many races were lost while the log stayed as it was that it is a fault. */
+/** False when so many races were lost without growth of the log that this counts as a fault. */
 export function isRace(state: FollowState): boolean {
   return racesAfter(state).count <= RACES_WITHOUT_GROWTH_MAX
 }
@@ -237,7 +249,7 @@ function failed(state: FollowState, { error, isRefusal, atMs }: Of<'failed'>): F
     racingUntilMs: 0,
     fault: { error, sinceMs: state.fault?.sinceMs ?? atMs },
     failuresInRow,
-    // It may have been too much at once: for a limit of the enclave's client, or for the database's
+    // The batch may have been too large for a limit of the enclave's client, or for the database's
     // memory.
     batchMax: Math.max(1, Math.floor(state.batchMax / 2)),
     pauseMs: backOffMs(failuresInRow, BACKOFF, { jitter: 'none' }),
@@ -248,7 +260,7 @@ function succeeded(state: FollowState): FollowState {
   return { ...state, phase: 'following', fault: null, failuresInRow: 0, racesInRow: 0 }
 }
 
-/** What a gateway does next with the log. */
+/** The next step of a gateway with the log. */
 export type Step =
   | { readonly kind: 'open' }
   /** Pulls up to `max` completions, for up to `waitMs`, and stores them. */
@@ -258,22 +270,22 @@ export type Step =
       readonly waitMs: number
       readonly max: number
     }
-  /** Reads what callers wait for: its notice may be lost. */
+  /** Reads the records that callers wait for, because a notice about them may be lost. */
   | { readonly kind: 'catch_up'; readonly notary: string }
-  /** Asks the enclave who it is. */
+  /** Asks the enclave for its identity. */
   | { readonly kind: 'look' }
   | { readonly kind: 'wait'; readonly ms: number }
   | { readonly kind: 'end' }
 
-/** What the next step depends on beside the state. */
+/** What the next step depends on, in addition to the state. */
 export type FollowFacts = {
   readonly nowMs: number
-  /** Whether it is this gateway's turn, as far as it can know. */
+  /** Whether it is this gateway's turn. Also true when that is unknown. */
   readonly mayCommit: boolean
-  /** Callers that wait here, and since when the first does. */
+  /** Number of callers that wait here, and when the first of them began to wait. */
   readonly waiting: number
   readonly oldestMs: number
-  /** How long commits wait for their anchor. */
+  /** How long commits wait for their anchor, milliseconds. */
   readonly intervalMs: number
 }
 
@@ -295,7 +307,7 @@ export function nextStep(state: FollowState, facts: FollowFacts): Step {
   return { kind: 'wait', ms: STANDBY_MS }
 }
 
-/** Whether a caller has waited for long without anything being stored. */
+/** Whether a caller has waited too long while nothing was stored. */
 function isLate({ readable }: FollowState, { nowMs, oldestMs, intervalMs }: FollowFacts): boolean {
   return nowMs - Math.max(oldestMs, readable.atMs) > TURN_PATIENCE_MS + intervalMs
 }

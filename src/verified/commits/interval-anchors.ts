@@ -9,29 +9,40 @@ import type { CommitTurns } from './commit-turns.ts'
 import type { UnanchoredHead, UnanchoredStore } from './unanchored-store.ts'
 
 const BACKOFF: BackOffBounds = { minMs: 50, maxMs: 1_000 }
-/** While a fault lasts, it is logged again only this often. */
+/** While a fault lasts, it is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
-/** How often heads are looked for whose gateway did not anchor them, and how late they are then. */
+/**
+ * How often to look for heads that their own gateway did not anchor. It is also how late such heads
+ * must be.
+ */
 const LOOK_INTERVAL_MS = 2_000
 const LATE_SECONDS = 3
 
-/** A log, and how many leaves of it are committed. */
+/** A log, and the number of its committed leaves. */
 export type CommittedLog = { readonly notary: string; readonly size: number }
 
-/** The anchors of intervals: one for all commits of a log within each. */
+/** Interval anchors: one anchor for all commits of a log within an interval. */
 export type IntervalAnchors = {
-  /** Milliseconds; 0: each commit has its own anchor. */
+  /** Length of an interval, milliseconds; 0: each commit has its own anchor. */
   readonly intervalMs: number
-  /** Says that leaves of a log wait for their anchor, which is made when the interval ends. */
+  /**
+   * Reports that leaves of a log wait for their anchor. The anchor is made at the end of the
+   * interval.
+   */
   schedule(log: CommittedLog): void
-  /** Makes the anchor of a log at once. Resolves when that is done, or has failed. */
+  /** Makes the anchor of a log at once. Resolves when the anchor is made, or has failed. */
   flush(notary: string): Promise<void>
-  /** Resolves when all that is committed of a log until now is anchored. */
+  /** Resolves when everything that was committed to a log until now is anchored. */
   settle(notary: string, signal: AbortSignal): Promise<void>
-  /** Why anchors cannot be made, and since when (performance.now()); null when all is well. */
+  /**
+   * Why anchors cannot be made, and since when (performance.now()). Null when there is no fault.
+   */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
   start(): void
-  /** Breaks off what waits. What is committed is anchored by another gateway, or the next start. */
+  /**
+   * Stops waiting for the ends of intervals. Another gateway, or the next start, anchors what is
+   * committed.
+   */
   stop(): Promise<void>
 }
 
@@ -39,7 +50,7 @@ export type IntervalAnchorsOptions = {
   readonly store: UnanchoredStore
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /** Signs the anchor of a head that is signed for this contract. */
+  /** Signs the anchor of a head, when the head is signed for this contract. */
   readonly sign: (
     nonce: number,
     head: Pick<UnanchoredHead, 'size' | 'root' | 'signature'>,
@@ -47,7 +58,10 @@ export type IntervalAnchorsOptions = {
   ) => { readonly raw: string; readonly hash: string }
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
-  /** Called when leaves of a log are anchored that were scheduled, or by an anchor made here. */
+  /**
+   * Called when leaves of a log are anchored: leaves that were scheduled, or leaves under an anchor
+   * made here.
+   */
   readonly onAnchored: (log: CommittedLog) => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -57,16 +71,16 @@ export type IntervalAnchorsOptions = {
 }
 
 /**
- * Gives what anchors the heads of commits that were stored without an anchor. Such a head is in the
- * database with its notary's signature, so any gateway can anchor it, without its enclave: each
- * does that for heads that wait some seconds longer than their interval.
+ * Anchors the heads of commits that were stored without an anchor. Such a head is in the database
+ * with its notary's signature, so any gateway can anchor it without its enclave. Each gateway does
+ * that for heads that wait some seconds longer than their interval.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
   const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
   const { lookIntervalMs = LOOK_INTERVAL_MS, lateSeconds = LATE_SECONDS } = options
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
-  /** Logs that wait for the end of their interval, with what was committed until now. */
+  /** Logs that wait for the end of their interval, with the size that is committed until now. */
   const waiting = new Map<string, { size: number; readonly timer: NodeJS.Timeout }>()
   const running = new Set<Promise<void>>()
   let fault: { readonly error: Error; readonly sinceMs: number } | null = null
@@ -84,7 +98,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
     onAnchored({ notary, size })
   }
 
-  /** Anchors what is committed of a log. Throws what the database and the nonces throw. */
+  /** Anchors all commits of a log. Throws what the database and the nonces throw. */
   async function anchorLog(notary: string): Promise<void> {
     for (;;) {
       const head = await store.find(notary)
@@ -101,7 +115,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // Also when another gateway was faster.
+      // Called too when another gateway anchored the log first.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {
@@ -151,7 +165,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
         await anchorLog(notary)
       }
     } catch (error) {
-      // The committer reports that the database is away.
+      // The committer already reports that the database cannot be reached.
       log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
     }
     return lookIntervalMs

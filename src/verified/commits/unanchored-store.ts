@@ -6,27 +6,30 @@ import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
 import { NOTICE_CHANNEL } from '../../storage/postgres-session.ts'
 
-/** The newest head of a log whose last commits wait for their anchor. */
+/** The newest head of a log whose last commits wait for an anchor. */
 export type UnanchoredHead = {
   readonly logId: number
   readonly notary: string
-  /** What it is signed for. */
+  /** Chain and contract that the head is signed for. */
   readonly domain: LogDomain
   readonly size: number
   readonly root: Uint8Array
   readonly signature: Uint8Array
 }
 
-/** Heads that wait for the anchor of their interval. Throws the driver's error. */
+/** Heads that wait for the anchor of their interval. Methods throw the driver's error. */
 export type UnanchoredStore = {
-  /** Null when all that is committed of the log is anchored. */
+  /** Null when all commits of the log are anchored. */
   find(notary: string): Promise<UnanchoredHead | null>
-  /** Those of this chain whose first commit without an anchor is older than so many seconds. */
+  /**
+   * Heads of logs of this chain whose oldest unanchored commit is older than this number of
+   * seconds.
+   */
   listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
   /**
-   * Stores the anchor of a head, in one statement. Throws CommitRaceLost when the log has grown,
+   * Stores the anchor of a head in one statement. Throws CommitRaceLost when the log has grown,
    * when another gateway anchored the head, or when the relayer is no longer at `nonce`. After any
-   * other error the outcome is unknown: `find` shows it.
+   * other error the outcome is unknown: `find` shows the outcome.
    */
   anchor(
     head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
@@ -36,21 +39,21 @@ export type UnanchoredStore = {
       /** The signed transaction, 0x hex, and its hash. */
       readonly raw: string
       readonly hash: string
-      /** Unix seconds. */
+      /** When the anchor was made, Unix seconds. */
       readonly createdAt: number
-      /** What is published to the other gateways on the database; null: nothing. */
+      /** Published to the other gateways on the database; null publishes nothing. */
       readonly notice: string | null
     },
   ): Promise<void>
 }
 
-/** Unanchored heads on the database's connections for commits. */
+/** Unanchored heads, read on the connections that the database has for commits. */
 export function createUnanchoredStore(
   { commits: queries }: Pick<Database, 'commits'>,
   clock: StoreClock = null,
 ): UnanchoredStore {
   async function read(where: RawBuilder<unknown>): Promise<readonly UnanchoredHead[]> {
-    // A gateway of an earlier version anchors a later head, and leaves the row as it is.
+    // A gateway of an earlier version anchors a later head, and leaves this row unchanged.
     const { rows } = await sql<UnanchoredRow>`
       select u.log_id, l.notary, l.chain_id, l.contract, u.size, u.root, u.signature,
         exists (select from anchors a where a.log_id = u.log_id and a.size >= u.size) as is_anchored

@@ -16,12 +16,12 @@ type WaitingCallersOptions = {
   readonly log: Logger
 }
 
-/** Callers who wait for leaves to be committed, and what answers them. */
+/** Callers that wait until leaves are committed, and the ways to answer them. */
 export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** How many leaves of each log are to be read for them, by its notary. */
+  /** Number of leaves of each log to read for the callers, by notary. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -34,7 +34,7 @@ export class WaitingCallers {
     for (const waiter of this.waiters.all()) waiter.reject(error)
   }
 
-  /** Answers those who wait for these leaves with what was just committed. */
+  /** Answers callers that wait for these leaves with the records that were just committed. */
   resolve(
     notary: string,
     { from, count }: { readonly from: number; readonly count: number },
@@ -44,25 +44,26 @@ export class WaitingCallers {
       for (const waiter of this.waiters.of(notary, index)) waiter.resolve(recordOf(index))
   }
 
-  /** Keeps a head that another gateway published, so that less is read. */
+  /** Keeps a head that another gateway published, so that less must be read later. */
   keepHead(notary: Notary, size: number, head: EncodedHead): void {
     try {
       this.#committed.keep(notary, size, head)
     } catch (error) {
-      // Read from the database instead.
+      // The records are read from the database instead.
       const facts = { err: asError(error), size }
       this.#options.log.warn(facts, 'another gateway reported no head of this log')
     }
   }
 
-  /** Answers those who wait for the first `size` leaves. Gives how many records were found. */
+  /** Answers callers that wait for the first `size` leaves. Gives how many records were found. */
   settle(log: CommittedLog): Promise<number> {
     return this.waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
   }
 
   /**
-   * As settle, one reading at a time: what is asked for meanwhile is read after it. Never rejects:
-   * callers for whom nothing could be read are late soon, and then it is read again.
+   * Like `settle`, but with one read at a time: requests that come meanwhile are served by the next
+   * read. Never rejects. Callers whose records could not be read soon count as late, and are then
+   * read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)
@@ -83,8 +84,8 @@ export class WaitingCallers {
   }
 
   /**
-   * Answers a waiter from the database. One whose leaf waits for its anchor waits on; one whose
-   * leaf is not there waits for what is gone.
+   * Answers a waiter from the database. If the leaf waits for its anchor, the waiter goes on
+   * waiting. If the leaf is not stored, it is lost, and the waiter is rejected.
    */
   async answerStored(waiter: Waiter): Promise<void> {
     const { records, commits, anchors } = this.#options

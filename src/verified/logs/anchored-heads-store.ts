@@ -4,28 +4,28 @@ import { currentAnchor, earlierHashes, firstCreatedAt } from '../../chain/anchor
 import type { Database } from '../../storage/database.ts'
 import { type HeadRow, type StoredHead, toHead } from './logs-store.ts'
 
-/** A head, and whose log it is of. */
+/** A head, and the notary of its log. */
 export type AnchoredHead = StoredHead & {
   /** 0x, lower case. */
   readonly notary: string
 }
 
-/** Heads by where they are anchored. Throws the driver's error when the database fails. */
+/** Finds heads by their anchors. Throws the driver's error when the database fails. */
 export type AnchoredHeadsStore = {
   /**
-   * Heads that the transaction with this hash (32 bytes in hex) anchors, and those anchored in the
-   * block with this hash; at most `limit` of each.
+   * Heads that the transaction with this hash (32 bytes in hex) anchors, and heads that are
+   * anchored in the block with this hash. At most `limit` of each.
    */
   listByHash(hash: string, limit: number): Promise<readonly AnchoredHead[]>
-  /** Heads that are anchored in the block of this number, at most `limit`. */
+  /** Heads that are anchored in the block with this number, at most `limit`. */
   listByBlock(number: number, limit: number): Promise<readonly AnchoredHead[]>
 }
 
-/** Heads by their anchors, on the database's shared connections. */
+/** Finds heads by their anchors, on the database's shared connections. */
 export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
-  /** Of anchors that were lost or replaced, the head has the anchor that holds now. */
+  /** If an anchor was lost or replaced, its head comes with the anchor that is valid now. */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
       select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,
@@ -36,7 +36,8 @@ export function createAnchoredHeadsStore({
     return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
   }
   return {
-    // Two lookups of an index: one by two conditions reads every anchor without statistics.
+    // Two index lookups. One query with both conditions would read every anchor, because there are
+    // no statistics.
     listByHash: (hash, limit) =>
       readHeads(sql`
         (select * from anchors where tx_hash = ${decodeHex(hash)} limit ${limit})

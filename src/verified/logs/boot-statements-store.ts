@@ -4,34 +4,34 @@ import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { Database } from '../../storage/database.ts'
 
-/** What an enclave stated of the logs that it was shown before its own had a leaf. */
+/** What an enclave stated about the logs that it was shown before its own log had a leaf. */
 export type StoredBootStatement = {
-  /** Of the enclave: 0x, lower case. */
+  /** Notary of the enclave: 0x, lower case. */
   readonly notary: string
-  /** JSON text: an array of heads, as the document is over them. */
+  /** JSON text: an array of heads, exactly as the document covers them. */
   readonly heads: string
   /** The attestation document, COSE_Sign1. */
   readonly document: Uint8Array
-  /** The second of the document's timestamp, Unix seconds. */
+  /** Time of the document's timestamp, whole Unix seconds. */
   readonly createdAt: number
 }
 
 /**
- * Boot statements, and the heads that they are made of. Throws the driver's error when the database
+ * Boot statements, and the heads for making them. Throws the driver's error when the database
  * fails.
  */
 export type BootStatementsStore = {
   find(notary: string): Promise<StoredBootStatement | null>
-  /** Keeps the first statement of a notary: its enclave makes no other. */
+  /** Keeps the first statement of a notary. Its enclave makes only one. */
   keep(statement: StoredBootStatement): Promise<void>
   /**
-   * The newest stored head of each log that is signed for this chain and contract, of the newest
-   * logs first.
+   * The newest stored head of each log that is signed for this chain and contract. Starts with the
+   * newest logs.
    */
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
 }
 
-/** Boot statements on the database's shared connections. */
+/** Boot statements, read and written on the database's shared connections. */
 export function createBootStatementsStore({
   queries,
 }: Pick<Database, 'queries'>): BootStatementsStore {

@@ -17,21 +17,21 @@ import { EnclaveError } from '../../enclaves/enclave-errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { BootStatementsStore, StoredBootStatement } from './boot-statements-store.ts'
 
-/** Shows enclaves the logs that there are. */
+/** Shows the existing logs to enclaves. */
 type BootStatements = {
   /**
-   * Has an enclave that is new here state which heads of other logs it was shown, and stores that:
-   * before it gets its first call. An enclave that cannot (of an earlier build, or with leaves
-   * already) does without. Throws EnclaveError when it should be asked again, and what the store
-   * throws.
+   * Has a new enclave state which heads of other logs it was shown, and stores this statement. This
+   * happens before the enclave gets its first call. An enclave of an earlier build, or one with
+   * leaves, cannot make a statement and goes without. Throws EnclaveError when the enclave should
+   * be asked again, and what the store throws.
    */
   register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
-/** An enclave that answers with one of these may make the statement a moment later. */
+/** Faults that pass: the enclave may be able to make the statement a moment later. */
 const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
 
-/** Boot statements over their store, of the logs of one chain and contract. */
+/** Boot statements about the logs of one chain and contract, kept in a store. */
 export function createBootStatements({
   store,
   domain,
@@ -41,7 +41,7 @@ export function createBootStatements({
   readonly domain: LogDomain
   readonly log: Logger
 }): BootStatements {
-  /** Notaries that need nothing more. Without it, every look at an enclave would cost a query. */
+  /** Notaries that are done. Without this set, every check of an enclave would cost a query. */
   const settled = new Set<string>()
 
   async function ask(
@@ -75,7 +75,10 @@ export function createBootStatements({
   }
 }
 
-/** What is stored of the reply. Throws EnclaveError for a document over anything else. */
+/**
+ * Reads the statement to store from the reply. Throws EnclaveError when the document covers
+ * anything else.
+ */
 function readReply(
   { heads, document: base64 }: BootStatementReply,
   { notary, boot_configuration: boot }: Identity,

@@ -5,13 +5,16 @@ import { described, faultIssue } from '../../api/schemas.ts'
 import type { Finder, Sought } from './finder.ts'
 import { foundThings } from './log-replies.ts'
 
-/** Searches at once; beyond that they are refused with 503. Apart from the reads of logs. */
+/**
+ * Maximum number of searches at a time. Searches beyond this limit are refused with 503. Reads of
+ * logs have a limit of their own.
+ */
 export const FINDS_MAX = 16
 
 const EXPECTED =
   'a hash (64 hex digits), a notary (0x and 40 hex digits), or the number of a block (at most 15 digits)'
 
-/** `0x…` of either case, or a number → what is looked for. */
+/** Parses `0x…` (upper or lower case) or a number. */
 const soughtText = described(z.string(), () => ({
   type: 'string',
   pattern: String.raw`^\s*((0x)?([0-9a-fA-F]{64}|[0-9a-fA-F]{40})|\d{1,15})\s*$`,
@@ -26,7 +29,7 @@ const soughtText = described(z.string(), () => ({
   return z.NEVER
 })
 
-/** The search: from a hash, an address or a number to what is public about it. */
+/** The search: finds public facts by a hash, an address or a number. */
 export function findRoutes(finder: Finder): readonly Route[] {
   return [
     defineRoute({

@@ -3,21 +3,21 @@ import type { AnchoredHead, AnchoredHeadsStore } from './anchored-heads-store.ts
 import { describeStoredHead } from './logs.ts'
 import type { LogsStore } from './logs-store.ts'
 
-/** What is looked for. Hex is in lower case, and without 0x. */
+/** What to look for. Hex is lower case, without 0x. */
 export type Sought =
-  /** 32 bytes: of a completion, of an anchor's transaction, or of its block. */
+  /** 32 bytes: hash of a completion, of an anchor's transaction, or of the block of an anchor. */
   | { readonly kind: 'hash'; readonly hash: string }
   /** 20 bytes. */
   | { readonly kind: 'notary'; readonly address: string }
   | { readonly kind: 'block'; readonly number: number }
 
-/** Heads in one answer, at most. */
+/** Maximum number of heads in one answer. */
 export const FOUND_HEADS_MAX = 20
 
-/** Finds what is public by what a reader has: a hash, an address, a number. */
+/** Finds public facts by a hash, an address or a number. */
 export type Finder = { find(sought: Sought): Promise<object> }
 
-/** A finder over the stores. `isEvidencePublic`: completions may be found without a key. */
+/** Gives a finder over the stores. `isEvidencePublic`: completions may be found without a key. */
 export function createFinder({
   records,
   logs,

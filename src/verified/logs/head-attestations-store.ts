@@ -4,7 +4,7 @@ import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 
-/** A state of a log that its enclave attested. */
+/** A state of a log that the log's enclave attested. */
 export type StoredHeadAttestation = {
   readonly size: number
   /** 32 bytes. */
@@ -14,50 +14,55 @@ export type StoredHeadAttestation = {
   readonly blockHash: Uint8Array
   /** The attestation document, COSE_Sign1. */
   readonly document: Uint8Array
-  /** The second of the document's timestamp, Unix seconds. */
+  /** Time of the document's timestamp, whole Unix seconds. */
   readonly createdAt: number
 }
 
 /**
- * Head attestations and what they are compared with. Throws the driver's error when the database
- * fails.
+ * Head attestations, and the log roots to compare them with. Throws the driver's error when the
+ * database fails.
  */
 export type HeadAttestationsStore = {
   /**
-   * The notary's log, and the root (32 bytes) that its first `size` leaves have here: O(log size)
-   * reads. Null while fewer are committed. Throws when a node is missing that must be there.
+   * The notary's log, and the root (32 bytes) over its first `size` leaves in this database. Reads
+   * O(log size) nodes. Null while fewer leaves are committed. Throws when a node is missing that
+   * must exist.
    */
   findRoot(state: {
     readonly notary: string
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Keeps the attestation: as the first of its size, or in place of the newest where it is newer.
-   * One statement, so that several gateways keep at most two of a size.
+   * Keeps an attestation when it is the first of its size, or newer than the newest one of its
+   * size. This is one statement, so several gateways together keep at most two attestations of a
+   * size.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /**
-   * Attestations of the range, by size, then first before newest. At most two of a size; there are
-   * as many sizes as the log had when it was attested, so the range is the caller's to bound.
+   * Attestations of the range, ordered by size; the first of a size comes before the newest. There
+   * are at most two of each size. The number of sizes is not limited, so the caller must limit the
+   * range.
    */
   listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
   /**
-   * The sizes of the same range that have attestations, ascending, and how many bytes their
-   * documents have together.
+   * The sizes in the range that have attestations, ascending, with the total bytes of their
+   * documents.
    */
   weighHeadAttestations(
     range: HeadAttestationRange,
   ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
 }
 
-/** Sizes of one log: above `afterSize` (null: from 0), up to `throughSize` (null: to the end). */
+/**
+ * Sizes of one log: above `afterSize` (null: from 0) and up to `throughSize` (null: to the end).
+ */
 export type HeadAttestationRange = {
   readonly logId: number
   readonly afterSize: number | null
   readonly throughSize: number | null
 }
 
-/** Head attestations on the database's shared connections. */
+/** Head attestations, read and written on the database's shared connections. */
 export function createHeadAttestationsStore({
   queries,
 }: Pick<Database, 'queries'>): HeadAttestationsStore {

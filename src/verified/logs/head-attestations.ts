@@ -15,64 +15,68 @@ import { CommitError } from '../commit-error.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
 /**
- * Pause after a failure: doubled from the first to the second, and never longer than the interval.
+ * Pause after a failure. It doubles from the minimum to the maximum, and is never longer than the
+ * interval.
  */
 const BACKOFF_MIN_MS = 1_000
 const BACKOFF_MAX_MS = 60_000
-/** While it lasts, a fault is logged again only this often. */
+/** While a fault lasts, it is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/** How long, and how often, a log is looked for whose committer is only just opening it. */
+/** How long, and how often, to look for a log that its committer is still opening. */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
 type HeadAttestationsStatus = {
   /**
-   * Attestations stored, given up because their enclave was replaced, and refused because they
-   * contradict the log.
+   * Numbers of attestations: stored, given up because their enclave was replaced, and refused
+   * because they contradict the log.
    */
   readonly kept: number
   readonly dropped: number
   readonly contradictions: number
-  /** Why the last attempt failed; null after one that did not. */
+  /** Why the last attempt failed; null after a successful attempt. */
   readonly fault: { readonly name: string; readonly message: string } | null
 }
 
-/** Has the log attested at intervals. */
+/** Has the log attested at regular intervals. */
 export type HeadAttestations = {
   start(): void
-  /** Breaks off what runs, and resolves when nothing is left running. */
+  /** Stops the running work. Resolves when all work has ended. */
   stop(): Promise<void>
   status(): HeadAttestationsStatus
 }
 
 export type HeadAttestationsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestHead'>
-  /** Resolves once a leaf is committed; rejects with CommitError when it never will be. */
+  /**
+   * Resolves when a leaf is committed. Rejects with CommitError when the leaf will never be
+   * committed.
+   */
   readonly committer: {
     waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
-   * A recent block that is expected to stay. The newest could be taken away by a reorganisation,
-   * and the document would be left without a block to look up. The few seconds that this one is
-   * older are nothing beside the interval.
+   * Fetches a recent block that will probably stay in the chain. A reorganisation could remove the
+   * newest block, and then the document's block could not be looked up. This block is a few seconds
+   * older, which does not matter compared with the interval.
    */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
   readonly log: Logger
-  /** Milliseconds, monotonic. */
+  /** Gives monotonic milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Gives what has the enclave attest its log's state over a recent block's hash, at once and then at
- * every interval. It stores the attestation when the log that is committed here has that very root
- * at that size. The enclave counts leaves that are not committed yet, so the attestation is held
- * until they are. It is dropped when its enclave is replaced before that: those leaves are lost.
- * While one is held, no other is asked for: it shows more than a later one.
- *
- * It never throws out of its loop. It does NOT verify the documents' signatures, for which this
- * gateway has no roots: a third party does that (verifyHeadAttestation).
+ * Gives a part that has the enclave attest the state of its log together with a recent block's
+ * hash, at once and then at every interval. An attestation is stored when the log committed here
+ * has the same root at that size. The enclave also counts leaves that are not committed yet, so an
+ * attestation is held until they are committed. It is dropped when its enclave is replaced before
+ * that, because those leaves are lost. While an attestation is held, no other one is requested: it
+ * shows more than a later one. Errors never leave the loop. Does NOT verify the documents'
+ * signatures, because this gateway has no root certificates for them. A third party verifies them
+ * (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -110,7 +114,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     return 'kept'
   }
 
-  /** Whether the first `size` leaves are committed; false when they never will be. */
+  /** Whether the first `size` leaves are committed. False when they will never be committed. */
   async function awaitCommit({ notary, size }: LogOfSize, signal: AbortSignal): Promise<boolean> {
     if (size === 0) return true
     try {
@@ -141,7 +145,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
       failuresInRow = 0
       fault = null
       faults.clear()
-      // The log of the next enclave has no attestation yet.
+      // The next enclave's log has no attestation yet, so this pause is short.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (thrown) {
       if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
@@ -159,19 +163,19 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
   return { start: loop.start, stop: loop.stop, status: () => ({ ...counts, fault }) }
 }
 
-/** What became of one attestation. */
+/** Outcome of one attestation. */
 type Outcome = 'kept' | 'dropped' | 'contradictions'
 
 type LogOfSize = { readonly notary: string; readonly size: number }
 
-/** The document is of another key than the enclave had a moment ago. */
+/** The document belongs to another key than the one that the enclave had a moment ago. */
 class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
 /**
- * What the enclave attested, compared with what it was asked. Throws EnclaveReplaced, and Error for
- * any other document.
+ * Compares what the enclave attested with the request. Throws EnclaveReplaced, and Error for any
+ * other unexpected document.
  */
 function readReply(
   reply: HeadAttestationReply,

@@ -46,7 +46,7 @@ export const log = z.strictObject({
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
 /**
- * Heads of other logs that the enclave was shown while this log was empty; null of an enclave that
+ * Heads of other logs that the enclave was shown while this log was empty. Null when the enclave
  * stated nothing.
  */
 export const bootStatement = z.strictObject({
@@ -67,7 +67,7 @@ export const bootStatement = z.strictObject({
     .nullable(),
 })
 
-/** Signed heads, and what the enclave attested of the log's state. */
+/** Signed heads, and attestations of the log's states. */
 export const headList = z.strictObject({
   notary: address,
   heads: z.array(head),
@@ -93,7 +93,7 @@ export const inclusionProof = z.strictObject({
   path: z.array(digest),
 })
 
-/** What a search found. */
+/** Results of a search. */
 export const foundThings = z.strictObject({
   completion: z
     .strictObject({ hash: digest, notary: address, index: size })
@@ -130,7 +130,7 @@ export const logRecordList = z.strictObject({
   next: size.nullable(),
 })
 
-/** The replies as values, for who reads them. */
+/** The types of the replies, for code that reads them. */
 export type HeadReply = z.output<typeof head>
 export type LogReply = z.output<typeof log>
 export type LogListReply = z.output<typeof logList>

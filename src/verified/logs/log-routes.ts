@@ -16,56 +16,59 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Reads without a key at once; beyond that they are refused with 503. Keys and the history use the
- * same database.
+ * Maximum number of reads without a key at a time. Reads beyond this limit are refused with 503,
+ * because keys and the history use the same database.
  */
 export const PUBLIC_READS_MAX = 32
 
-/** Logs, or heads, of a page when the query does not say, and at most. */
+/** Default number of logs or heads on a page, and the maximum. */
 const LOG_LIMIT_DEFAULT = 100
 const LOG_LIMIT_MAX = 1000
 
-/** Records of a page of a log at most, and when the query does not say. */
+/** Maximum number of log records on a page, and the default. */
 const LOG_RECORDS_LIMIT_MAX = 100
 
-/** Positions and sizes in a query go to here: no log has so many leaves. */
+/** Largest position or size in a query. No log has so many leaves. */
 const POSITION_MAX = 999_999_999_999_999
 
 const address = hexText(20, 20, 'an address, 40 hex digits').transform((text) => `0x${text}`)
 const position = integerText({ min: 0, max: POSITION_MAX })
-/** Null: the newest committed size. */
+/** Null stands for the newest committed size. */
 const newest = position.nullable().default(null)
 const limit = integerText({ min: 1, max: LOG_LIMIT_MAX }).default(LOG_LIMIT_DEFAULT)
 
-/** Path parameter of one log: its notary, of either case, with or without 0x → 0x, lower case. */
+/**
+ * Path parameter with the notary of a log. Accepts upper and lower case, with or without 0x. Gives
+ * 0x and lower case.
+ */
 const notaryParameter = z.object({ notary: address })
 
-/** A page of logs: those that follow notary `cursor`. */
+/** A page of logs: the logs that follow notary `cursor`. */
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/** A page of heads: those of more leaves than `cursor`, or with `order=desc` of fewer. */
+/** A page of heads: heads with more leaves than `cursor`, or fewer leaves with `order=desc`. */
 const headsQuery = z.object({
   limit,
   cursor: newest,
   order: z.enum(['asc', 'desc']).default('asc'),
 })
 
-/** An inclusion proof; that `index` is below `size` is the service's to check. */
+/** An inclusion proof. The service checks that `index` is below `size`. */
 const inclusionQuery = z.object({ index: position, size: newest })
 
-/** A consistency proof; that `from` is at most `to` is the service's to check. */
+/** A consistency proof. The service checks that `from` is at most `to`. */
 const consistencyQuery = z.object({ from: position, to: newest })
 
-/** Leaves from `start` to before `end`. */
+/** Leaves from `start` up to, but not including, `end`. */
 const leavesQuery = z.object({ start: position.default(0), end: newest })
 
-/** Records of leaves from `start` on. */
+/** Records of the leaves from index `start` on. */
 const recordsQuery = z.object({
   start: position.default(0),
   limit: integerText({ min: 1, max: LOG_RECORDS_LIMIT_MAX }).default(LOG_RECORDS_LIMIT_MAX),
 })
 
-/** Routes of the notaries' logs: public, but for their records. */
+/** Routes of the notaries' logs. All are public except the records. */
 export function logRoutes(logs: Logs): readonly Route[] {
   const publicReads = createAdmission({ callsMax: PUBLIC_READS_MAX, bytesMax: 0 })
   const open = {

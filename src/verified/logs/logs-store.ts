@@ -23,21 +23,24 @@ export type StoredHead = {
   readonly size: number
   /** 32 bytes. */
   readonly root: Uint8Array
-  /** 65 bytes, by the notary. */
+  /** Signature of the notary, 65 bytes. */
   readonly signature: Uint8Array
-  /** Unix seconds: when it was committed. */
+  /** When the head was committed, Unix seconds. */
   readonly createdAt: number
   readonly anchor: {
-    /** 0x, as `blockHash`. */
+    /** 0x hex, like `blockHash`. */
     readonly txHash: string
     /**
-     * Anchors of the same head before it, whose hashes were given out and which could not be mined,
-     * the first one first.
+     * Earlier anchors of the same head, oldest first. Their hashes were given out, but they could
+     * not be mined.
      */
     readonly replaces: readonly string[]
-    /** A head whose transaction cannot be mined is pending here: another is about to be made. */
+    /**
+     * A head whose transaction cannot be mined counts as pending here, because another transaction
+     * will be made.
+     */
     readonly state: Exclude<AnchorState, 'taken'>
-    /** Null while pending. */
+    /** Null while the anchor is not in a block. */
     readonly blockNumber: number | null
     readonly blockHash: string | null
   }
@@ -45,7 +48,7 @@ export type StoredHead = {
 
 /** A notary's log as it is committed now. */
 export type StoredLog = {
-  /** Key of the log within this database. */
+  /** Key of the log in this database. */
   readonly logId: number
   /** 0x, lower case. */
   readonly notary: string
@@ -55,37 +58,36 @@ export type StoredLog = {
   readonly contract: string
   /** Canonical JSON. */
   readonly bootConfiguration: string
-  /** Unix seconds: when it was first seen. */
+  /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
-  /** Leaves that are committed and under an anchored head, and the root over them. */
+  /** Number of committed leaves under an anchored head, and the root over them. */
   readonly size: number
   readonly root: Uint8Array
-  /** The newest head whose anchor is in a block; null before the first. */
+  /** The newest head whose anchor is in a block; null before there is one. */
   readonly head: StoredHead | null
   /**
-   * SHA-256 (hex) of the attestation document that the newest record carries; null without a
-   * record.
+   * SHA-256 (hex) of the attestation document of the newest record; null when there are no records.
    */
   readonly attestationDigest: string | null
 }
 
 /**
- * Reads of logs. Of a completion they give its leaf's hash alone. Throws the driver's error when
- * the database fails.
+ * Reads of logs. They show only the hash of a completion's leaf. Throws the driver's error when the
+ * database fails.
  */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
   /**
-   * The page of logs after the log of notary `cursor` (null: the newest), newest first. `hasMore`:
-   * more can be asked for.
+   * A page of logs, newest first, that follows the log of notary `cursor` (null: starts with the
+   * newest). `hasMore`: further logs follow.
    */
   list(query: {
     readonly limit: number
     readonly cursor: string | null
   }): Promise<{ readonly logs: readonly StoredLog[]; readonly hasMore: boolean } | 'unknown_cursor'>
   /**
-   * Heads of more leaves than `afterSize` (null: from the first), ascending by size, at most
-   * `limit`.
+   * At most `limit` heads with more leaves than `afterSize` (null: from the first head), ascending
+   * by size.
    */
   listHeads(query: {
     readonly logId: number
@@ -93,8 +95,8 @@ export type LogsStore = {
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * Heads of fewer leaves than `beforeSize` (null: from the last), descending by size, at most
-   * `limit`.
+   * At most `limit` heads with fewer leaves than `beforeSize` (null: from the last head),
+   * descending by size.
    */
   listHeadsBefore(query: {
     readonly logId: number
@@ -102,8 +104,8 @@ export type LogsStore = {
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * Hash of leaf `index`, its inclusion path in the log's first `size` leaves and the root over
-   * them: at most 3 × log2(size) nodes are read. `index` < `size` ≤ the committed size.
+   * Hash of leaf `index`, its inclusion path in the log's first `size` leaves, and the root over
+   * these leaves. Reads at most 3 × log2(size) nodes. `index` < `size` ≤ the committed size.
    */
   readInclusion(query: {
     readonly logId: number
@@ -111,7 +113,7 @@ export type LogsStore = {
     readonly size: number
   }): Promise<InclusionProof>
   /**
-   * Proof that the log's first `to` leaves begin with its first `from`. `from` ≤ `to` ≤ the
+   * Proof that the log's first `to` leaves begin with its first `from` leaves. `from` ≤ `to` ≤ the
    * committed size.
    */
   readConsistency(query: {
@@ -119,7 +121,9 @@ export type LogsStore = {
     readonly from: number
     readonly to: number
   }): Promise<readonly Uint8Array[]>
-  /** Hashes of the leaves from `start` to before `end` ≤ the committed size. */
+  /**
+   * Hashes of the leaves from `start` up to, but not including, `end`. `end` ≤ the committed size.
+   */
   listLeaves(query: {
     readonly logId: number
     readonly start: number
@@ -133,10 +137,10 @@ type InclusionProof = {
   readonly root: Uint8Array
 }
 
-/** The logs, read on the database's shared connections. */
+/** Reads the logs on the database's shared connections. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsStore {
-  /** Newest first. */
+  /** Reads logs, newest first. */
   async function readLogs(
     where: RawBuilder<unknown>,
     limit: number,
@@ -158,7 +162,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     return rows.map(toLog)
   }
 
-  /** Those whose sizes are `beyond` that of `from`, in this order. */
+  /** Heads whose sizes are `beyond` the size of `from`, in this order. */
   async function readHeads(page: {
     readonly logId: number
     readonly from: number
@@ -167,8 +171,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     readonly limit: number
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
-    // From head to head: without statistics (readNodes), all later heads would be read and sorted
-    // for a page.
+    // Goes from one head to the next. Without statistics (readNodes), one query would read and sort
+    // all later heads for a page.
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors
@@ -283,7 +287,7 @@ type LogRow = Omit<HeadRow, 'tx_hash'> & {
   readonly chain_id: number
   readonly contract: string
   readonly boot_configuration: string
-  /** Null, with all of the head, while no anchor is in a block. */
+  /** Null, like all columns of the head, while no anchor is in a block. */
   readonly tx_hash: Uint8Array | null
   readonly head_size: number
   readonly head_root: Uint8Array

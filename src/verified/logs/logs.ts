@@ -7,18 +7,18 @@ import type { BootStatementsStore } from './boot-statements-store.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 import type { LogsStore, StoredHead, StoredLog } from './logs-store.ts'
 
-/** Leaf hashes in one answer, at most. */
+/** Maximum number of leaf hashes in one answer. */
 export const LEAVES_MAX = 10_000
 
 /**
- * The logs and their proofs, as the API's answers say it (README.md of src, Logs). Nothing in them
- * is of a completion's content, but for `records`. Throws ApiError `not_found` for a notary that
- * has no log here, ValidationError for a position that the log does not reach.
+ * The logs and their proofs, in the form of the API's answers (README.md of src, Logs). Only
+ * `records` shows content of completions. Throws ApiError `not_found` for a notary without a log
+ * here, and ValidationError for a position that the log does not reach.
  */
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
   find(notary: string): Promise<object>
-  /** What the notary's enclave stated of the logs before its own. */
+  /** What the notary's enclave stated about the logs that existed before its own log. */
   bootStatement(notary: string): Promise<object>
   heads(
     notary: string,
@@ -36,14 +36,16 @@ export type Logs = {
     notary: string,
     query: { readonly start: number; readonly end: number | null },
   ): Promise<object>
-  /** JSON text: the records that the viewer may see of the leaves from `start` on. */
+  /** JSON text: the records of the leaves from `start` on that the viewer may see. */
   records(
     notary: string,
     query: { readonly start: number; readonly limit: number; readonly viewer: Viewer },
   ): Promise<string>
 }
 
-/** Logs over their stores. `isOpen`: every account may see all records, as in the history. */
+/**
+ * Gives the logs from their stores. `isOpen`: every account may see all records, as in the history.
+ */
 export function createLogs(options: {
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
@@ -164,7 +166,7 @@ function describeLog(log: StoredLog) {
   }
 }
 
-/** A head as answers have it. */
+/** A head in the form of the API's answers. */
 export function describeStoredHead({ size, root, signature, createdAt, anchor }: StoredHead) {
   return {
     size,
@@ -193,26 +195,26 @@ function describeAttestation(attestation: StoredHeadAttestation) {
 }
 
 /**
- * Attestation documents on a page of heads, bytes: after the head that makes them more, the page
- * ends early.
+ * Maximum bytes of attestation documents on a page of heads. The page ends early, after the head
+ * that exceeds this.
  */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
-/** By size: the oldest head first, or the newest. */
+/** Order of heads by size: oldest first, or newest first. */
 export type HeadOrder = 'asc' | 'desc'
 
-/** Heads in the order that was asked for, and the attestations of the sizes they reach. */
+/** Heads in the requested order, and the attestations of the sizes that they cover. */
 type HeadPage = {
   readonly heads: readonly StoredHead[]
   readonly attestations: readonly StoredHeadAttestation[]
   /**
-   * Size of the last head when there are more, else null; then the attestations are all that there
-   * are.
+   * Size of the last head when further heads follow. Otherwise null: the page then has all
+   * remaining attestations.
    */
   readonly cursor: number | null
 }
 
-/** What a page is read from. */
+/** Where a page is read from. */
 export type HeadPageSources = {
   readonly logs: Pick<LogsStore, 'listHeads' | 'listHeadsBefore'>
   readonly headAttestations: Pick<
@@ -222,11 +224,12 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads that follow the head of size `cursor` in the order (null: from its
- * beginning), fewer when their attestations have more than `bytesMax`, but at least one head. An
- * attestation goes with the head that reaches its size; newest first, with the head before it. The
- * documents of heads that do not fit are not read. A head has few attestations: none is asked for
- * while the leaves of the last are not committed, and two are kept of a size.
+ * Reads at most `limit` heads that follow the head of size `cursor` in the order (null: from the
+ * beginning). Reads fewer heads when their attestations have more than `bytesMax`, but at least
+ * one. An attestation belongs to the head that reaches its size; with newest first, to the head
+ * before it. Documents of heads that do not fit are not read. A head has few attestations: the next
+ * one is not requested before the leaves of the last are committed, and at most two are kept of a
+ * size.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,
@@ -265,11 +268,11 @@ function lastOf(
   return isMore ? (heads.at(-1)?.size ?? null) : null
 }
 
-/** How many of the heads, at least one, have attestations that fit together. */
+/** Number of heads, at least one, whose attestations fit together. */
 function countFitting(
   heads: readonly StoredHead[],
   parts: {
-    /** In the order of the heads. */
+    /** Weights in the order of the heads. */
     readonly weights: readonly { readonly size: number; readonly bytes: number }[]
     readonly order: HeadOrder
     readonly bytesMax: number

@@ -8,7 +8,7 @@ type Place = { readonly database: Pick<Database, 'queries' | 'content'> }
 
 const path = '/v1/admin/content-keys'
 
-/** Acts on the keys that requests and answers are encrypted under: the operator's alone. */
+/** Acts on the keys that encrypt requests and answers. Only the operator may use these acts. */
 export const contentActs = {
   keys: defineAct({
     method: 'GET',
@@ -32,7 +32,7 @@ export const contentActs = {
     trail: 'changes nothing',
     answer: (keys) => ({ keys: [...keys] }),
   }),
-  /** Encrypts a batch behind a position with the newest key. */
+  /** Encrypts a batch of records after a position with the newest key. */
   encrypt: defineAct({
     method: 'POST',
     path,
@@ -45,7 +45,7 @@ export const contentActs = {
     },
     errors: ['content_key_missing'],
     run: ({ after }, { database }: Place) => createContentOperations(database).encrypt(after),
-    // One run is many acts, from position 0 on.
+    // One run of the command is many acts. Only the first act, from position 0, is recorded.
     trail({ after }, result) {
       const outcome = result === 'no_key' ? result : 'begun'
       return after === 0 ? [{ kind: 'content.encrypt', target: 'all', outcome }] : []

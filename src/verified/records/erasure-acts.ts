@@ -8,7 +8,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/** Records that one act erases, well within its time. */
+/** Number of records that one act erases. This stays well within the time limit of an act. */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'
@@ -17,11 +17,14 @@ const reason = z.string().refine(isErasureReason)
 type Place = { readonly database: Pick<Database, 'queries'> }
 
 /**
- * Acts on requests and answers that are stored: the operator's alone. The proofs stay; they hold
- * only hashes of the content.
+ * Acts on stored requests and answers. Only the operator may use these acts. The proofs stay,
+ * because they hold only hashes of the content.
  */
 export const erasureActs = {
-  /** Of all records with this hash: how many have it, and of how many the content was erased. */
+  /**
+   * Erases the content of all records with this hash. Gives how many records have the hash, and how
+   * many of them lost their content.
+   */
   record: defineAct({
     method: 'POST',
     path,
@@ -36,7 +39,9 @@ export const erasureActs = {
     trail: ({ hash, reason }, done) => [actOfErasure(hash, reason, done)],
     answer: (done) => done,
   }),
-  /** Of an account, up to now: from then on no caller receives this content. */
+  /**
+   * Erases all content of an account up to now. From then on, this content is not given to callers.
+   */
   account: defineAct({
     method: 'PUT',
     path,
@@ -57,7 +62,10 @@ export const erasureActs = {
     ],
     answer: settleAccount,
   }),
-  /** Removes a part of the erased content from the rows; again until it is done. */
+  /**
+   * Removes a part of the erased content from the rows. It is repeated until all of this content is
+   * removed.
+   */
   remove: defineAct({
     method: 'DELETE',
     path,
@@ -75,7 +83,7 @@ export const erasureActs = {
     trail: 'continues what was recorded',
     answer: (done) => done,
   }),
-  /** Null: the retention of the gateway's settings. */
+  /** Null: the retention in the gateway's settings is used. */
   setRetention: defineAct({
     method: 'PUT',
     path: '/v1/admin/retention',

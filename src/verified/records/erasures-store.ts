@@ -5,78 +5,88 @@ import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
 import type { Erasure } from './record-content.ts'
 
-/** Who asked for an erasure, and why. */
+/** Who requested an erasure, and why. */
 export type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
 
-/** Content that is to be erased: of one account, or of calls that no account is known of (null). */
+/** Content to be erased: of one account, or of calls without a known account (null). */
 export type DueContent = {
   readonly accountId: string | null
-  /** Content of completions that finished until then, Unix seconds. */
+  /** Includes completions that finished up to this time, Unix seconds. */
   readonly through: number
-  /** Key of the act. */
+  /** Key of the act that erases this content. */
   readonly erasureId: number
 }
 
 /**
- * Erasure of what was asked and answered. The rows of records stay, with all that proves them.
- * Every method throws the driver's error when the database fails.
+ * Erases requests and answers. The rows of the records stay, with everything that proves the
+ * records. Every method throws the driver's error when the database fails.
  */
 export type ErasuresStore = {
   /**
-   * Erases the content of all records with this hash (hex, no prefix), of one account or of any
-   * (null), at once. Gives how many records have the hash, and of how many content was erased now.
+   * Erases at once the content of all records with this hash (hex, no prefix), of one account or of
+   * any account (null). Gives how many records have the hash, and how many of them lost their
+   * content now.
    */
   eraseRecords(
     of: { readonly hash: string; readonly accountId: string | null },
     order: ErasureOrder,
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
-   * Erases all content of the account of this name, of completions that finished until now. Once
-   * this resolves the content is given to no caller, also of a record that is committed later. It
-   * stays in the rows until `eraseDue`. Null when there is no such account.
+   * Erases all content of the account with this name, for completions that finished up to now.
+   * After this resolves, the content is not given to callers, even for a record that is committed
+   * later. The rows hold it until `eraseDue`. Null when there is no such account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
-   * Gives what is to be erased of at most `limit` accounts, those that follow `after` (null: from
-   * the first on), and the cursor of the last one looked at, null at the end. With `retentionDays`,
-   * content that is older than that too, where the account has no value of its own.
+   * Gives the content to be erased of at most `limit` accounts. These accounts follow `after`
+   * (null: start with the first). Also gives the cursor of the last account, or null at the end.
+   * With `retentionDays`, content that is older is included for accounts without their own
+   * retention.
    */
   listDue(page: {
     readonly after: string | null
     readonly limit: number
     readonly retentionDays: number | null
   }): Promise<{ readonly due: readonly DueContent[]; readonly cursor: string | null }>
-  /** Gives what an erasure of this account left to be erased; null for nothing. */
+  /**
+   * Gives the content that an erasure of this account has left in the rows; null when all is
+   * removed.
+   */
   findDue(accountName: string): Promise<DueContent | null>
   /**
-   * Erases the oldest due content, at most `limit` records, and fewer of large ones. Gives how
-   * many, 0 when nothing is left; 'busy' while another process does that.
+   * Erases the oldest due content of at most `limit` records, or fewer when they are large. Gives
+   * the number of records, 0 at the end. Gives 'busy' while another process erases.
    */
   eraseDue(due: DueContent, limit: number): Promise<number | 'busy'>
-  /** Forgets the answers to calls with an Idempotency-Key that erased accounts were given. */
+  /**
+   * Deletes stored answers to calls with an Idempotency-Key, for accounts whose content was erased.
+   */
   forgetAnswers(): Promise<number>
-  /** Sets how many days an account's content is kept, null for as the gateway has it. */
+  /** Sets how many days an account's content is kept; null uses the gateway's setting. */
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
-/** Whether a record's content is stored: the condition of the index records_content. */
+/**
+ * Whether the content of a record is stored. This is also the condition of the index
+ * records_content.
+ */
 const HAS_CONTENT = sql`(request is not null or content is not null)`
 
-/** A clock of an enclave that is ahead by more is not believed. */
+/** An enclave's clock may be ahead by this much. A later time is not believed. */
 const CLOCK_SKEW_SECONDS = 300
 
 /**
- * Bytes of content, as stored, after which a statement erases no more: each 2 kB of it is a row of
- * its own to Postgres, and a record may have tens of megabytes.
+ * Bytes of stored content after which a statement stops erasing. Postgres keeps each 2 kB of
+ * content as a row, and a record may have tens of megabytes.
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
-/** One process erases at a time: key of the transactions' advisory lock. */
+/** Key of the advisory lock of the transactions, so that only one process erases at a time. */
 const ERASE_LOCK = 7_100_317
 
 /**
- * Act that erased the content of a record, or whose account's: an account's content is gone once
- * that is asked for, and its rows follow.
+ * Act that erased the content of a record, or all content of the record's account. An account's
+ * content counts as erased from the request on; its rows are removed later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
@@ -85,7 +95,7 @@ export function erasureOf(record: string, account: string): RawBuilder<number | 
     then ${o}.erasure_id end)`
 }
 
-/** Erasures on the database's shared connections. */
+/** Erases content, on the database's shared connections. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createErasuresStore(
   { queries }: Pick<Database, 'queries'>,
@@ -96,8 +106,8 @@ export function createErasuresStore(
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
   /**
-   * Key of the act by which content that is kept for so many days is erased: one act for all such
-   * content.
+   * Key of the act for content that is kept for this number of days. All such content has the same
+   * act.
    */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
@@ -149,8 +159,8 @@ export function createErasuresStore(
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
     async listDue({ after, limit, retentionDays }) {
-      // A walk from one account to the next in the index: its cost does not depend on how many
-      // records each has.
+      // Goes from one account to the next in the index. The cost does not depend on the number of
+      // records of each account.
       const { rows } = await sql<DueRow>`
         with recursive owners (account_id, ordinal) as (
           (select account_id, 1 from records
@@ -171,7 +181,7 @@ export function createErasuresStore(
         where o.account_id is not null order by o.ordinal`.execute(queries)
       const isEnd = rows.length < limit
       const due: DueContent[] = []
-      // Of few different numbers of days, however many accounts there are.
+      // Accounts have only a few different retention times, so there are few acts.
       const acts = new Map<number, Promise<number>>()
       const actOf = (days: number) => {
         const act = acts.get(days) ?? retentionAct(days)
@@ -179,7 +189,7 @@ export function createErasuresStore(
         return act
       }
       for (const row of rows) due.push(...(await dueOf(row, actOf)))
-      // Those of which no account is known come last.
+      // Records without a known account come last.
       if (isEnd && retentionDays !== null) due.push(...(await dueWithoutAccount(retentionDays)))
       return { due, cursor: isEnd ? null : (rows.at(-1)?.account_id ?? null) }
     },
@@ -219,7 +229,7 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Keys are kept for a day: the accounts are those that were erased since.
+      // Keys are kept for a day, so only accounts that were erased since then matter.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id
@@ -271,11 +281,11 @@ type DueRow = {
   readonly erasure_id: number | null
   readonly days: number | null
   readonly expired_through: number | null
-  /** Null when the last of it went since the walk. */
+  /** Null when the last such content was removed after the row was found. */
   readonly oldest: number | null
 }
 
-/** What an erasure sets in a record. */
+/** The columns that an erasure sets in a record. */
 function removal(at: RawBuilder<number>, erasureId: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`request = null, response = null, content = null, erased_at = ${at}, erasure_id = ${erasureId}`
 }

@@ -6,29 +6,35 @@ import { createFaultLog } from '../../runtime/fault-log.ts'
 import { createLoop, pause } from '../../runtime/loop.ts'
 import { createErasuresStore, type DueContent, type ErasuresStore } from './erasures-store.ts'
 
-/** How often content is looked for that is to be erased. */
+/** How often to look for content that must be erased. */
 const SWEEP_INTERVAL_MS = 60_000
-/** Records that one statement erases: some milliseconds, so that commits go in between. */
+/**
+ * Number of records that one statement erases. This takes some milliseconds, so commits can run in
+ * between.
+ */
 const ERASE_MAX = 200
-/** Pause between two of these. */
+/** Pause between two such statements. */
 const BATCH_PAUSE_MS = 20
-/** Accounts that one statement looks through. */
+/** Number of accounts that one statement looks through. */
 const ACCOUNTS_MAX = 500
-/** While it lasts, a fault is logged again only this often. */
+/** While a fault lasts, it is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 
-/** Erases what was kept for long enough, or belongs to an account whose content was erased. */
+/**
+ * Erases content whose retention has ended, and the content of accounts that had all their content
+ * erased.
+ */
 export type ErasureSweeper = {
   start(): void
-  /** Resolves when nothing is left running. */
+  /** Resolves when all work has ended. */
   stop(): Promise<void>
-  /** Looks through everything once. Gives of how many records the content was erased. */
+  /** Looks through all accounts once. Gives the number of records whose content was erased. */
   sweep(signal: AbortSignal): Promise<number>
 }
 
 /**
- * Erases what a customer asks for, and records it among what administrators did; not when nothing
- * was erased.
+ * Erases content that a customer wants erased, and records this act in the log of administrators'
+ * acts. An erasure that found no content is not recorded.
  */
 export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
   return (
@@ -43,7 +49,7 @@ export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
     )
 }
 
-/** What is recorded of an erasure of the records with a hash. */
+/** Describes an erasure of all records with a hash, for the log of administrators' acts. */
 export function actOfErasure(
   hash: string,
   reason: string,
@@ -53,8 +59,9 @@ export function actOfErasure(
 }
 
 /**
- * Gives the sweeper, not yet started. Several gateways may have one on the same database: one
- * erases at a time. `retentionDays`: null keeps content, where the account has no value of its own.
+ * Gives the sweeper, which is not started yet. Several gateways may run one on the same database,
+ * but only one erases at a time. `retentionDays`: null keeps the content of accounts that have no
+ * retention of their own.
  */
 export function createErasureSweeper({
   store,

@@ -20,14 +20,15 @@ import type { RecordsStore, StoredRecord } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /**
- * How long a block is waited for whose proofs are not stored yet. After that the bundle is given
- * without it.
+ * How long to wait for a block whose proofs are not stored yet. After that the bundle is given
+ * without the block.
  */
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * Calls for public evidence that wait for a block at once. Who comes beyond that is answered
- * without the block: callers without a key must not hold their places for as long as a chain takes.
+ * Maximum number of public calls for evidence that wait for a block at a time. Calls beyond this
+ * limit are answered without the block, because callers without a key must not hold their places
+ * while a chain is slow.
  */
 export const PUBLIC_WAITS_MAX = 4
 
@@ -35,18 +36,19 @@ export const PUBLIC_WAITS_MAX = 4
 export type RecordEvidence = {
   /**
    * The bundle of the first record with this hash that the viewer may see, or null. It has no block
-   * while the anchor is in none that it succeeded in, and when the block could not be read, in time
-   * or at all; `no_block` says which.
+   * while the anchor has not succeeded in a block, and when the block could not be read in time, or
+   * at all. `no_block` gives the reason.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * The same for anyone, of any account's record, redacted: hashes in the place of request and
-   * response. Null too while PUBLIC_WAITS_MAX others wait for theirs.
+   * A bundle for anyone, of any account's record. It is redacted: it has hashes instead of request
+   * and response. Null without a record. While PUBLIC_WAITS_MAX other calls wait for a block, the
+   * bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
 }
 
-/** What evidence is made of beside records. */
+/** What evidence is made from, in addition to the records. */
 type EvidenceSources = {
   readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
   readonly proofs: Pick<BlockProofs, 'prove'>
@@ -54,12 +56,12 @@ type EvidenceSources = {
   readonly chainId: number
 }
 
-/** Evidence over its sources. `isOpen` as in the history. */
+/** Gives evidence from its sources. `isOpen` as in the history. */
 export function createEvidence(
   options: EvidenceSources & {
     readonly records: Pick<RecordsStore, 'findByHash' | 'findProof'>
     readonly isOpen: boolean
-    /** What each bundle says of where it is from; null for nothing. */
+    /** What each bundle says about its source; null when the operator set nothing. */
     readonly source: BundleSource | null
     readonly log: Logger
     readonly waitMs?: number
@@ -116,7 +118,10 @@ export function createEvidence(
   }
 }
 
-/** Runs what waits for a chain, or says at once that it was not run. */
+/**
+ * Runs a function that waits for a chain. When too many wait already, gives `not_read` at once
+ * without a run.
+ */
 type Wait = (run: () => Promise<BlockProof | NoBlockReason>) => Promise<BlockProof | NoBlockReason>
 
 function boundWaits(waitsMax: number): Wait {

@@ -19,7 +19,7 @@ import type { History } from './history.ts'
 import { evidenceBundle, recordList, storedRecord } from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
 
-/** Records of a page when the query does not say, and at most (interface, parts 4 and 8). */
+/** Default number of records on a page, and the maximum (interface, parts 4 and 8). */
 const HISTORY_LIMIT_DEFAULT = 100
 const HISTORY_LIMIT_MAX = 1000
 
@@ -29,18 +29,18 @@ const cursor = patternText(
   'a valid UUID',
 ).transform((text) => text.toLowerCase())
 
-/** Longest text that is searched for, characters. */
+/** Maximum length of a text to search for, characters. */
 const SEARCHED_TEXT_LENGTH_MAX = 200
 
-/** Longest name of a provider that is asked for, characters. */
+/** Maximum length of a provider's name in a query, characters. */
 const PROVIDER_LENGTH_MAX = 100
 
-/** Unix seconds, to the year 9999. */
+/** Unix seconds, up to the year 9999. */
 const time = integerText({ min: 0, max: 253_402_300_799 }).nullable().default(null)
 
 /**
- * A page of the history; `cursor` is the id of the last record of the page before, null for the
- * newest.
+ * A page of the history. `cursor` is the id of the last record of the previous page; null starts
+ * with the newest record.
  */
 export const historyQuery = z.object({
   limit: integerText({ min: 1, max: HISTORY_LIMIT_MAX }).default(HISTORY_LIMIT_DEFAULT),
@@ -59,20 +59,26 @@ export const historyQuery = z.object({
   q: boundedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
 })
 
-/** Searches at once, and of one account: each may look into some megabytes. */
+/**
+ * Maximum number of searches at a time, in total and for one account. Each search may read some
+ * megabytes.
+ */
 export const SEARCHES_MAX = 4
 export const ACCOUNT_SEARCHES_MAX = 2
 
 /**
- * Reads of public evidence at once. Apart from those of logs, so that neither takes the other's
- * place.
+ * Maximum number of reads of public evidence at a time. Reads of logs have their own limit, so that
+ * neither kind blocks the other.
  */
 export const EVIDENCE_READS_MAX = 16
 
-/** Hash of a completion: of either case, with or without 0x → lower case, without. */
+/**
+ * Hash of a completion. Accepts upper and lower case, with or without 0x. Gives lower case without
+ * 0x.
+ */
 export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
 
-/** Why content is erased. Everyone who may see the record can read it. */
+/** The reason for an erasure. Everyone who may see the record can read this reason. */
 const erasureQuery = z.object({
   reason: described(
     z.string().check(({ value, issues }) => {
@@ -85,8 +91,9 @@ const erasureQuery = z.object({
 })
 
 /**
- * The stored completions: the list, one by its hash, and all that a check of one needs, in one
- * file. Where the operator allows it, anyone who has the hash gets that file without the content.
+ * Routes of the stored completions: a list, one completion by its hash, and a file with everything
+ * that a check of a completion needs. Where the operator allows it, anyone who has the hash gets
+ * this file without the content.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function historyRoutes({

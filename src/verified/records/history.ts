@@ -13,35 +13,35 @@ type HistoryPageQuery = {
   readonly limit: number
   readonly cursor: string | null
   readonly filters?: RecordFilters
-  /** What the content has to have; null for anything. Of the viewer's own records alone. */
+  /** Text that the content must have; null for any content. Only for the viewer's own records. */
   readonly text?: string | null
 }
 
-/** The stored completions, as JSON texts of the interface (2.4). */
+/** The stored completions, as the JSON texts of the interface (2.4). */
 export type History = {
   /**
-   * A page, newest first: `completions`, and `cursor`, the id of the last of them when there may be
-   * more, else null. Throws ApiError `history_restricted`, and ValidationError for a cursor that is
-   * not the id of a record of the list.
+   * A page, newest first. It has `completions`, and `cursor`: the id of the last completion when
+   * there may be more, else null. Throws ApiError `history_restricted`, and ValidationError for a
+   * cursor that is not the id of a record of the list.
    */
   list(query: HistoryPageQuery): Promise<string>
   /** The first record with this hash that the viewer may see, or null. */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Erases request and response of the viewer's own records with this hash, also for viewers who
-   * may see others' records. Gives the first of them as it is now; null when there are no such
-   * records.
+   * Erases request and response of the viewer's own records with this hash. Never erases other
+   * accounts' records, even when the viewer may see them. Gives the first of these records after
+   * the erasure; null when there are no such records.
    */
   erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
 }
 
-/** Why content is to be erased, and who asks for it from where. */
+/** The reason for an erasure, and who requests the erasure from where. */
 export type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
- * History over the records store. `isOpen`: every account may see all completions (`filter=all`,
- * and lookups by hash), as the interface has it. Otherwise each account sees its own, and only
- * viewers with that right see all.
+ * Gives the history from the records store. `isOpen`: every account may see all completions
+ * (`filter=all`, and lookups by hash), as the interface defines it. Otherwise each account sees its
+ * own completions, and only viewers with the right to see all do so.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
@@ -120,8 +120,8 @@ function unknownCursor(): ValidationError {
 }
 
 /**
- * Warns when every account may read the completions of all. Not in development: there all accounts
- * are one's own.
+ * Warns when every account may read all accounts' completions. Does not warn in development,
+ * because all accounts there belong to one person.
  */
 export function warnOfOpenHistory(
   {

@@ -8,12 +8,12 @@ import {
 import { type ContentFault, ContentUnavailable } from '../../storage/errors.ts'
 import type { Tables } from '../../storage/tables.ts'
 
-/** Why a record is without the request and response that it was stored with. */
+/** Why a record is shown without its stored request and response. */
 export type Withheld =
   | ({ readonly kind: 'erased' } & Erasure)
   | { readonly kind: 'unavailable'; readonly code: ContentFault }
 
-/** What stays of content that was erased, beside the proofs. */
+/** Facts that stay after an erasure of content, in addition to the proofs. */
 export type Erasure = {
   /** Unix seconds. */
   readonly at: number
@@ -21,15 +21,17 @@ export type Erasure = {
   readonly reason: string
 }
 
-/** Request and response of a record, canonical JSON texts; or why they are not there. */
+/** Request and response of a record as canonical JSON texts, or the reason why they are missing. */
 type RecordContent = {
   readonly request: string | null
   readonly response: string | null
-  /** Absent when nothing is withheld: they are there, or were never known. */
+  /** Absent when nothing is withheld: the texts are there, or were never known. */
   readonly withheld?: Withheld
 }
 
-/** What content is read from: columns of its record, and of the act that erased it. */
+/**
+ * The columns that content is read from. They belong to the record and to the act that erased it.
+ */
 export type ContentRow = {
   readonly id: string
   readonly hash: Uint8Array
@@ -42,7 +44,10 @@ export type ContentRow = {
   readonly gone_for: string | null
 }
 
-/** What the content of a record is encrypted for: its row, and what it has to hash to. */
+/**
+ * Identity that the content of a record is encrypted for: the record's row, and the hash that the
+ * content must have.
+ */
 export function recordIdentity({
   id,
   hash,
@@ -71,7 +76,7 @@ export function readContent(row: ContentRow, cipher: ContentCipher | null): Reco
   }
 }
 
-/** What an answer that needs the withheld content is refused with. */
+/** The error for a request that needs the withheld content. */
 export function refusalOf(withheld: Withheld): Error {
   return withheld.kind === 'erased'
     ? new ApiError('content_erased', 'Question and answer were erased')

@@ -10,22 +10,23 @@ import { refusalOf, type Withheld } from './record-content.ts'
 import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
 /*
- * JSON texts of records, spliced and not serialised: the response stands in them byte for byte as
- * it was hashed, and a 32 MiB answer is not parsed to be sent. The spliced values are hex, base64
- * and canonical JSON that the committer verified, so none of them needs an escape.
+ * Builds JSON texts of records by joining strings, without serialising values. So the response is
+ * included byte for byte as it was hashed, and a 32 MiB answer is not parsed before it is sent. The
+ * joined values are hex, base64 and canonical JSON that the committer verified, so they need no
+ * escapes.
  */
 
 /**
- * Create response (interface, 2.3): the response with the proof members after its own, `receipt`
- * and `log` too.
+ * Reply to a call (interface, 2.3): the members of the response, then the members of the proof,
+ * including `receipt` and `log`.
  */
 export function createReplyText(record: AnsweredRecord): string {
   return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * The response of a call that is not encrypted: answers are made here of those alone. Throws
- * ApiError `content_erased` and ContentUnavailable.
+ * The response of a call that is not encrypted; only such calls are answered here. Throws ApiError
+ * `content_erased` and ContentUnavailable.
  */
 export function responseOf({ response, withheld }: AnsweredRecord): string {
   if (withheld !== undefined) throw refusalOf(withheld)
@@ -33,15 +34,18 @@ export function responseOf({ response, withheld }: AnsweredRecord): string {
   return response
 }
 
-/** The last chunk of a stream (canonical JSON text) with the same members after its own. */
+/**
+ * The last chunk of a stream (canonical JSON text). Its own members come first, then the members of
+ * the proof.
+ */
 export function lastChunkText(chunk: string, record: AnsweredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * Stored record (interface, 2.4), with `receipt` and `log`, and `reanchored` when its head was
- * anchored again. That of an encrypted call is `redacted`, and so is one whose content was `erased`
- * or is `withheld`.
+ * Stored record (interface, 2.4), with `receipt` and `log`, and with `reanchored` when its head was
+ * anchored again. The record of an encrypted call is `redacted`. So is a record whose content was
+ * `erased` or is `withheld`.
  */
 export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
@@ -51,8 +55,8 @@ export function recordText(record: StoredRecord): string {
 }
 
 /**
- * Request and response; of an encrypted call, that they are not here, and what was used; of others
- * without them, why.
+ * Members for request and response. For an encrypted call they say that the texts are not here, and
+ * give the usage. For other calls without texts they give the reason.
  */
 function contentText({ request, response, usage, withheld }: StoredRecord): string {
   if (request === null || response === null)
@@ -70,9 +74,10 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * A chunk of its own for the proof, with empty choices, for streams of enclaves of protocol version
- * 1, which do not hold the last chunk back. Its `usage` is null as in all chunks; left out for a
- * caller who asked for usage, whose SDK would take the null over the usage that came before.
+ * A separate chunk for the proof, with empty choices. It is for streams of enclaves with protocol
+ * version 1, which do not hold back the last chunk. Its `usage` is null as in all chunks. It is
+ * left out when the caller requested usage, because the caller's SDK would replace the usage from
+ * an earlier chunk with the null.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -106,18 +111,18 @@ function logMember({ logProof }: AnsweredRecord): string {
 }
 
 /**
- * Members of a stored request that are shown as null when they were not set (interface, 2.4), in
+ * Members of a stored request that are shown as null when they are not set (interface, 2.4), in
  * this order.
  */
 export const ECHOED_MEMBERS = CHAT_MEMBERS
 
-/** The same for each of its messages. */
+/** Members of each message that are shown as null when they are not set. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
- * The request as a record shows it, from its canonical text: every member of the interface, null
- * where it was not set, then the other members that the caller sent. It hashes to the same value,
- * because hashing leaves those nulls out.
+ * Makes the request as a record shows it, from its canonical text. First come all members of the
+ * interface, null when not set, and then the other members that the caller sent. Its hash is the
+ * same, because hashing leaves out nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
@@ -130,34 +135,35 @@ function echoMessage(message: Json): Json {
   return isJsonObject(message) ? withNulls(message, ECHOED_MESSAGE_MEMBERS) : message
 }
 
-/** Object spread makes an own member also of one that is called `__proto__`. */
+/** Object spread copies a member with the name `__proto__` as an ordinary member. */
 function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
   const nulls = Object.fromEntries(names.map((name) => [name, null]))
   return { ...nulls, ...object }
 }
 
 /**
- * A page's records end before their text grows over this, also below the limit: one record may be
- * over 40 MiB.
+ * Maximum length of the text of a page's records. A page may therefore end before its limit: one
+ * record may be over 40 MiB.
  */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
-/** Records that are read before anything is known of their size. */
+/** Number of records to read first, while their size is unknown. */
 export const FIRST_SLICE = 10
 
-/** Records that are read at once, at most. */
+/** Maximum number of records to read at a time. */
 export const SLICE_MAX = 250
 
 /**
- * JSON texts of a page's records, and the cursor of the last of them when there may be more, else
- * null.
+ * JSON texts of a page's records. The cursor is that of the last record when there may be more,
+ * else null.
  */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
- * Fills a page of at most `limit` records from `cursor` on (null: the beginning), slice by slice,
- * so that not many more are held than fit. `read` gives up to `limit` records that follow a cursor,
- * and where the page has to end with them, if it has; what it throws passes through.
+ * Fills a page of at most `limit` records from `cursor` on (null: from the beginning). It reads
+ * slice by slice, so it holds only a few more records than fit. `read` gives up to `limit` records
+ * that follow a cursor. It also says where the page must end, if the page must end with these
+ * records. Throws what `read` throws.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -192,8 +198,8 @@ export async function fillPage<Cursor>(options: {
 }
 
 /**
- * How many records to read next, so that as many as still fit are held, judging by the size of
- * those before.
+ * Number of records to read next, so that only as many are held as still fit. It is estimated from
+ * the size of the records before.
  */
 function sliceLimit(parts: {
   readonly left: number

@@ -13,26 +13,26 @@ import { erasureOf } from './erasures-store.ts'
 import { type ContentRow, readContent, type Withheld } from './record-content.ts'
 
 /**
- * Where a record stands in its log: the signed head of the commit that stored it, and the way from
- * the leaf to it.
+ * Position of a record in its log: the signed head of the commit that stored it, and the path from
+ * the leaf to this head.
  */
 type LogProof = {
-  /** Leaves under the head. */
+  /** Number of leaves under the head. */
   readonly size: number
   /** Root of the head, hex. */
   readonly root: string
-  /** Notary's EIP-712 signature of the head, 0x hex. */
+  /** The notary's EIP-712 signature of the head, 0x hex. */
   readonly signature: string
   /** Inclusion path of the record's leaf, hex, leaf's sibling first (RFC 9162, 2.1.3). */
   readonly path: readonly string[]
-  /** What the head is signed for: the chain's id, and the contract's address (0x, lower case). */
+  /** What the head is signed for: id of the chain, and address of the contract (0x, lower case). */
   readonly chainId: number
   readonly contract: string
 }
 
 /**
- * A stored completion with all that proves it. Texts are the canonical bytes that were hashed.
- * Immutable.
+ * A stored completion with everything that proves it. Texts are the canonical bytes that were
+ * hashed. Never changes.
  */
 export type StoredRecord = {
   /** uuid; the cursor of history pages. */
@@ -43,13 +43,15 @@ export type StoredRecord = {
   readonly index: number
   /** Hash of the completion, 64 hex digits without prefix. */
   readonly hash: string
-  /** Canonical JSON texts; those of request and response are null of an encrypted call. */
+  /** Canonical JSON texts. Request and response are null for an encrypted call. */
   readonly request: string | null
   readonly response: string | null
-  /** Why request and response are null of any other call; absent when they are there. */
+  /**
+   * Why request and response of a call that is not encrypted are null. Absent when they are there.
+   */
   readonly withheld?: Withheld
   readonly receipt: string
-  /** Of an encrypted call: what its response states was used; else null. */
+  /** Usage that the response of an encrypted call states; null for other calls. */
   readonly usage: TokenUsage | null
   /** 0x + 65 bytes, uncompressed point. */
   readonly publicKey: string
@@ -58,52 +60,55 @@ export type StoredRecord = {
   /** Transaction that anchors the head of `logProof`, 0x + 32 bytes; never changes. */
   readonly txHash: string
   /**
-   * Transactions that anchor it in its place, in order: those before the last could not be mined.
-   * Empty but after a loss.
+   * Later transactions that anchor the same head in place of `txHash`, in order. All before the
+   * last one could not be mined. Empty unless an anchor was lost.
    */
   readonly reanchored: readonly string[]
   /** Attestation document, standard base64. */
   readonly attestation: string
-  /** Who asked for it; null when the context did not say. */
+  /** Account that made the call; null when the context did not say. */
   readonly accountId: string | null
   readonly requestId: string | null
-  /** Unix seconds: when the enclave finished it. */
+  /** When the enclave finished the completion, Unix seconds. */
   readonly createdAt: number
   readonly outcome: Receipt['outcome']
   readonly logProof: LogProof
 }
 
-/** What a record has of its own; the rest is its head's and its notary's. */
+/** The members of a record without the members of its head and its notary. */
 export type HeadlessRecord = Omit<
   StoredRecord,
   'notary' | 'publicKey' | 'txHash' | 'reanchored' | 'logProof'
 >
 
-/** What an answer with its proof is made of. */
+/** The parts of a record that an answer with its proof needs. */
 export type AnsweredRecord = Omit<
   StoredRecord,
   'id' | 'request' | 'reanchored' | 'accountId' | 'requestId' | 'createdAt'
 >
 
 /**
- * One page of the history, newest first. `cursor` is the id of its last record, null when nothing
- * older is left.
+ * One page of the history, newest first. `cursor` is the id of its last record; null when there are
+ * no older records.
  */
 type RecordPage = {
   readonly records: readonly StoredRecord[]
   readonly cursor: string | null
-  /** Whether it ends before its limit, at the last record that was looked at, while more follow. */
+  /**
+   * Whether the page ends before its limit although more records follow. It then ends at the last
+   * record that was looked at.
+   */
   readonly isCut?: boolean
 }
 
-/** Which records a list has; null does not restrict it. */
+/** Which records a list includes. A filter that is null does not restrict the list. */
 export type RecordFilters = {
-  /** The requested model, or the returned one. */
+  /** The requested model, or the returned model. */
   readonly model: string | null
-  /** By its name. */
+  /** Name of the provider. */
   readonly provider: string | null
   readonly outcome: Receipt['outcome'] | null
-  /** Unix seconds: made from then on, and before then. */
+  /** Unix seconds: completions from `since` on, and before `until`. */
   readonly since: number | null
   readonly until: number | null
   readonly isEncrypted: boolean | null
@@ -118,42 +123,43 @@ export const NO_FILTERS: RecordFilters = {
   isEncrypted: null,
 }
 
-/** Records that a page with filters looks at, at most. */
+/** Maximum number of records that a page with filters looks at. */
 export const FILTERED_RECORDS_MAX = 10_000
 
-/** Whose records a query may see: one account's, or those of all (null). */
+/** Which records a query may see: those of one account, or all records (null). */
 export type RecordScope = { readonly accountId: string | null }
 
 /**
- * Reads of the history. A record is in it once its anchor is stored: a committed record that waits
- * for the anchor of its interval is not there yet. Throws the driver's error when the database
- * fails.
+ * Reads of the history. The history has a record after the record's anchor is stored. A committed
+ * record that waits for the anchor of its interval is not included yet. Throws the driver's error
+ * when the database fails.
  */
 export type RecordsStore = {
   /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
   /**
-   * The same over the records of all, without what was asked and answered: request, response and
-   * usage are null, and not read; nor is whether they were erased.
+   * Gives the first record with this hash of any account, without its content. Request, response
+   * and usage are null and are not read. Whether they were erased is not read either.
    */
   findProof(hash: string): Promise<StoredRecord | null>
   /**
-   * Gives the record that answers the call with this id (a uuid), or null while none is committed.
+   * Gives the record that answers the call with this id (a uuid). Null while no such record is
+   * committed.
    */
   findByCall(callId: string): Promise<StoredRecord | null>
-  /** Gives the record of one leaf, or null while it is not committed. */
+  /** Gives the record of one leaf. Null while the leaf is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
-  /** Gives the records of those of these leaves that are committed, by index. */
+  /** Gives the records of the given leaves that are committed, by index. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
   /**
-   * The same without head and proof, for a caller that has them. Leaves out what was erased
-   * meanwhile.
+   * Gives records like `findByIndexes`, but without head and proof, for a caller that has both.
+   * Records whose content was erased meanwhile are left out.
    */
   findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
   /**
-   * Gives the page that follows `cursor` (null: the newest). A cursor that is not the id of a
-   * record of this very list gives 'unknown_cursor'. Records added meanwhile never shift a later
-   * page. With filters the page ends when FILTERED_RECORDS_MAX were looked at, even if it is empty.
+   * Gives the page that follows `cursor` (null: the newest page). A cursor that is not the id of a
+   * record of this list gives 'unknown_cursor'. New records never shift a later page. With filters
+   * the page ends when FILTERED_RECORDS_MAX records were looked at, even if it is empty.
    */
   list(
     query: RecordScope & {
@@ -162,16 +168,13 @@ export type RecordsStore = {
       readonly filters?: RecordFilters
     },
   ): Promise<RecordPage | 'unknown_cursor'>
-  /**
-   * Records of a log's leaves from index `start` on, in the order of their indexes, at most
-   * `limit`.
-   */
+  /** Records of a log's leaves from index `start` on, ordered by index, at most `limit`. */
   listFrom(
     query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
   ): Promise<readonly StoredRecord[]>
 }
 
-/** The history, read on the database's shared connections. */
+/** Reads the history on the database's shared connections. */
 export function createRecordsStore({
   queries,
   content,
@@ -179,8 +182,8 @@ export function createRecordsStore({
   const readDocuments = createDocumentReader(queries)
 
   /**
-   * `page` chooses the records; the joins then cost no more than it gives. `start` is what the
-   * statement begins with.
+   * `page` chooses the records, so the joins cost only as much as these records. `start` is put at
+   * the beginning of the statement.
    */
   async function read(
     page: RawBuilder<unknown>,
@@ -256,7 +259,7 @@ export function createRecordsStore({
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
       const older = before === null ? sql`true` : sql`position < ${before}`
-      // One more than asked for shows whether anything is left.
+      // One more record than requested shows whether there are older records.
       const listed = sql`
         select * from records
         where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
@@ -277,8 +280,8 @@ export function createRecordsStore({
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
       // Records of a log have positions in the order of their leaves (commits.ts). Without these
-      // bounds, one account's few would be looked for in all the log has, or in all the account has
-      // in other logs.
+      // bounds, the database would look for an account's few records in the whole log, or in all
+      // logs of the account.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
@@ -322,8 +325,8 @@ type RecordRow = HeadlessRow &
   }
 
 /**
- * Lists end before the first record that has no anchor yet, though later ones may have theirs:
- * otherwise it would later appear before what a reader has seen already.
+ * Lists end before the first record without an anchor, although later records may have anchors.
+ * Otherwise this record would appear later, before records that the reader has already seen.
  */
 const FIRST_UNANCHORED = sql`coalesce((
   select min(u.position) from unanchored_heads h
@@ -348,7 +351,7 @@ function fits({
     ...(outcome === null ? [] : [sql`outcome = ${outcome}`]),
     ...(since === null ? [] : [sql`created_at >= ${since}::bigint`]),
     ...(until === null ? [] : [sql`created_at < ${until}::bigint`]),
-    // Receipts of version 1 do not say it: none of theirs was.
+    // Receipts of version 1 do not have this member. Their calls were not encrypted.
     ...(isEncrypted === null
       ? []
       : [sql`coalesce((receipt::json ->> 'encrypted')::boolean, false) = ${isEncrypted}::boolean`]),
@@ -360,7 +363,7 @@ function fits({
   return sql.join(all, sql` and `)
 }
 
-/** Id of the last of FILTERED_RECORDS_MAX records; null when there are fewer. */
+/** Id of the last of FILTERED_RECORDS_MAX records. Null when there are fewer records. */
 async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
     select id from (${looked}) f order by position desc offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(
@@ -371,7 +374,7 @@ async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<
 
 const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Where the record with this id stands; undefined when it is none of this list. */
+/** Position of the record with this id. Undefined when the record does not belong to this list. */
 async function findPosition(
   queries: Queries,
   id: string,
@@ -441,18 +444,21 @@ function toHeadless(
   }
 }
 
-/** Documents kept in memory, newest use last; one serves all records of some hours. */
+/**
+ * Number of documents kept in memory; the least recently used is evicted first. One document serves
+ * all records of some hours.
+ */
 export const DOCUMENTS_CACHED_MAX = 64
 
 /**
- * Gives the standard base64 of a document that was read. Throws when it was not asked for, or is
- * not stored.
+ * Gives the standard base64 of a document that was read. Throws when the document was not
+ * requested, or is not stored.
  */
 type DocumentLookup = (digest: Uint8Array) => string
 
 /**
- * Gives a reader of attestation documents by digest, which never change: those read lately come
- * from memory.
+ * Gives a reader of attestation documents by digest. Documents never change, so recently read ones
+ * come from memory.
  */
 export function createDocumentReader(
   queries: Queries,

@@ -7,21 +7,25 @@ import type { Database } from '../../storage/database.ts'
 import { ContentUnavailable } from '../../storage/errors.ts'
 import { readContent, recordIdentity } from './record-content.ts'
 
-/** Positions that one batch looks through, and bytes of content, as stored, after which it ends. */
+/**
+ * Number of positions that one batch looks through, and bytes of stored content after which a batch
+ * ends.
+ */
 const BATCH_POSITIONS = 2_000
 const BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * Encrypts stored content under the newest key: what is in the clear, and what is under another
- * one. Batch by batch, so that it can be ended and begun again at any moment: what is done is
- * skipped then.
+ * Encrypts stored content with the newest key: content that is not encrypted, and content under
+ * older keys. It works batch by batch, so it can be stopped and started again at any time. Finished
+ * content is then skipped.
  */
 export function createContentOperations(database: Pick<Database, 'queries' | 'content'>) {
   const { queries, content } = database
   return {
     /**
-     * Keys that content was encrypted under, never a key itself: whether this process has it, and
-     * encrypts with it. `retired_at`: when nothing was left under it.
+     * Lists the keys that content was encrypted with, but never a key itself. Gives whether this
+     * process has each key, and whether it encrypts with it. `retired_at`: when no content was left
+     * under this key.
      */
     async keys() {
       const rows = await queries
@@ -37,7 +41,9 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
         is_newest: row.id === newest,
       }))
     },
-    /** Encrypts a batch behind a position. `next`: where to go on; null at the end. */
+    /**
+     * Encrypts the batch after a position. `next` is the position to go on from; null at the end.
+     */
     async encrypt(after: number) {
       if (content === null) return 'no_key'
       if (after === 0) await encryptAnswers(database, content)
@@ -52,7 +58,7 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
       if (sealed.length > 0) await replaceContent(database, JSON.stringify(sealed))
       return { next, encrypted: sealed.length, unreadable: rows.length - sealed.length }
     },
-    /** Records that nothing is left under another key than the newest. */
+    /** Records that no content is left under older keys. */
     async retire() {
       if (content === null) return 'no_key'
       await sql`
@@ -66,9 +72,9 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
 const NOT_GONE = { gone_at: null, gone_by: null, gone_for: null }
 
 /**
- * Puts content (base64) in the place of what is stored at these positions. A record that was erased
- * meanwhile has nothing to be put in the place of. Rows are locked in one order, so that two who do
- * this do not wait for each other.
+ * Replaces the content at these positions with new content (base64). A record that was erased
+ * meanwhile gets no content. Rows are locked in position order, so that two processes that do this
+ * cannot block each other forever.
  */
 async function replaceContent(
   { queries }: Pick<Database, 'queries'>,
@@ -87,7 +93,7 @@ async function replaceContent(
     from held join given using (position) where r.position = held.position`.execute(queries)
 }
 
-/** Content that is not under the newest key, as an SQL condition on a sealed column. */
+/** SQL condition on a sealed column: the content is not under the newest key. */
 function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
   return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
 }
@@ -102,8 +108,9 @@ type OldRecord = {
 }
 
 /**
- * The next records that are to be encrypted, and the position to go on from; null at the end. A
- * batch is so many positions, however few are to be encrypted, so that none takes long.
+ * Gives the next records to encrypt, and the position to go on from (null at the end). A batch has
+ * a fixed number of positions, even if few of their records must be encrypted. So no batch takes
+ * long.
  */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,
@@ -135,7 +142,9 @@ async function chooseRecords(
   return { rows, next: isCut ? last : isEnd ? null : end }
 }
 
-/** Answers that calls with an Idempotency-Key were given: those of one day. */
+/**
+ * Encrypts the stored answers to calls with an Idempotency-Key. Only answers of one day are stored.
+ */
 async function encryptAnswers(
   { queries }: Pick<Database, 'queries'>,
   content: ContentCipher,

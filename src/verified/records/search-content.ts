@@ -2,25 +2,30 @@ import { setImmediate } from 'node:timers/promises'
 import { refusalOf } from './record-content.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'
 
-/** Records that one page of a search looks into, at most, and characters of them. */
+/**
+ * Maximum number of records that one page of a search looks into, and maximum number of their
+ * characters.
+ */
 export const SEARCHED_RECORDS_MAX = 500
 export const SEARCHED_LENGTH_MAX = 16 * 1024 * 1024
 
-/** Records that are read before anything is known of their size, and held at once. */
+/**
+ * Number of records that are read and held at a time. Their size is unknown before they are read.
+ */
 const SLICE = 10
 
-/** What one reading of a page found. */
+/** What one read of a page found. */
 type Found = {
   readonly records: readonly StoredRecord[]
   readonly hasMore: boolean
-  /** Where the page has to end, with what was found; absent when it may go on. */
+  /** Cursor at which the page must end; absent when the page may go on. */
   readonly endsAt?: string | null
 }
 
 /**
- * Gives what reads an account's records whose content has `text`, in upper or lower case: newest
- * first. Each is looked into in this process, since content may be encrypted where it is stored. A
- * page ends when enough was looked into, and the next goes on there.
+ * Gives a function that reads an account's records whose content has `text`, in upper or lower
+ * case, newest first. This process searches each record, because stored content may be encrypted. A
+ * page ends when enough records were searched, and the next page continues there.
  */
 export function createContentSearch(
   records: Pick<RecordsStore, 'list'>,
@@ -47,16 +52,17 @@ export function createContentSearch(
       if (cursor === null) return { records: found, hasMore: false }
       if (page.isCut || searched >= SEARCHED_RECORDS_MAX || length >= SEARCHED_LENGTH_MAX)
         return { records: found, hasMore: true, endsAt: cursor }
-      // Others are served between slices.
+      // Other requests are served between slices.
       await setImmediate()
     }
   }
 }
 
 /**
- * Looks into the texts of messages, asked and answered; not into names of members, nor settings. A
- * record whose stored bytes were altered is given, since it may have the text; it says itself that
- * it cannot be read. Throws ContentUnavailable where the key is missing, as it will be of most.
+ * Searches the texts of messages and answers, but not names of members or settings. A record with
+ * altered bytes counts as found, because it may have the text; the record itself then says that it
+ * cannot be read. Throws ContentUnavailable when the key is missing, because most other records
+ * will lack it too.
  */
 function hasText({ request, response, withheld }: StoredRecord, wanted: string): boolean {
   if (withheld?.kind === 'unavailable') {

@@ -23,10 +23,10 @@ import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
 
-/** How often evidence that is in no block yet is fetched again. */
+/** How often to fetch evidence again while it has no block. */
 const EVERY_MS = 4_000
 
-/** `/c/{hash}`; `name`: the text in the place of the hash. */
+/** The page `/c/{hash}`. `name` is the text in the path in place of the hash. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
@@ -57,7 +57,7 @@ function decode(name: string): string {
 }
 
 function Completion({ hash }: { readonly hash: string }) {
-  // Evidence that was fetched with a key replaces the public evidence.
+  // Evidence that was fetched with a key. It replaces the public evidence.
   const [whole, setWhole] = useState<Json | null>(null)
   const [kept, setKept] = useState<File | null>(null)
   const [isFinal, setIsFinal] = useState(false)
@@ -171,7 +171,7 @@ function Judgement({
   )
 }
 
-/** The completion that the page shows. */
+/** Shows the hash of the completion, with a button that copies the hash. */
 function Name({ hash }: { readonly hash: string }) {
   return (
     <p class="faint">
@@ -180,7 +180,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** The operator shows evidence only to those who may read the completion. */
+/** Whether the operator shows evidence only to people who may read the completion. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }
@@ -214,7 +214,9 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   )
 }
 
-/** The facts that the evidence states. They are worth as much as the verdict above. */
+/**
+ * The facts that the evidence states. They can be trusted only as far as the verdict above says.
+ */
 function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
   const { provider, model, notary, index } = facts
   useEffect(() => keepCompletion({ notary, index }, hash), [notary, index, hash])

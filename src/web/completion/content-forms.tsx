@@ -6,8 +6,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
 
 /**
- * Two ways to see the content, for people who may see it: with an API key, which this tab sends to
- * this gateway alone, or with a file that the caller kept, which is not sent at all.
+ * Two ways to see the content, for people who may see it. The first is an API key, which this tab
+ * sends only to this gateway. The second is a file that the caller kept, which is not sent.
  */
 export function ContentForms({
   hash,
@@ -16,7 +16,7 @@ export function ContentForms({
   onKept,
 }: {
   readonly hash: string
-  /** The file that was given. */
+  /** The file that the reader gave. */
   readonly kept: File | null
   readonly onWhole: (whole: Json) => void
   readonly onKept: (kept: File | null) => void

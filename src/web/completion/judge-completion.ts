@@ -6,20 +6,20 @@ import type { Checker } from '../verify/start-worker.ts'
 /** The result of checking the evidence of one completion. */
 export type CompletionJudgement =
   | { readonly kind: 'judged'; readonly outcome: JobOutcome }
-  /** It may hold, but it belongs to another completion. */
+  /** The evidence may be valid, but it belongs to another completion. */
   | { readonly kind: 'other'; readonly got: string | null }
 
 /**
- * Judges what the gateway gave as the evidence of `hash` (hex, no prefix), in the same way as the
- * page that checks any evidence, and without a chain. Rejects with AbortError when `checker` is
- * given another job.
+ * Judges the evidence that the gateway gave for `hash` (hex, no prefix). The checks are those of
+ * the page that checks any evidence, but without a chain. Rejects with AbortError when `checker`
+ * gets another job.
  */
 export async function judgeCompletion(
   given: Json,
   demands: {
     readonly hash: string
     readonly expectations: GivenExpectations
-    /** The answer as its caller kept it, or a saved proof. */
+    /** The answer that its caller kept, or a saved proof. */
     readonly kept: Blob | null
     readonly checker: Checker
   },
@@ -42,7 +42,7 @@ export async function judgeCompletion(
   return { kind: 'judged', outcome }
 }
 
-/** Whether the evidence is in no block yet: then more evidence follows. */
+/** Whether the evidence has no block yet. More evidence then follows. */
 export function isWaiting(given: Json): boolean {
   return isJsonObject(given) && memberOf(given, 'block') === null
 }

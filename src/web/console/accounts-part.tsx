@@ -13,10 +13,10 @@ import { ActionState, useAction } from './use-action.tsx'
 import { usePages } from './use-pages.ts'
 
 const ACCOUNTS_PATH = '/v1/admin/accounts'
-/** Accounts on a page. */
+/** Number of accounts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: the customers, what they may use, and whether they may call. */
+/** For the operator: customers, what they may use, and whether they may make calls. */
 export function AccountsPart() {
   const session = useSession()
   const [chosen, setChosen] = useState<string | null>(null)
@@ -63,7 +63,7 @@ function columnsOf({
 }: {
   readonly onBudgets: (name: string) => void
   readonly onSet: () => void
-  /** The state of the account changed: its budgets may be gone. */
+  /** Called when the state of the account has changed. Its budgets may no longer exist. */
   readonly onGone: () => void
 }): readonly Column<AccountDescription>[] {
   return [
@@ -105,7 +105,10 @@ function AccountState({ disabled_at: at }: Pick<AccountDescription, 'disabled_at
   )
 }
 
-/** Disables an account, enables it again, and deletes it. Each of these asks once more. */
+/**
+ * Buttons that disable an account, enable it again, or delete it. Each button asks for
+ * confirmation.
+ */
 function StateButtons({
   account: { id, name, disabled_at: disabledAt },
   onSet,

@@ -12,7 +12,7 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const BUDGETS_PATH = '/v1/admin/budgets'
-/** Budgets of one account that are shown. */
+/** Maximum number of budgets shown for an account. */
 const BUDGETS_MAX = 500
 
 type Budget = Omit<BudgetDescription, 'account'>
@@ -30,9 +30,7 @@ const COLUMNS: readonly Column<Budget>[] = [
   },
 ]
 
-/**
- * The rest that the holder of a key may still use, by the budgets of the account and of the key.
- */
+/** What the holder of a key may still use, by the budgets of the account and of the key. */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   return (
     <>
@@ -179,7 +177,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
 
 const NANO = 1_000_000_000n
 
-/** Money is in billionths; null for a text that is not an amount. */
+/** Parses an amount of money into billionths. Null for a text that is not an amount. */
 function parseAmount(what: string, text: string): number | null {
   const [, whole, fraction] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined || (fraction !== undefined && what !== 'money')) return null

@@ -22,8 +22,8 @@ import type { CallAnchor } from './use-call-anchors.ts'
 import { useNarrow } from './use-narrow.ts'
 
 /**
- * The details of one call: beside the list, or on a narrow screen a sheet over it. The panel takes
- * the focus when it appears; Escape closes it.
+ * The details of one call. They are beside the list; on a narrow screen, they are a sheet above the
+ * list. The panel takes the focus when it appears. Escape closes it.
  */
 export function CallPanel({
   call,
@@ -34,7 +34,7 @@ export function CallPanel({
   readonly call: Call
   readonly anchor: CallAnchor | undefined
   readonly onClose: () => void
-  /** The call has changed: its content was erased. */
+  /** Called when the call has changed, because its content was erased. */
   readonly onChange: (call: Call) => void
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
@@ -49,7 +49,7 @@ export function CallPanel({
   }, [isSheet])
   useEffect(() => {
     const close = (event: KeyboardEvent) => {
-      // An open dialog closes first, by itself.
+      // If a dialog is open, Escape closes the dialog and not the panel.
       if (event.key === 'Escape' && document.querySelector(':modal') === null) onClose()
     }
     document.addEventListener('keydown', close)
@@ -258,10 +258,13 @@ function Texts({ call }: { readonly call: Call }) {
   )
 }
 
-/** Characters of a question and an answer that are shown at first. */
+/** Characters of a question and of an answer that are shown at first. */
 const TEXT_SHOWN_MAX = 1_000
 
-/** Built when the reader opens it: a call may have megabytes. */
+/**
+ * The stored texts of a call. They are rendered when the reader opens them, because a call may have
+ * megabytes.
+ */
 function Stored({ call: { request, response, receipt } }: { readonly call: Call }) {
   const [isOpen, setIsOpen] = useState(false)
   return (

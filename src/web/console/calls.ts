@@ -8,7 +8,7 @@ export const HISTORY_PATH = '/v1/verified/chat/completions'
 /** A stored call, in the form of the history. */
 export type Call = StoredRecordReply
 
-/** Which calls are listed: all that match a query, or the call with this hash. */
+/** The calls to list: all that match a query, or the call with this hash. */
 export type Wanted =
   | { readonly kind: 'query'; readonly query: string }
   | { readonly kind: 'hash'; readonly hash: string }
@@ -46,22 +46,24 @@ async function findCall(session: Pick<Session, 'ask'>, hash: string): Promise<re
   }
 }
 
-/** The first digits of a hash, by which people recognise a call. */
+/** The first digits of a hash. People recognise a call by them. */
 export function shortHash({ hash }: Pick<Call, 'hash'>): string {
   return hash.slice(0, 12)
 }
 
-/** Whether only the caller and the enclave could read it. */
+/** Whether the call was encrypted, so that only its caller and the enclave could read it. */
 export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }
 
-/** The text of the last message; null when the service does not give it. */
+/** The text of the last message. Null when the service does not give the text. */
 export function questionOf({ request }: Call): string | null {
   return request === null ? null : textOf(request.messages.at(-1)?.content)
 }
 
-/** The text of the first answer, or of the refusal; null when the service does not give it. */
+/**
+ * The text of the first answer, or of the refusal. Null when the service does not give the text.
+ */
 export function answerOf({ response }: Call): string | null {
   if (response === null) return null
   const message: unknown = response.choices[0]?.message
@@ -72,7 +74,10 @@ export function answerOf({ response }: Call): string | null {
   return textOf(content) || textOf(refusal)
 }
 
-/** Tokens of question and answer, as the provider stated them; null when it stated nothing. */
+/**
+ * Tokens of question and answer, as the provider stated them. Null when the provider stated
+ * nothing.
+ */
 export function tokensOf({
   usage,
   response,
@@ -80,7 +85,10 @@ export function tokensOf({
   return usage ?? response?.usage ?? null
 }
 
-/** The text of a message, or the texts of its parts; a part that is not text is named. */
+/**
+ * The text of a message, or the texts of its parts. For a part that is not text, the name of its
+ * type.
+ */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''

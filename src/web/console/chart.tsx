@@ -5,7 +5,7 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { numberText } from '../kit/values.tsx'
 import { Table } from './table.tsx'
 
-/** Values over time: one for each of `times`, null where a value is missing. */
+/** Values over time: one value for each of `times`, or null where a value is missing. */
 export type ChartData = {
   /** Unix seconds, ascending. */
   readonly times: readonly number[]
@@ -15,8 +15,8 @@ export type ChartData = {
 const HEIGHT = 180
 
 /**
- * A chart, and the same values as a table. It takes its place on the page before its values are
- * there. The library that draws is loaded when the first chart is shown.
+ * A chart, and the same values as a table. The space on the page is reserved before the values are
+ * loaded. The drawing library is loaded when the first chart is shown.
  */
 export function Chart({
   title,
@@ -27,11 +27,11 @@ export function Chart({
 }: {
   readonly title: string
   readonly shape: 'bars' | 'line'
-  /** The unit of a value: `requests`. */
+  /** Unit of the values, for example `requests`. */
   readonly unit: string
-  /** Null: not loaded yet. */
+  /** Null while the values are not loaded. */
   readonly data: ChartData | null
-  /** Whether times are days in UTC. */
+  /** Whether the times are whole days in UTC. */
   readonly isUtc?: boolean
 }) {
   const place = useRef<HTMLDivElement>(null)
@@ -142,8 +142,8 @@ function writeTime(seconds: number, isUtc: boolean): string {
 }
 
 /**
- * Draws, and draws again when width or colours change, until the function that it returns is
- * called.
+ * Draws the chart, and draws it again when width or colours change. The returned function stops
+ * this.
  */
 function draw(
   Plot: typeof uPlot,

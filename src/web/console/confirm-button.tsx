@@ -3,8 +3,8 @@ import { useId, useRef, useState } from 'preact/hooks'
 import { ActionState, useAction } from './use-action.tsx'
 
 /**
- * A button for an act that cannot be undone: it asks before it acts. `act` may take its time; an
- * error that it throws is shown in the dialog.
+ * A button for an act that cannot be undone. It asks for confirmation before it acts. `act` may
+ * take some time. Its error is shown in the dialog.
  */
 export function ConfirmButton({
   label,
@@ -14,7 +14,7 @@ export function ConfirmButton({
   act,
 }: {
   readonly label: string
-  /** Names the button for people who do not see what is beside it. */
+  /** Text that names the object of the act, for people who do not see what is beside the button. */
   readonly what: string
   readonly title: string
   /** A description of the act. */
@@ -41,7 +41,7 @@ export function ConfirmButton({
       <button type="button" class="small" onClick={open} aria-label={`${label} ${what}`}>
         {label}
       </button>
-      {/* The event comes after the dialog closed: by then it may be open again. */}
+      {/* The event `close` comes later than the closing. The dialog may be open again by then. */}
       <dialog
         ref={dialog}
         aria-labelledby={id}

@@ -7,15 +7,15 @@ import { PARTS, type Part, partIdOf, pathOf } from './parts.tsx'
 import { askHolder, may, openSession, type Session, SessionContext } from './session.ts'
 import { type SignedIn, SignIn } from './sign-in.tsx'
 
-/** Whether there is a session. */
+/** Whether there is a session, or its start is being checked. */
 type SignState =
   | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
-  // A key that the tab kept over a reload: the gateway is asked again who holds it.
+  // The tab kept this key over a reload. The gateway is asked again for the holder of this key.
   | { readonly kind: 'asking'; readonly key: string }
   | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
   | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)
 
-/** The console: a form that asks for a key, then the parts that this key may see. */
+/** The console: a form that asks for a key, and then the parts that this key may see. */
 export function ConsolePage() {
   const [state, setState] = useState<SignState>(() => {
     const key = tabKey()
@@ -170,8 +170,8 @@ function NotShown({
 }
 
 /**
- * The part that the address names. Going to another part loads no page, because the key would be
- * lost, and moves the focus to the part's heading.
+ * The part that the address names. Going to another part does not load a page, because the key
+ * would be lost. It moves the focus to the part's heading.
  */
 function usePart() {
   const [partId, setPartId] = useState(() => partIdOf(location.pathname))
@@ -191,7 +191,10 @@ function usePart() {
   return { partId, go, place }
 }
 
-/** Leaves a click that asks for another tab or window to the browser. */
+/**
+ * Goes to another part after a click. If the click asks for another tab or window, the browser
+ * handles it.
+ */
 function follow(event: MouseEvent, go: () => void): void {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
   event.preventDefault()

@@ -11,7 +11,9 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
-/** How often the list is read: enclaves come, drain and go by themselves. */
+/**
+ * How often the list is read. Enclaves appear, drain and disappear without an act of the reader.
+ */
 const EVERY_MS = 3_000
 
 /**

@@ -4,14 +4,14 @@ import { type Call, HISTORY_PATH, isEncrypted, readCalls, tokensOf, type Wanted 
 import type { Session } from './session.ts'
 import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.ts'
 
-/** How many calls one file has at most, and roughly how many characters. */
+/** Maximum number of calls in one file, and approximate maximum of characters. */
 const CALLS_MAX = 5_000
 const BUNDLES_MAX = 500
 const LENGTH_MAX = 128 * 1024 * 1024
-/** Calls in one request. */
+/** Number of calls that one request reads. */
 const PAGE_MAX = 100
 
-/** The kinds of files, with the data that each holds of a call. */
+/** The kinds of files, and the data of a call that each kind contains. */
 export const EXPORTS = {
   records: { label: 'Records', hint: 'JSON lines', extension: 'jsonl', type: 'application/jsonl' },
   table: { label: 'Table', hint: 'CSV', extension: 'csv', type: 'text/csv' },
@@ -24,17 +24,17 @@ export const EXPORTS = {
 } as const
 export type ExportKind = keyof typeof EXPORTS
 
-/** A file, and the calls that are missing in it. */
+/** A file, and what it lacks. */
 export type Exported = {
   readonly text: string
   readonly count: number
-  /** Whether more calls match than a file has. */
+  /** Whether more calls match than the file has. */
   readonly isCut: boolean
-  /** Calls without evidence from the gateway. */
+  /** Number of calls for which the gateway gave no evidence. */
   readonly missing: number
 }
 
-/** Where calls come from: a list at hand, or all that match. */
+/** Where the calls come from: a list that is loaded, or all calls that match. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
 /** Writes a file of calls. Throws OwnGatewayFault, and the reason of an aborted `signal`. */
@@ -49,10 +49,10 @@ export async function exportCalls(
   }: {
     readonly kind: ExportKind
     readonly source: CallSource
-    /** The anchors that are known. */
+    /** The anchors that are known so far. */
     readonly anchors: CallAnchors
     readonly signal: AbortSignal
-    /** Called with the number of calls that are written so far. */
+    /** Called with the number of calls written so far. */
     readonly onCount: (count: number) => void
   },
 ): Promise<Exported> {
@@ -104,7 +104,8 @@ async function* pagesOf(
 }
 
 /**
- * A bundle as one line: its bytes, except for line ends between its members. Null without a bundle.
+ * A bundle as one line. Its bytes are unchanged, except for line ends between its members. Null
+ * when there is no bundle.
  */
 async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
   try {

@@ -14,13 +14,13 @@ export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonl
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
-/** The calls that match the filters in the form. A whole hash needs no other filter. */
+/** Gives the calls that match the filters in the form. A complete hash needs no other filter. */
 function wantedOf(fields: FormData): Wanted {
   const [, hash] = HASH.exec(String(fields.get('q') ?? '').trim()) ?? []
   return hash === undefined ? { kind: 'query', query: queryOf(fields) } : { kind: 'hash', hash }
 }
 
-/** On a narrow screen the filters are folded, so that the calls come first. */
+/** The filters of the history. On a narrow screen they are folded, so that the calls come first. */
 export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wanted) => void }) {
   const session = useSession()
   const form = useRef<HTMLFormElement>(null)

@@ -23,12 +23,14 @@ import { type Column, Table } from './table.tsx'
 import { anchorOf, type CallAnchors, useCallAnchors } from './use-call-anchors.ts'
 import { usePages } from './use-pages.ts'
 
-/** Calls on a page: each may have megabytes. */
+/** Number of calls on a page. A call may have megabytes. */
 const PAGE_MAX = 50
-/** Characters of a question in the list. */
+/** Maximum characters of a question in the list. */
 const EXCERPT_LENGTH_MAX = 120
 
-/** The stored calls, newest first, one line each. The reader searches, reads and exports them. */
+/**
+ * The stored calls, newest first, one line for each. The reader can search, read and export them.
+ */
 export function HistoryPart() {
   const session = useSession()
   const [wanted, setWanted] = useState(ALL_CALLS)

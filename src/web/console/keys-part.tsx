@@ -15,10 +15,10 @@ import { ActionState, useAction } from './use-action.tsx'
 type Key = KeyListReply['keys'][number]
 
 const KEYS_PATH = '/v1/dashboard/keys'
-/** Rows that are shown at first: an account may have 10,000 keys. */
+/** Number of rows shown at first. An account may have 10,000 keys. */
 const ROWS_MAX = 50
 
-/** The keys of the account, or of all accounts: lists, makes and revokes them. */
+/** The keys of the account, or of all accounts. Lists, creates and revokes keys. */
 export function KeysPart() {
   const session = useSession()
   const [shownMax, setShownMax] = useState(ROWS_MAX)
@@ -63,7 +63,7 @@ export function KeysPart() {
   )
 }
 
-/** Why the key of this session may not make keys; null when it may. */
+/** Why the key of this session may not create keys. Null when it may. */
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
@@ -158,7 +158,9 @@ function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
   return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
 }
 
-/** Active keys first, then revoked ones; the newest first among each. */
+/**
+ * Orders keys: active keys before revoked keys, and newer keys before older keys within each group.
+ */
 function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
   const rank = (key: Key) => (stateOf(key, nowSeconds) === 'active' ? 0 : 1)
   return keys.toReversed().toSorted((one, other) => rank(one) - rank(other))
@@ -285,7 +287,10 @@ function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone
 
 const OWN_END = 'own'
 
-/** The lifetimes that a key may give. A key that expires gives no lifetime beyond its own end. */
+/**
+ * The lifetimes that a key may give to new keys. A key that expires cannot give a lifetime beyond
+ * its own end.
+ */
 function lifetimesFor(
   ownEnd: number | null,
 ): readonly (readonly [string, number | string | null])[] {
@@ -295,7 +300,7 @@ function lifetimesFor(
   return [...shorter, ['as your own key does', OWN_END]]
 }
 
-/** Unix seconds; null for never. */
+/** End of a lifetime, Unix seconds. Null when the key never expires. */
 function endOf(days: FormDataEntryValue | null, ownEnd: number | null): number | null {
   if (days === OWN_END) return ownEnd
   return days === '' ? null : Math.floor(Date.now() / 1000) + Number(days) * DAY_SECONDS

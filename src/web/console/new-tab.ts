@@ -1,6 +1,6 @@
 /**
- * A link to another page of this gateway opens a tab, because a change of page would lose this
- * tab's key. The new tab takes the expectations along (kit/tab-expectations.ts), and drops its
- * opener at once.
+ * Opens links to other pages of this gateway in a new tab, because leaving the page would lose this
+ * tab's key. The new tab gets the expectations (kit/tab-expectations.ts) and removes the reference
+ * to its opener at once.
  */
 export const NEW_TAB = { target: '_blank', rel: 'opener' } as const

@@ -15,7 +15,7 @@ import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
-/** How often a node is read: its calls come by themselves. */
+/** How often a node is read. Its calls come without an act of the reader. */
 const EVERY_MS = 3_000
 
 /** The details of a node: its models, its machine and its work. */
@@ -96,7 +96,7 @@ const INFERENCE_COLUMNS: readonly Column<NodeStatsReply['completed_inferences'][
   },
 ]
 
-/** Null: not known. */
+/** One fact about a node. `value` is null when it is unknown. */
 function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {
   return (
     <div>
@@ -112,7 +112,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: string |
   )
 }
 
-/** The agent's description of its machine: claims, not facts. */
+/** What the agent says about its machine. These are claims, not facts. */
 function machineOf(node: Node): string | null {
   if (node.cpu_model === null) return null
   const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
@@ -126,13 +126,13 @@ const LENGTHS = [
   ['min', 60],
 ] as const
 
-/** A speed in words; a fast one has no fraction. */
+/** A speed in words. A high speed is shown without a fraction. */
 export function speedLabel(tokensPerSecond: number): string {
   const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
 }
 
-/** `2 d 3 h`, `5 min`, `under a minute`; `–` for zero. */
+/** A duration as `2 d 3 h`, `5 min` or `under a minute`; `–` for zero. */
 export function lengthOf(seconds: number): string {
   if (seconds === 0) return '–'
   const parts: string[] = []
@@ -187,7 +187,7 @@ function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   )
 }
 
-/** Every hour of the span, also hours without calls. */
+/** Gives every hour of the span, also hours without calls. */
 function hoursOf(
   history: NodeHistoryReply | null,
   count: number,

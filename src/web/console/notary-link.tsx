@@ -2,7 +2,10 @@ import { shortenHex } from '../kit/shorten-hex.ts'
 import { CopyButton } from '../kit/values.tsx'
 import { NEW_TAB } from './new-tab.ts'
 
-/** A notary, as a link to its log. It opens another tab, because this tab would lose its key. */
+/**
+ * A notary as a link to its log. The link opens a new tab, because leaving the page would lose this
+ * tab's key.
+ */
 export function NotaryLink({ notary }: { readonly notary: string }) {
   const short = shortenHex(notary)
   return (

@@ -12,19 +12,22 @@ import { TrailPart } from './trail-part.tsx'
 
 /** A part of the console: its address, and who may see it. */
 export type Part = {
-  /** The last word of its path: `/console/keys`. */
+  /** Last segment of the part's path: `keys` in `/console/keys`. */
   readonly id: string
   readonly name: string
-  /** The scope that a key needs; null: any key. */
+  /** The scope that a key needs for this part; null: any key may see the part. */
   readonly scope: Scope | null
   readonly show: ComponentType
   /**
-   * Whether the part is kept while another part is shown: otherwise its conversation would be lost.
+   * Whether the part stays in the page while another part is shown. Without this, its conversation
+   * would be lost.
    */
   readonly isKept?: boolean
 }
 
-/** In the order of the menu. The console opens with the first part that a key may see. */
+/**
+ * The parts in the order of the menu. The console opens with the first part that the key may see.
+ */
 export const PARTS: readonly Part[] = [
   {
     id: 'playground',
@@ -48,7 +51,7 @@ export function pathOf({ id }: Pick<Part, 'id'>): string {
   return `${CONSOLE_PATH}/${id}`
 }
 
-/** The part that a path names; null for the console itself. */
+/** The part that a path names. Null for the path of the console itself. */
 export function partIdOf(path: string): string | null {
   const [, id = ''] = /^\/console\/([^/]+)\/?$/.exec(path) ?? []
   return id === '' ? null : id

@@ -8,18 +8,18 @@ import { askOwnGateway, askText, OwnGatewayFault, type PageCall } from '../kit/g
 export type Session = {
   readonly key: string
   readonly holder: KeyHolderReply
-  /** Asks the gateway with the key. A key that the gateway no longer accepts is signed out. */
+  /** Calls the gateway with the key. If the gateway no longer accepts the key, the session ends. */
   readonly ask: <Answer>(path: string, call?: Omit<PageCall, 'key'>) => Promise<Answer>
-  /** The same, for an answer that is saved as it comes. */
+  /** Like `ask`, but gives the answer as an unchanged text, to save it. */
   readonly askText: (path: string) => Promise<string>
-  /** Forgets the key; `reason` is shown beside the form that asks for another key. */
+  /** Removes the key. `reason` is shown beside the form that asks for another key. */
   readonly signOut: (reason?: string) => void
 }
 
-/** The path that gives the holder of a key. */
+/** Path of the request for a key's holder. */
 const HOLDER_PATH = '/v1/dashboard/me'
 
-/** Asks for the holder of a key. Throws OwnGatewayFault: status 401 for a key that is not valid. */
+/** Asks for the holder of a key. Throws OwnGatewayFault, with status 401 for an invalid key. */
 export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderReply> {
   return askOwnGateway<KeyHolderReply>(HOLDER_PATH, {
     key,
@@ -46,14 +46,14 @@ export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session 
   }
 }
 
-/** Whether a key may do what a scope is for. */
+/** Whether a key has a scope. */
 export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean {
   return holder.scopes.includes(scope)
 }
 
 export const SessionContext = createContext<Session | null>(null)
 
-/** The session, for parts that only signed-in people see. */
+/** The session, for parts that only a signed-in reader sees. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
   if (session === null) throw new TypeError('expected a signed-in key')

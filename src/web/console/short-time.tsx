@@ -1,10 +1,11 @@
-/** How exact a time is in a table. */
+/** Precision of a time in a table. */
 type Exactness = 'day' | 'minute' | 'second'
 
 const LENGTHS: Readonly<Record<Exactness, number>> = { day: 10, minute: 16, second: 19 }
 
 /**
- * A time for a table, `2026-11-26 14:41` by the reader's clock; its title has it in full, in UTC.
+ * A time for a table, `2026-11-26 14:41`, by the reader's clock. Its title has the full time in
+ * UTC.
  */
 export function ShortTime({
   seconds,

@@ -4,11 +4,11 @@ import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { askHolder } from './session.ts'
 
-/** A key that was just typed in, and its holder. */
+/** A key that the reader just typed, and its holder. */
 export type SignedIn = {
   readonly key: string
   readonly holder: KeyHolderReply
-  /** Whether the key is still there after a reload of the page. */
+  /** Whether the key stays after a reload of the page. */
   readonly isKept: boolean
 }
 
@@ -21,9 +21,11 @@ export function SignIn({
   wasIn,
   onSignedIn,
 }: {
-  /** Why the session before ended; null without one. */
+  /** Why the last session ended; null when there was no session. */
   readonly reason: string | null
-  /** Whether there was a session before: then the focus has lost its place. */
+  /**
+   * Whether there was a session before. The focus must then be set, because its element is gone.
+   */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void
 }) {

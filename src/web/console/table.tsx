@@ -1,9 +1,9 @@
 import './table.css'
 import type { ComponentChildren } from 'preact'
 
-/** A column of a table: its title, and its cell in a row. */
+/** A column of a table: its title, and a function for its cells. */
 export type Column<Row> = {
-  /** Shown above the cells, and in a card before the value. */
+  /** Title above the cells. In a card, it is before the value. */
   readonly title: string
   /**
    * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
@@ -11,17 +11,17 @@ export type Column<Row> = {
    * long as there is room.
    */
   readonly kind?: 'name' | 'number' | 'actions' | 'choice' | 'excerpt'
-  /** Always of the same width, so that nothing beside it moves. */
+  /** Whether the column always has the same width, so that its neighbours do not move. */
   readonly isSteady?: boolean
-  /** Left out while a panel is open beside the table. */
+  /** Whether the column is left out while a panel is open beside the table. */
   readonly isExtra?: boolean
   readonly cell: (row: Row) => ComponentChildren
 }
 
 /**
- * A dense table, one line for each row. On a narrow screen each row is a card: its name and its
- * actions in full, its other values below their titles. The table takes its place on the page
- * before its rows are there.
+ * A compact table, one line for each row. On a narrow screen each row is a card, which shows name
+ * and actions in full, and other values below their titles. The space on the page is reserved
+ * before the rows are loaded.
  */
 export function Table<Row>({
   label,
@@ -35,7 +35,7 @@ export function Table<Row>({
 }: {
   readonly label: string
   readonly columns: readonly Column<Row>[]
-  /** Null: not loaded yet. */
+  /** Null while the rows are not loaded. */
   readonly rows: readonly Row[] | null
   readonly keyOf: (row: Row, place: number) => string | number
   /** Shown when the table has no rows. */
@@ -44,7 +44,7 @@ export function Table<Row>({
   readonly currentKey?: string | number | null
   /** Whether the table fits on a narrow screen without cards. */
   readonly isSmall?: boolean
-  /** A class for a table whose cards have their own layout. */
+  /** A CSS class for a table whose cards have their own layout. */
   readonly name?: string
 }) {
   return (
@@ -94,7 +94,7 @@ function Cell<Row>({ column, row }: { readonly column: Column<Row>; readonly row
   )
 }
 
-/** Buttons and boxes have their own labels. */
+/** Whether cells of this kind need a title. Buttons and boxes have their own labels. */
 function isTitled<Row>({ kind }: Column<Row>): boolean {
   return kind !== 'actions' && kind !== 'choice'
 }

@@ -8,7 +8,7 @@ import { type Column, Table } from './table.tsx'
 import { queryOf, usePages } from './use-pages.ts'
 
 const LOG_PATH = '/v1/admin/log'
-/** Acts on a page. */
+/** Number of acts on a page. */
 const PAGE_MAX = 50
 
 /** For the operator: the acts of administrators, newest first. */

@@ -11,7 +11,7 @@ import { type Column, Table } from './table.tsx'
 const HOUR_SECONDS = 3_600
 const DAY_SECONDS = 86_400
 
-/** The spans and their periods; the first is chosen at the start. */
+/** The time spans and their periods. The first span is chosen at the start. */
 const SPANS = [
   { name: '30 days, by day', per: 'day', seconds: 30 * DAY_SECONDS },
   { name: '7 days, by hour', per: 'hour', seconds: 7 * DAY_SECONDS },
@@ -21,11 +21,12 @@ type Span = (typeof SPANS)[number]
 
 const EVERY_MS = 60_000
 
-/** The account's use, by model and over time; money where the service has prices. */
+/** The account's usage, by model and over time. It includes money when the service has prices. */
 export function UsageReport() {
   const [span, setSpan] = useState<Span>(SPANS[0])
   const sums = useUsage(span, 'operation')
-  // A request for itself: a list with too many models is refused, and the sums are still shown.
+  // This is a separate request. If the list has too many models, it is refused, and the sums are
+  // still shown.
   const models = useUsage(span, 'operation,model')
   const [requests, tokens, money] = useMemo(
     () => (['requests', 'tokens', 'money'] as const).map((member) => sumUp(sums.value, member)),
@@ -80,19 +81,22 @@ function useUsage(span: Span, by: string): Loaded<UsageReply> {
   )
 }
 
-/** The use of one model by one operation. */
+/** The usage of one model in one operation. */
 type ModelUse = {
   readonly operation: string
-  /** Empty: without a model. `*`: several models in one sum. Null: not known. */
+  /**
+   * Name of the model. Empty: an operation without a model. `*`: a sum over several models. Null:
+   * unknown.
+   */
   readonly model: string | null
   readonly requests: number
   readonly tokens: number
-  /** Null: no request had a price. */
+  /** Null when the requests had no price. */
   readonly money: number | null
   readonly unpriced: number
 }
 
-/** Most requests first. */
+/** Rows of the table, with the most used model first. */
 function modelUses({ usage }: UsageReply): readonly ModelUse[] {
   const uses = new Map<string, ModelUse>()
   for (const { operation = '', model = null, ...one } of usage) {
@@ -141,7 +145,7 @@ function Cost({ money, unpriced }: Pick<ModelUse, 'money' | 'unpriced'>) {
   )
 }
 
-/** Every period of an answer, also periods without use. */
+/** Gives every period of an answer, also periods without usage. */
 function sumUp(
   usage: UsageReply | null,
   member: 'requests' | 'tokens' | 'money',

@@ -2,17 +2,17 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 
-/** An act that the reader asked for, and its state. */
+/** An act that the reader started, and its state. */
 export type Action = {
   readonly isActing: boolean
   readonly fault: unknown
-  /** Resolves with whether `act` succeeded; the error that it throws becomes `fault`. */
+  /** Runs `act`. Resolves to whether it succeeded. Its error becomes `fault`. */
   readonly run: (act: () => Promise<void>) => Promise<boolean>
-  /** Forgets the fault. */
+  /** Removes the fault of the last act. */
   readonly reset: () => void
 }
 
-/** Runs one act at a time; the act may take a while and may fail. */
+/** Runs one act at a time. An act may take some time, and may fail. */
 export function useAction(): Action {
   const [isActing, setIsActing] = useState(false)
   const [fault, setFault] = useState<unknown>(null)
@@ -32,7 +32,7 @@ export function useAction(): Action {
   return { isActing, fault, run, reset: () => setFault(null) }
 }
 
-/** Shows the state of an act, where the reader asked for it. */
+/** Shows the state of an act at the place where the reader started it. */
 export function ActionState({
   action: { isActing, fault },
   what,
@@ -40,7 +40,7 @@ export function ActionState({
 }: {
   readonly action: Action
   readonly what: string
-  /** Advice about the fault, where the page knows it better than the fault says it. */
+  /** Advice about the fault, when the page knows better advice than the fault itself gives. */
   readonly children?: ComponentChildren
 }) {
   return (

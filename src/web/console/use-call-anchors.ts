@@ -5,7 +5,7 @@ import { askOwnGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import type { Call } from './calls.ts'
 
-/** The state of a call's anchor now. */
+/** The current state of a call's anchor. */
 export type CallAnchor = {
   /** The notary whose log has the call. */
   readonly notary: string
@@ -14,12 +14,15 @@ export type CallAnchor = {
   readonly block: number | null
 }
 
-/** By public key and size of the head: all calls of one head have one anchor. */
+/** Anchors by public key and size of the head. All calls under one head have the same anchor. */
 export type CallAnchors = ReadonlyMap<string, CallAnchor>
 
-/** Heads in one request: the heads of neighbouring calls are neighbours. */
+/**
+ * Maximum number of heads that one request reads. Calls that are near each other have heads that
+ * are near each other.
+ */
 const HEADS_MAX = 100
-/** How often anchors are read: they are mined and confirmed by themselves. */
+/** How often anchors are read. They are mined and confirmed without an act of the reader. */
 const EVERY_MS = 5_000
 
 /** Follows the anchors of calls in the public log until each is confirmed. */
@@ -36,7 +39,7 @@ export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
   return value ?? known.current
 }
 
-/** Reads the anchors of calls that may still change, and adds them to the known ones. */
+/** Reads anchors that may still change, and adds them to the known anchors. */
 export async function readCallAnchors(
   calls: readonly Call[],
   { known, signal }: { readonly known: CallAnchors; readonly signal: AbortSignal },
@@ -47,7 +50,7 @@ export async function readCallAnchors(
   return anchors
 }
 
-/** The anchor of a call; undefined while it is not known. */
+/** The anchor of a call. Undefined while it is unknown. */
 export function anchorOf(anchors: CallAnchors, call: Call): CallAnchor | undefined {
   return anchors.get(nameOf(call.public_key, call.log.size))
 }
@@ -68,7 +71,7 @@ function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<stri
   return open
 }
 
-/** Reads heads from the smallest size on, page by page, until all sizes are read. */
+/** Reads heads in order of size, page by page, until all sizes are read. */
 async function readAnchors(
   publicKey: string,
   {
@@ -94,7 +97,10 @@ async function readAnchors(
   }
 }
 
-/** Null for a text that is not a public key. The cryptography is loaded when it is first needed. */
+/**
+ * The notary of a public key. Null for a text that is not a public key. The cryptography is loaded
+ * when it is first needed.
+ */
 async function notaryOf(publicKey: string): Promise<string | null> {
   const { addressOf } = await import('../../../attestation/account.ts')
   try {

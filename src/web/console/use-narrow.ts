@@ -1,9 +1,11 @@
 import { useEffect, useState } from 'preact/hooks'
 
-/** At this width rows become cards and panels become sheets; console.css has the same width. */
+/**
+ * Below this width, rows become cards and panels become sheets. console.css uses the same width.
+ */
 const NARROW = '(max-width: 47.99rem)'
 
-/** Whether the screen is as narrow as a phone's, now and when it changes. */
+/** Whether the screen is as narrow as a phone's. Renders again when this changes. */
 export function useNarrow(): boolean {
   const [isNarrow, setIsNarrow] = useState(() => matchMedia(NARROW).matches)
   useEffect(() => {

@@ -8,7 +8,7 @@ import { keyOf, type Operation, type Parameter, resolve, type Schemas } from './
 import { LanguageTabs } from './language-tabs.tsx'
 import { type Language, type SampleCall, writeSample } from './samples.ts'
 
-/** The part of the answer that came so far. */
+/** The part of the answer that was received so far. */
 type Reply = {
   readonly status: number
   readonly requestId: string | null
@@ -16,11 +16,11 @@ type Reply = {
   readonly isWhole: boolean
 }
 
-/** Longest part of an answer that is read, characters: a page cannot show more. */
+/** Maximum length of an answer that is read, characters. A page cannot show more. */
 const REPLY_LENGTH_MAX = 1_000_000
 
 /**
- * A call as code. Behind it are its fields, and a button that makes the call with this tab's key.
+ * A call as code. Below it are its fields, and a button that makes the call with this tab's key.
  */
 export function CallSample({
   operation,
@@ -121,7 +121,7 @@ function Call({
   values,
 }: {
   readonly id: string
-  /** `GET /v1/log`. */
+  /** Title of the sample, `GET /v1/log`. */
   readonly title: string
   readonly call: SampleCall
   readonly parameters: readonly Parameter[]
@@ -214,7 +214,7 @@ function ReplyView({
   )
 }
 
-/** JSON over several lines; other text unchanged. */
+/** Lays out JSON over several lines. Leaves other text unchanged. */
 function layOut(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2)
@@ -223,7 +223,7 @@ function layOut(text: string): string {
   }
 }
 
-/** The answer, part by part as it comes. Throws the errors of fetch. */
+/** Gives the answer part by part, as it arrives. Throws the errors of fetch. */
 async function* replies(
   { url, method, headers, body }: SampleCall,
   key: string | null,
@@ -259,7 +259,7 @@ async function* replies(
   yield { status, requestId, text, isWhole: true }
 }
 
-/** The parts of a form: a binary part is a file. */
+/** The parts of a form. A part with binary data is a file. */
 function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'] {
   const isFile = (schema: unknown) =>
     typeof schema === 'object' && schema !== null && Reflect.get(schema, 'format') === 'binary'
@@ -271,7 +271,7 @@ function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'
   }
 }
 
-/** The call that the filled fields describe. An empty optional parameter is left out. */
+/** The call that the filled fields describe. Optional parameters that are empty are left out. */
 function sampleOf(
   operation: Operation,
   {

@@ -1,10 +1,13 @@
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton } from '../kit/values.tsx'
 
-/** A proof has some ten thousand characters; most of them are its attestation document. */
+/**
+ * Maximum number of shown characters. A proof has about ten thousand, mostly of its attestation
+ * document.
+ */
 const SHOWN_MAX = 50_000
 
-/** Code, with a button that copies it; `label` names both. Wide lines scroll. */
+/** Code with a button that copies it. `label` names the code and the button. Wide lines scroll. */
 export function CodeBlock({ label, text }: { readonly label: string; readonly text: string }) {
   return (
     <div class="code-block">

@@ -50,15 +50,15 @@ function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
   )
 }
 
-/** The operations of one tag; they share a page. */
+/** The operations with the same tag. They share a page. */
 export type Group = {
   readonly name: string
-  /** The address of its page. */
+  /** Path of the group's page. */
   readonly path: string
   readonly operations: readonly Operation[]
 }
 
-/** The groups in the document's order, except that groups for administrators alone come last. */
+/** The groups in the document's order. Groups only for administrators come last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]
@@ -66,7 +66,7 @@ export function groupsOf(document: InterfaceDocument): readonly Group[] {
     .toSorted((one, other) => Number(isForAdmins(one)) - Number(isForAdmins(other)))
 }
 
-/** `Verified chat` → `/docs/verified-chat`. */
+/** Gives the path of a group's page: `Verified chat` → `/docs/verified-chat`. */
 function pathOf(name: string): string {
   return `/docs/${name.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')}`
 }
@@ -75,17 +75,19 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
   return operations.every((operation) => keyOf(operation).includes('admin'))
 }
 
-/** The key that an operation takes: none, any, or a key with these scopes. */
+/**
+ * The key that an operation needs: none, or a key with these scopes. An empty list accepts any key.
+ */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }
 
-/** The schema that a reference names; a schema that is not a reference, itself. */
+/** Gives the schema that a reference names. A schema that is not a reference is given unchanged. */
 export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
   return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
 }
 
-/** The name of a referenced schema; empty for a schema that is not a reference. */
+/** The name of a referenced schema. Empty for a schema that is not a reference. */
 export function nameOf(schema: JsonSchema): string {
   return typeof schema.$ref === 'string' ? schema.$ref.replace('#/components/schemas/', '') : ''
 }

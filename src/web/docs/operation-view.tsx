@@ -12,7 +12,7 @@ import { Prose } from './prose.tsx'
 import type { Language } from './samples.ts'
 import { InnerSchema, SchemaView } from './schema-view.tsx'
 
-/** One operation: what it does, how it is called, what it takes and what it gives. */
+/** One operation: its purpose, its call, its parameters and its answer. */
 export function OperationView({
   operation,
   schemas,
@@ -92,7 +92,7 @@ function Parameters({ parameters }: { readonly parameters: readonly Parameter[] 
   )
 }
 
-/** The forms of a body; types with the same schema are shown once. */
+/** The forms of a body. Media types with the same schema are shown once. */
 function ContentView({
   content,
   schemas,
@@ -118,7 +118,7 @@ function ContentView({
   )
 }
 
-/** All errors have one form; they differ in their codes. */
+/** All errors have the same form, and differ only in their codes. */
 function Errors({ errors }: { readonly errors: Operation['responses'] }) {
   const statuses = Object.keys(errors).filter((status) => status !== 'default')
   if (statuses.length === 0) return null

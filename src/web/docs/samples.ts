@@ -1,17 +1,17 @@
 /** One call, with example values. */
 export type SampleCall = {
-  /** `https://gateway.example/v1/models?limit=1`. */
+  /** Full URL, `https://gateway.example/v1/models?limit=1`. */
   readonly url: string
   readonly method: string
-  /** Whether it takes an API key. */
+  /** Whether the call needs an API key. */
   readonly hasKey: boolean
-  /** Without the header for the key, and without the body's content type. */
+  /** Headers without the header for the key, and without the body's content type. */
   readonly headers: Readonly<Record<string, string>>
-  /** JSON text; null without a body. */
+  /** JSON text; null when the call has no body. */
   readonly body: string | null
   /**
-   * The names of a form's parts that are files, and the other parts with their values; null: no
-   * form.
+   * Names of the form's parts that are files, and the other parts with their values. Null when the
+   * call has no form.
    */
   readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
 }
@@ -22,8 +22,8 @@ export const LANGUAGES = ['curl', 'Node', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /**
- * Gives a call as code that runs without changes, with the key in AFFIDAVIT_API_KEY. Each text of
- * the call is quoted for the language.
+ * Gives a call as code that runs without changes. The key comes from AFFIDAVIT_API_KEY. Each text
+ * of the call is quoted for the language.
  */
 export function writeSample(language: Language, call: SampleCall): string {
   return WRITERS[language](call)
@@ -32,7 +32,7 @@ export function writeSample(language: Language, call: SampleCall): string {
 const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
   curl({ url, method, hasKey, headers, body, form }) {
     const lines = [
-      // -g: curl does not read brackets in a URL as its patterns.
+      // With -g, curl does not read brackets in a URL as patterns.
       `curl -g${method === 'GET' ? '' : ` -X ${method}`} ${quoteShell(url)}`,
       ...(hasKey ? ['-H "authorization: Bearer $AFFIDAVIT_API_KEY"'] : []),
       ...headersOf(headers, body).map(([name, value]) => `-H ${quoteShell(`${name}: ${value}`)}`),
@@ -101,7 +101,7 @@ const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
       `    ${quoteJson(method)},`,
       `    ${quoteJson(url)},`,
       ...(given.length === 0 ? [] : ['    headers={', ...given, '    },']),
-      // As text: Python has other words than JSON for true, false and null.
+      // The body is a text, because Python has other words than JSON for true, false and null.
       ...(body === null ? [] : [`    data=${quoteJson(body)}.encode(),`]),
       ...(form === null
         ? []
@@ -134,22 +134,22 @@ function headersOf(
   ]
 }
 
-/** In single quotes, only a single quote has a meaning to a shell. */
+/** Quotes a text for a shell. Within single quotes, only a single quote is special. */
 function quoteShell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
 /**
- * A string of JSON is a string of JavaScript and of Python too: they share the escapes that it
- * needs. Neither can write half of a surrogate pair.
+ * Quotes a text for JSON, JavaScript and Python. These three languages share the escapes that the
+ * text needs, but cannot write half of a surrogate pair.
  */
 function quoteJson(text: string): string {
   return escapeLineEnds(JSON.stringify(text))
 }
 
 /**
- * JSON strings may hold these two characters as they are; editors and older engines end the line
- * there.
+ * Escapes two characters that JSON strings may contain unescaped. Editors and older engines end the
+ * line at them.
  */
 function escapeLineEnds(json: string): string {
   return json.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')

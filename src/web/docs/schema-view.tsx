@@ -3,7 +3,7 @@ import type { JsonSchema } from '../../api/schemas.ts'
 import { Prose } from './prose.tsx'
 
 /**
- * A JSON Schema: one line that describes it, then its members, items and forms, each folded away.
+ * A JSON Schema. One line describes it. Its members, items and forms follow, each of them folded.
  */
 export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   const hasLine = describeInLine(schema) !== 'object' || typeof schema.description === 'string'
@@ -19,7 +19,10 @@ export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   )
 }
 
-/** A schema within another one. Its content is built when the reader opens it: it may be long. */
+/**
+ * A schema inside another one. Its content is rendered when the reader opens it, because it may be
+ * long.
+ */
 export function InnerSchema({ schema }: { readonly schema: JsonSchema }) {
   const [isOpen, setIsOpen] = useState(false)
   if (!hasParts(schema)) return <Line schema={schema} />
@@ -130,7 +133,10 @@ const RANGES = [
   ['minItems', 'maxItems', 'items'],
 ] as const
 
-/** `1 to 512 characters`; empty without bounds. The bounds of safe integers are left out. */
+/**
+ * A range in words, `1 to 512 characters`. Empty when there are no limits. The limits of safe
+ * integers are left out.
+ */
 function rangeWords(least: unknown, most: unknown, unit: string): string {
   const bounds = [least, most].map((bound) =>
     typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound : null,
@@ -147,7 +153,7 @@ function rangeWords(least: unknown, most: unknown, unit: string): string {
   return words === '' || unit === '' ? words : `${words} ${unit}`
 }
 
-/** The other schema, for a schema that is null or another one. */
+/** For a schema that is either null or another schema: gives that other schema. */
 function withoutNull(schema: JsonSchema): {
   readonly schema: JsonSchema
   readonly isNullable: boolean
@@ -165,7 +171,7 @@ function formsOf(schema: JsonSchema): readonly JsonSchema[] {
   return [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(({ type }) => type !== 'null')
 }
 
-/** Whether one line does not say everything about a schema. */
+/** Whether a schema has parts that its one line does not show. */
 function hasParts(given: JsonSchema): boolean {
   const { schema } = withoutNull(given)
   const { properties, items, allOf } = schema

@@ -9,7 +9,7 @@ import type { Language } from './samples.ts'
 import { writeVerifiedSample } from './verified-samples.ts'
 import { Words } from './words.tsx'
 
-/** The first page: the verified call, the check of its answer, and the meaning of the words. */
+/** The first page: the verified call, the check of its answer, and an explanation of terms. */
 export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
   return (
     <>
@@ -57,7 +57,7 @@ function VerifiedCall() {
   )
 }
 
-/** The first model that answers with evidence; null without such a model. */
+/** The first model that answers with evidence. Null when there is no such model. */
 async function readModel(signal: AbortSignal): Promise<string | null> {
   const { data } = await askOwnGateway<{ readonly data: readonly { readonly id: string }[] }>(
     '/v1/verified/models',
@@ -66,7 +66,10 @@ async function readModel(signal: AbortSignal): Promise<string | null> {
   return data.find(({ id }) => SAFE_ID.test(id))?.id ?? null
 }
 
-/** Ids come from providers: an id of another form might have a meaning to a shell or a language. */
+/**
+ * Form of a safe id. Ids come from providers, and other characters may be special in a shell or a
+ * language.
+ */
 const SAFE_ID = /^[\w.:/@+-]{1,100}$/
 
 function Check() {

@@ -2,13 +2,13 @@ import { type Language, writeSample } from './samples.ts'
 
 /** A verified call in one language, with the steps before and after it. */
 export type VerifiedSample = {
-  /** A shell command that runs before it; null: none. */
+  /** A shell command to run before the call; null when none is needed. */
   readonly before: { readonly what: string; readonly command: string } | null
   readonly code: string
   readonly after: string
 }
 
-/** Gives the verified call for a gateway as code that runs without changes. */
+/** Gives the code of a verified call to a gateway. It runs without changes. */
 export function writeVerifiedSample(
   language: Language,
   call: { readonly origin: string; readonly model: string },

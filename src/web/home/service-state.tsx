@@ -12,28 +12,30 @@ const { arrayOf, countOf, objectOf, textOf } = formsOf('bad_answer', "the gatewa
 /** How often the state is read while the page is visible. */
 const EVERY_MS = 10_000
 
-/** The state of the service, as far as it is public. */
+/** The public part of the service's state. */
 export type ServiceState = {
-  /** The failing parts, of all parts that verified completions need; empty: all of them work. */
+  /**
+   * The failing parts among the parts that verified completions need. Empty when all parts work.
+   */
   readonly failing: readonly string[]
   readonly isChainFailing: boolean
-  /** The security module is simulated: no evidence from this service proves anything. */
+  /** Whether the security module is simulated. Evidence from such a service proves nothing. */
   readonly isStaging: boolean
-  /** The enclave, the chain and the models may be simulated as well. */
+  /** Whether the enclave, the chain and the models may also be simulated. */
   readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
-  /** The number of leaves in its newest logs. */
+  /** Number of leaves in the newest logs. */
   readonly leaves: number
-  /** There are more logs; their leaves are not counted. */
+  /** Whether there are further logs. Their leaves are not counted. */
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
-  /** Other models that answer with evidence: by provider, patterns of their ids (`gpt-*`). */
+  /** Patterns of ids (`gpt-*`) of other models that answer with evidence, by provider. */
   readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
-/** The service's state, read again every few seconds. */
+/** The service's state. It is read again every few seconds. */
 export function useServiceState() {
   return useLoaded(readState, [], { everyMs: EVERY_MS })
 }
@@ -62,7 +64,7 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
   }
 }
 
-/** The patterns of an answer, by provider. A gateway may give no patterns. */
+/** The patterns in an answer, by provider. A gateway may omit them. */
 function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
   const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
   const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
@@ -86,7 +88,7 @@ async function readReadiness(signal: AbortSignal) {
   }
 }
 
-/** A gateway that is not ready answers with status 503 and the reasons. */
+/** Reads the readiness. A gateway that is not ready answers with status 503 and the reasons. */
 async function askReadiness(signal: AbortSignal): Promise<Json> {
   try {
     return await askEvidence('/readyz', { signal })
@@ -105,13 +107,13 @@ const PARTS: Readonly<Record<string, string>> = {
   database: 'the database does not answer',
 }
 
-/** The state of the service; `state` is null before it is known. */
+/** Shows the state of the service. `state` is null before it is known. */
 export function ServiceParts({
   state,
   isLost,
 }: {
   readonly state: ServiceState | null
-  /** The gateway does not answer now; `state` is from an earlier answer. */
+  /** Whether the gateway does not answer now. `state` is then from an earlier answer. */
   readonly isLost: boolean
 }) {
   return (
@@ -164,7 +166,7 @@ export function ServiceParts({
   )
 }
 
-/** Says plainly when evidence from this service proves nothing. */
+/** States clearly when evidence from this service proves nothing. */
 function Simulated({ isStaging, isDevelopment }: ServiceState) {
   if (!isStaging && !isDevelopment) return null
   return (
@@ -257,7 +259,7 @@ function Line({
   )
 }
 
-/** Ids, names and patterns come from the operator and the providers. */
+/** The models. Their ids, names and patterns come from the operator and the providers. */
 function Models({ models, patterns }: ServiceState) {
   const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (

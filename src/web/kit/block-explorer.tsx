@@ -2,13 +2,16 @@ import { useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { CopyButton, Hex } from './values.tsx'
 
-/** URLs of the reader's own block explorer, with `{tx}` and `{block}` in them; '' without one. */
+/**
+ * URLs of the reader's own block explorer. They contain `{tx}` and `{block}`; each is '' when there
+ * is no explorer.
+ */
 export type BlockExplorer = { readonly tx: string; readonly block: string }
 
 const NAMES = { tx: 'affidavit:explorer:tx', block: 'affidavit:explorer:block' } as const
 const NONE: BlockExplorer = { tx: '', block: '' }
 
-/** The block explorer that the reader gave in this browser, and a function to give another one. */
+/** The block explorer that the reader set in this browser, and a function that sets another one. */
 export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplorer) => void] {
   const [explorer, setExplorer] = useState(read)
   const keep = (given: BlockExplorer) => {
@@ -17,7 +20,7 @@ export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplor
       localStorage.setItem(NAMES.tx, given.tx)
       localStorage.setItem(NAMES.block, given.block)
     } catch {
-      // It is kept as long as this page is open.
+      // The explorer is kept only while this page is open.
     }
   }
   return [explorer, keep]
@@ -35,8 +38,8 @@ function read(): BlockExplorer {
 }
 
 /**
- * The URL for a value, from a template. Null when the template is not an http(s) URL with the
- * placeholder in it, or when the value would change where the URL leads.
+ * Puts a value into a URL template. Null when the template is not an http(s) URL with the
+ * placeholder, or when the value would change the target of the URL.
  */
 export function fillTemplate(
   template: string,
@@ -59,7 +62,7 @@ function parseUrl(text: string): URL | null {
   return URL.canParse(text) ? new URL(text) : null
 }
 
-/** A transaction's hash: to copy, and as a link to the reader's block explorer. */
+/** A transaction's hash. It can be copied, and is a link to the reader's block explorer. */
 export function TransactionLink({
   hash,
   explorer,
@@ -76,7 +79,7 @@ export function TransactionLink({
   )
 }
 
-/** A block's number: to copy, and as a link to the reader's block explorer. */
+/** A block's number. It can be copied, and is a link to the reader's block explorer. */
 export function BlockLink({
   number,
   explorer,
@@ -105,7 +108,7 @@ function LookUp({ href, what }: { readonly href: string; readonly what: string }
   )
 }
 
-/** Asks for the block explorer in which the reader looks up transactions and blocks. */
+/** The form for the block explorer in which the reader looks up transactions and blocks. */
 export function BlockExplorerForm({
   explorer,
   onChange,

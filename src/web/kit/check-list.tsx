@@ -2,14 +2,14 @@ import type { Check } from '../../../attestation/finding.ts'
 import { State, type Tone } from './notices.tsx'
 import { OutsideText } from './outside-text.tsx'
 
-/** How the outcome of a check is shown. */
+/** The tone in which the outcome of a check is shown. */
 export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   passed: 'good',
   failed: 'bad',
   'not checked': 'open',
 }
 
-/** How a check is shown, and the meaning of its outcome in words. */
+/** Tone of a check, and the meaning of its outcome in words. */
 export type CheckView = {
   readonly tone: Tone
   readonly word: string

@@ -1,22 +1,22 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /*
- * A file that the reader drops on any page is checked by the page that checks evidence, in this
- * browser. A page that takes files gets it at once. Any other page keeps it in this browser's
- * database and opens /verify, which takes the file from there and deletes it. The file is sent
- * nowhere.
+ * The reader can drop a file on any page. The page that checks evidence then checks the file in
+ * this browser. A page that takes files gets the file at once. Any other page stores the file in
+ * this browser's database and opens /verify, which reads the file from there and deletes it. The
+ * file is never sent anywhere.
  */
 
 type Take = (file: Blob) => void
 
-/** The function of this page that takes a file; null when another page takes it. */
+/** The function of this page that takes a file. Null when this page does not take files. */
 let taker: Take | null = null
 
-/** The fragment that asks /verify to take the kept file. */
+/** The fragment that makes /verify take the stored file. */
 const KEPT_MARK = '#dropped'
 
 /**
- * Takes the files that the reader drops anywhere on this page, and the file from the page before.
+ * Takes the files that the reader drops anywhere on this page, and a file that another page stored.
  */
 export function useDroppedFiles(take: Take): void {
   const latest = useRef(take)
@@ -29,7 +29,7 @@ export function useDroppedFiles(take: Take): void {
       takeKeptFile().then(
         (file) => file !== null && mine(file),
         () => {
-          // This browser lost it. The page behaves as if a link had opened it.
+          // The browser lost the stored file. The page behaves as if a link had opened it.
         },
       )
     }
@@ -40,9 +40,9 @@ export function useDroppedFiles(take: Take): void {
 }
 
 /**
- * Has files checked that the reader drops anywhere. `isOver`: a file is dragged over the page;
- * `isLost`: the last file could not be taken along. A part of the page that takes drops itself gets
- * its own drops.
+ * Sends files that the reader drops anywhere to a check. `isOver`: a file is dragged over the page.
+ * `isLost`: the last file could not be stored for the next page. A part of the page that handles
+ * drops itself gets these drops.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)
@@ -85,12 +85,12 @@ const DATABASE = 'affidavit'
 const STORE = 'dropped'
 const KEY = 'file'
 
-/** Keeps one file in place of any other. Rejects where this browser keeps nothing. */
+/** Stores one file in place of any other. Rejects when this browser stores nothing. */
 async function keepFile(file: Blob): Promise<void> {
   await inStore((store) => store.put(file, KEY))
 }
 
-/** Gives the file that was kept, and deletes it; null without one. */
+/** Gives the stored file and deletes it. Null when no file is stored. */
 async function takeKeptFile(): Promise<Blob | null> {
   const value = await inStore((store) => {
     const reading = store.get(KEY)
@@ -100,7 +100,7 @@ async function takeKeptFile(): Promise<Blob | null> {
   return value instanceof Blob ? value : null
 }
 
-/** Gives the result of a request after all that `use` asked for is durable. */
+/** Gives the result of a request after all changes made by `use` are durable. */
 async function inStore(use: (store: IDBObjectStore) => IDBRequest): Promise<unknown> {
   const database = await new Promise<IDBDatabase>((resolve, reject) => {
     const opening = indexedDB.open(DATABASE, 1)

@@ -1,14 +1,17 @@
 import { summaryOf } from './expectations.ts'
 import { clearExpectations, refuseDevelopment, useExpectations } from './tab-expectations.ts'
 
-/** Says whose expectations a page checks by, and lets the reader stop that. */
+/** Says whose expectations a page uses for its checks. Lets the reader stop using them. */
 export function ExpectationsNotice({
   isRevocationUsed = true,
   isUnderVerdict = false,
 }: {
   /** Whether this page uses revocation lists. */
   readonly isRevocationUsed?: boolean
-  /** A line under a verdict. The verdict itself says what development is worth. */
+  /**
+   * Whether this is a line under a verdict. The verdict itself then says what a development root is
+   * worth.
+   */
   readonly isUnderVerdict?: boolean
 }) {
   const box = isUnderVerdict ? 'under-verdict' : 'notice'

@@ -3,18 +3,15 @@ import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { type FormExpectations, NO_EXPECTATIONS } from '../verify/job.ts'
 
-/** The expectations that this tab holds. */
+/** The expectations of this tab. */
 export type Held = {
   /** The expectations that the reader gave. */
   readonly own: FormExpectations
-  /** The page where the reader last changed them. */
+  /** The page where the reader last changed the expectations. */
   readonly place: string
-  /** Whether the reader accepted some of them from a link. */
+  /** Whether the reader accepted some of the expectations from a link. */
   readonly isLinked: boolean
-  /**
-   * The expectations that a development gateway gives about its own enclaves; null: another
-   * gateway.
-   */
+  /** What a development gateway says to expect of its own enclaves. Null for any other gateway. */
   readonly development: FormExpectations | null
   readonly isDevelopmentRefused: boolean
 }
@@ -27,15 +24,16 @@ export const NOTHING_HELD: Held = {
   isDevelopmentRefused: false,
 }
 
-/** The expectations that pages check by. */
+/** The expectations that pages use for their checks. */
 export type InForce = {
   readonly kind: 'none' | 'own' | 'development'
   readonly expectations: FormExpectations
 }
 
 /**
- * Gives the expectations in force. A development gateway's word counts only while the reader has
- * not said which enclaves to expect; other demands of the reader are added to it.
+ * Gives the expectations that are in force. The statements of a development gateway count only
+ * while the reader has not said which enclaves to expect. Other demands of the reader are added to
+ * them.
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
@@ -60,7 +58,7 @@ function saysWhich(given: FormExpectations): boolean {
   )
 }
 
-/** The expectations, in a few words each. */
+/** The expectations as a list of short phrases. */
 export function summaryOf(given: FormExpectations): readonly string[] {
   const keys = countLines(given.releaseKeys)
   const sets = given.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '').length
@@ -91,15 +89,18 @@ function counted(count: number, one: string, several = `${one}s`): string | null
   return count === 0 ? null : `${count} ${count === 1 ? one : several}`
 }
 
-/** A file in the form for the tab's storage: its text, or its bytes when they are not text. */
+/**
+ * A file in the form for the tab's storage. It has the file's text, or its bytes when the file is
+ * not text.
+ */
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
 /** The members of the form that are files. */
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /**
- * Writes the part that outlasts the page as text. The expectations of a development gateway are
- * fetched again instead.
+ * Writes the part of the expectations that outlives the page as text. The expectations of a
+ * development gateway are not written, because they are fetched again.
  */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held
@@ -121,7 +122,7 @@ async function keepFile(file: File): Promise<KeptFile> {
   }
 }
 
-/** Reads what writeHeld wrote; any other text gives no expectations. */
+/** Reads a text of writeHeld. Any other text gives no expectations. */
 export function readHeld(text: string): Held {
   try {
     const { own, place, isLinked, isDevelopmentRefused } = JSON.parse(text)
@@ -140,7 +141,7 @@ export function readHeld(text: string): Held {
         }
       : NOTHING_HELD
   } catch {
-    // Another version of this page wrote the text.
+    // The text was written by another version of this page.
     return NOTHING_HELD
   }
 }

@@ -4,7 +4,7 @@ import { useFileDrops } from './dropped-file.ts'
 import { SearchBox } from './search-box.tsx'
 import { forgetKey } from './tab-key.ts'
 
-/** The pages that the frame's navigation leads to. */
+/** The pages in the navigation of the frame. */
 const PLACES = [
   { path: '/verify', name: 'Verify' },
   { path: '/log', name: 'Logs' },
@@ -12,10 +12,10 @@ const PLACES = [
   { path: '/docs', name: 'API' },
 ] as const
 
-/** Whether this is a page that was saved as one file: there is no gateway behind it. */
+/** Whether this page was saved as one file. Such a page has no gateway. */
 export const IS_COPY = document.querySelector('meta[name="affidavit-copy"]') !== null
 
-/** A page in its frame: navigation and search above, the page's own content below. */
+/** A page in its frame: navigation and search at the top, and the page's own content below. */
 function Frame({ children }: { readonly children: ComponentChildren }) {
   const isHere = (path: string) =>
     location.pathname === path || location.pathname.startsWith(`${path}/`)
@@ -63,7 +63,7 @@ function Frame({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-/** The whole page takes files. */
+/** Makes the whole page accept dropped files. */
 function DropPlace() {
   const { isOver, isLost } = useFileDrops()
   return (
@@ -95,7 +95,7 @@ export function showPage(page: ComponentChildren): void {
 }
 
 /**
- * A tab that one of our pages opened begins with a copy of that tab's storage, for the
+ * A tab that one of our pages opened starts with a copy of that page's storage. This copies the
  * expectations. The key stays in its own tab, and neither tab can reach the other.
  */
 function leaveOpener(): void {

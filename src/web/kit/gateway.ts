@@ -9,15 +9,15 @@ import {
   NoAnswer,
 } from '../../../client/gateway.ts'
 
-/** Why the gateway did not give what the page asked for. */
+/** Why the gateway did not give what the page requested. */
 export class OwnGatewayFault extends Error {
   /** HTTP status; 0 when there was no answer. */
   readonly status: number
-  /** The error's own code (`insufficient_scope`), or ours. */
+  /** The error's own code (`insufficient_scope`), or a code of this page. */
   readonly code: string
-  /** The operator finds the call in the log by this id; null without an answer. */
+  /** Id by which the operator finds the call in the log. Null when there was no answer. */
   readonly requestId: string | null
-  /** The answer's JSON; undefined without an answer. */
+  /** JSON of the answer. Undefined when there was no answer. */
   readonly answer: unknown
 
   constructor(
@@ -44,16 +44,15 @@ export class OwnGatewayFault extends Error {
 }
 
 export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
-  /** API key; left out for public data. */
+  /** API key. Absent for public data. */
   readonly key?: string | null
 }
 
 /**
- * Asks this page's own gateway, and gives its JSON. Throws OwnGatewayFault for any other answer and
- * without an answer; AbortError when `signal` is aborted.
- *
- * Does NOT check that the answer has the shape that the caller expects: a page shows what its own
- * gateway says, and checks evidence by itself.
+ * Sends a request to this page's own gateway, and gives the JSON of the answer. Throws
+ * OwnGatewayFault for an error and when there is no answer, and AbortError when `signal` is
+ * aborted. Does NOT check that the answer has the expected form: a page shows what its own gateway
+ * says, and checks only evidence.
  */
 export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
   const answer = await sendCall(path, call)
@@ -62,7 +61,10 @@ export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): 
   return value as Answer
 }
 
-/** Asks this page's own gateway for a text to save, exactly as it came. Throws as askOwnGateway. */
+/**
+ * Requests a text to save from this page's own gateway. The text is unchanged. Throws like
+ * askOwnGateway.
+ */
 export async function askText(path: string, call: PageCall = {}): Promise<string> {
   const answer = await sendCall(path, call)
   if (!isOk(answer)) throw faultOf(answer)
@@ -70,8 +72,8 @@ export async function askText(path: string, call: PageCall = {}): Promise<string
 }
 
 /**
- * Asks this page's own gateway for evidence. The JSON is read exactly: the members and digits that
- * are read are the ones that are checked. Throws as askOwnGateway.
+ * Requests evidence from this page's own gateway. The JSON is read exactly: the page reads the same
+ * members and digits that it checks. Throws like askOwnGateway.
  */
 export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
   const answer = await sendCall(path, call)
@@ -88,7 +90,7 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
   }
 }
 
-/** Longest answer, bytes: a request has up to 10 MiB, an answer little more. */
+/** Maximum bytes of an answer. A request has up to 10 MiB, and its answer has little more. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
@@ -112,14 +114,14 @@ async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
   }
 }
 
-/** No cookie goes along: a key says who calls. */
+/** No cookies are sent, because the key identifies the caller. */
 const fetchAlone: Fetch = (input, init) => fetch(input, { ...init, credentials: 'omit' })
 
 function isOk({ status }: GatewayAnswer): boolean {
   return status >= 200 && status < 300
 }
 
-/** Gives the fault from an answer with an error status. */
+/** Makes the fault from an answer with an error status. */
 export async function readFault(response: Response): Promise<OwnGatewayFault> {
   const bytes = new Uint8Array(await response.arrayBuffer())
   return faultOf({ status: response.status, headers: response.headers, bytes })

@@ -3,7 +3,7 @@ import { useContext, useEffect, useState } from 'preact/hooks'
 import { OwnGatewayFault } from './gateway.ts'
 import { OutsideText } from './outside-text.tsx'
 
-/** How a state is shown: by colour, sign and word. */
+/** How a state is shown: with a colour, a sign and a word. */
 export type Tone = 'good' | 'bad' | 'open' | 'warn' | 'development'
 
 const SIGNS: Readonly<Record<Tone, string>> = {
@@ -11,14 +11,16 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   bad: '✗',
   open: '–',
   warn: '!',
-  // It holds, but rests on a root that proves nothing to other people.
+  // The check passed, but it depends on a root that proves nothing to other people.
   development: '✓',
 }
 
-/** Whether the content rests on a root that is not AWS's: then no state in it is green. */
+/**
+ * Whether the content depends on a root that is not AWS's. Then no state in the content is green.
+ */
 export const Development = createContext(false)
 
-/** A state in a word or two. */
+/** A state in one or two words. */
 export function State({
   tone,
   children,
@@ -36,7 +38,7 @@ export function State({
   )
 }
 
-/** Says what failed and what to do. A button tries again where that can help. */
+/** Says what failed and what to do. Has a button that tries again, if that can help. */
 export function FaultNotice({
   fault,
   onRetry,
@@ -44,7 +46,7 @@ export function FaultNotice({
 }: {
   readonly fault: unknown
   readonly onRetry?: () => void
-  /** Advice, where the page knows it better than the fault says it. */
+  /** Advice, when the page knows better advice than the fault itself gives. */
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
@@ -83,10 +85,13 @@ function adviceFor(fault: unknown): string {
   return 'Change your input, then try again.'
 }
 
-/** Shown after one second: faster work needs no notice, and the page does not flicker. */
+/**
+ * How long to wait before a notice about waiting is shown. Faster work needs no notice, so the page
+ * does not flicker.
+ */
 export const PATIENCE_MS = 1_000
 
-/** Says that something takes its time; `done` (0 to 1) where the progress is known. */
+/** Says that work is in progress. `done` (0 to 1) is given when the progress is known. */
 export function Busy({
   what,
   done = null,

@@ -1,16 +1,14 @@
 import { useState } from 'preact/hooks'
 import { escapeControls } from '../../../attestation/report/printable.ts'
 
-/**
- * Characters of a text that are shown at first: more would make a page slow, and hide what follows.
- */
+/** Number of characters shown at first. More would make a page slow, and hide what follows. */
 export const SHOWN_LENGTH_MAX = 4_000
 
 /**
- * Shows text from outside as text. Characters that control a terminal or the direction of text are
- * written as escapes. The number of marks on one character is bounded. Line feeds and tabs are
- * kept. The beginning of a long text is shown, the rest step by step. `isOneLine` escapes line
- * feeds, too.
+ * Shows text from outside the page as plain text. Characters that control a terminal or the
+ * direction of text become escapes. The number of marks on one character is limited. Line feeds and
+ * tabs are kept. A long text is shown step by step, starting with its beginning. `isOneLine` also
+ * escapes line feeds.
  */
 export function OutsideText({
   text,
@@ -39,16 +37,18 @@ export function OutsideText({
   )
 }
 
-/** Does not cut between the two halves of a character. */
+/** Does not cut between the two halves of a surrogate pair. */
 function endOf(text: string, length: number): number {
   const unit = text.charCodeAt(length)
   return unit >= 0xdc00 && unit <= 0xdfff ? length + 1 : length
 }
 
-/** Text as one line in which no character acts: control characters and the like are escapes. */
+/**
+ * Makes text safe to show on one line: control characters and similar characters become escapes.
+ */
 export const escapeLine = escapeControls
 
-/** The same for several lines: line feeds and tabs are kept. */
+/** Makes text safe to show on several lines. Like escapeLine, but line feeds and tabs are kept. */
 export function escapeText(text: string): string {
   return text.replace(/[^\n\t]+/g, escapeControls)
 }

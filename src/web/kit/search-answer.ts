@@ -5,16 +5,18 @@ import { shortenHex } from './shorten-hex.ts'
 
 /** A page that a search found. */
 export type SearchHit = {
-  /** A path of this gateway's pages. */
+  /** Path of a page of this gateway. */
   readonly href: string
   readonly what: string
 }
 
-/** The result of a search; `isCut`: there are more results than the hits. */
+/** Result of a search. `isCut`: there are more results than these hits. */
 export type SearchAnswer = {
   readonly hits: readonly SearchHit[]
   readonly isCut: boolean
-  /** Completions were not searched: the operator gives evidence only to accounts. */
+  /**
+   * Whether completions were not searched, because the operator gives evidence only to accounts.
+   */
   readonly isRestricted: boolean
 }
 
@@ -24,7 +26,7 @@ const { arrayOf, countOf, hexOf, objectOf, textOf } = formsOf(
 )
 
 /**
- * Reads the gateway's answer, which may be anything. Throws FormatError `bad_answer`. A hit leads
+ * Reads the gateway's answer, which may have any form. Throws FormatError `bad_answer`. A hit leads
  * only to pages of this gateway.
  */
 export function readSearchAnswer(json: Json): SearchAnswer {
@@ -62,7 +64,10 @@ export function readSearchAnswer(json: Json): SearchAnswer {
   }
 }
 
-/** Words for a search without a result: what was searched for, where, and what else to try. */
+/**
+ * The words for a search without results: what was searched, where, and what else the reader can
+ * try.
+ */
 export function notFoundWords(
   { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,

@@ -16,8 +16,7 @@ type Sought = Exclude<TypedSearch, { kind: 'unfit' }>
 const TIMEOUT_MS = 15_000
 
 /**
- * The search of every page. It opens the page when it finds one, and lists the pages when it finds
- * several.
+ * The search of every page. With one result it opens the page. With several results it lists them.
  */
 export function SearchBox() {
   const [typed, setTyped] = useState('')

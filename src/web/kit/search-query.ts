@@ -1,14 +1,15 @@
 /**
- * A text that a reader typed into the search: the question to the gateway, or the reason why the
- * page does not ask.
+ * The text that a reader typed into the search, as a question for the gateway or as a reason why
+ * the page does not ask.
  */
 export type TypedSearch =
   | { readonly kind: 'hash' | 'notary' | 'block'; readonly text: string }
-  /** The message says what to type instead. */
+  /** The message says what the reader should type instead. */
   | { readonly kind: 'unfit'; readonly message: string }
 
 /**
- * Reads a text that a reader typed or pasted. A text that is not a question never leaves the page.
+ * Reads a text that a reader typed or pasted. If the text is not a valid question, it never leaves
+ * the page.
  */
 export function readSearchQuery(typed: string): TypedSearch {
   const text = typed.trim().replace(/^["'“]+|["'”,]+$/g, '')

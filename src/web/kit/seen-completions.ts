@@ -1,11 +1,11 @@
 /*
- * The completions whose pages this tab opened, by their leaves. The public log does not lead from a
- * leaf to a completion, but the reader of this tab knows the hash. They end with the tab.
+ * Completions whose pages were opened in this tab, by leaf. The public log does not show the
+ * completion of a leaf, but the reader of this tab knows the hash. The list ends with the tab.
  */
 
 const NAME = 'affidavit:completions'
 
-/** Completions that are kept at most; the oldest are dropped first. */
+/** Maximum number of completions that are kept. The oldest are removed first. */
 const SEEN_MAX = 200
 
 /** The leaf of a completion. */
@@ -18,17 +18,20 @@ export function keepCompletion({ notary, index }: Leaf, hash: string): void {
     const all = [...kept, [`${notary}/${index}`, hash]].slice(-SEEN_MAX)
     sessionStorage.setItem(NAME, JSON.stringify(Object.fromEntries(all)))
   } catch {
-    // The browser allows no storage: then leaves lead to no completion.
+    // The browser does not allow storage, so leaves have no link to completions.
   }
 }
 
-/** The hash of the completion at a leaf, 64 hex digits; null when this tab has not opened it. */
+/**
+ * Hash of the completion of a leaf, 64 hex digits. Null when the completion was not opened in this
+ * tab.
+ */
 export function findCompletion({ notary, index }: Leaf): string | null {
   const hash = readAll()[`${notary}/${index}`]
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
-/** Extensions and people may write there, too. */
+/** The content may have any form, because extensions and people can also write to this storage. */
 function readAll(): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(sessionStorage.getItem(NAME) ?? '{}')

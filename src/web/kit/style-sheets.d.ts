@@ -1,2 +1,2 @@
-/** Style sheets are imported for the bundler alone. */
+/** Imports of style sheets are only for the bundler. */
 declare module '*.css'

@@ -12,8 +12,8 @@ import { IS_COPY } from './frame.tsx'
 
 /*
  * The reader's expectations of enclaves, shared by all pages of this tab. They are in the tab's own
- * storage, which ends with the tab. A saved copy of a page holds them in memory alone: other files
- * on the reader's disk may write the storage that the copy would read.
+ * storage, which ends with the tab. A saved copy of a page keeps them only in memory: other files
+ * on the reader's disk could write to a storage that the copy reads.
  */
 
 const NAME = 'affidavit-expectations'
@@ -21,7 +21,10 @@ const NAME = 'affidavit-expectations'
 /** The expectations in the form that pages use. */
 type TabExpectations = Held & {
   readonly inForce: InForce
-  /** False: they are too large for the tab's storage, and end with this page. */
+  /**
+   * Whether the tab's storage keeps the expectations. If they are too large for it, they end with
+   * this page.
+   */
   readonly isKept: boolean
 }
 
@@ -40,7 +43,7 @@ export function useExpectations(): TabExpectations {
   return now
 }
 
-/** The reader gave some expectations, or accepted them from a link. */
+/** Sets expectations that the reader gave, or accepted from a link. */
 export function giveExpectations(
   part: Partial<FormExpectations>,
   { isLinked = current.isLinked } = {},
@@ -48,18 +51,18 @@ export function giveExpectations(
   change({ own: { ...current.own, ...part }, isLinked, place: placeOf(location.pathname) })
 }
 
-/** The reader expects nothing again; then what a development gateway says is in force. */
+/** Removes the reader's expectations. The statements of a development gateway are then in force. */
 export function clearExpectations(): void {
   const { own, place, isLinked } = NOTHING_HELD
   change({ own, place, isLinked })
 }
 
-/** Keeps what a development gateway says about its enclaves. */
+/** Keeps the statements of a development gateway about its enclaves. */
 export function holdDevelopment(development: FormExpectations): void {
   set({ ...current, development })
 }
 
-/** Whether the reader wants to ignore what the development gateway says. */
+/** Sets whether the reader ignores the statements of the development gateway. */
 export function refuseDevelopment(isDevelopmentRefused: boolean): void {
   change({ isDevelopmentRefused })
 }
@@ -80,7 +83,9 @@ function publish(next: TabExpectations): void {
 
 let writes = 0
 
-/** Keeping reads files, so that a later change may overtake an earlier one. */
+/**
+ * Writing needs time to read files. If a later change has started meanwhile, this one is dropped.
+ */
 async function keep(): Promise<void> {
   if (IS_COPY) return
   const mine = ++writes
@@ -90,7 +95,10 @@ async function keep(): Promise<void> {
   if (isKept !== current.isKept) publish({ ...current, isKept })
 }
 
-/** False when the storage is full or missing. Then older expectations do not come back. */
+/**
+ * Stores the text. False when the storage is full or missing. The old expectations are removed
+ * first, so they do not come back.
+ */
 function store(text: string): boolean {
   try {
     sessionStorage.removeItem(NAME)
@@ -110,7 +118,10 @@ function storedText(): string {
   }
 }
 
-/** A page that the browser restored missed the changes on other pages meanwhile. */
+/**
+ * The browser may restore an old page. That page has missed changes on other pages, so it reads
+ * them now.
+ */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
   set({ ...readHeld(storedText()), development: current.development })

@@ -1,27 +1,27 @@
 /**
- * The API key of this tab. It is held in memory. When the reader wants it to outlast a reload, it
- * is in the tab's own storage, which ends with the tab. It is never in a URL, in a cookie, or in a
- * storage that other tabs read.
+ * The API key of this tab. It is in memory. If the reader wants to keep it over a reload, it is in
+ * the tab's own storage, which ends with the tab. It is never in a URL, in a cookie, or in a
+ * storage that other tabs can read.
  */
 
 const NAME = 'affidavit-key'
 
 let held: string | null = null
 
-/** The key of the session; null without one. */
+/** The key of the session; null when there is no session. */
 export function tabKey(): string | null {
   held ??= storedKey()
   return held
 }
 
-/** Signs in; `isKept`: the key is still there after a reload of the page. */
+/** Signs in. `isKept`: the key stays after a reload of the page. */
 export function holdKey(key: string, isKept: boolean): void {
   held = key
   if (!isKept) return
   try {
     sessionStorage.setItem(NAME, key)
   } catch {
-    // The browser allows no storage: the key is held until the reader leaves the page.
+    // The browser does not allow storage. The key is kept until the reader leaves the page.
   }
 }
 
@@ -31,7 +31,7 @@ export function forgetKey(): void {
   try {
     sessionStorage.removeItem(NAME)
   } catch {
-    // Nothing was stored.
+    // Without storage, nothing was stored, so there is nothing to remove.
   }
 }
 

@@ -1,10 +1,10 @@
 import { type Inputs, useCallback, useEffect, useRef, useState } from 'preact/hooks'
 
-/** The state of a value that is loaded. */
+/** A value that is loaded, and the state of loading. */
 export type Loaded<Value> = {
-  /** The newest value; null before the first. It stays while the next one is loading. */
+  /** The newest value; null before the first load. It stays while the next value is loading. */
   readonly value: Value | null
-  /** Why the latest try failed; null when it succeeded. */
+  /** Why the latest load failed; null when it succeeded. */
   readonly fault: unknown
   readonly isLoading: boolean
   readonly reload: () => void
@@ -12,7 +12,7 @@ export type Loaded<Value> = {
 
 /**
  * Loads a value when the component appears, when `inputs` change, and every `everyMs` while the
- * page is visible. A load that is no longer wanted is aborted.
+ * page is visible. A load that is no longer needed is aborted.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,

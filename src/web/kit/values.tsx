@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { shortenHex } from './shorten-hex.ts'
 
-/** Hex, shortened, with the whole text in its title and a button that copies it. */
+/** Shortened hex, with the whole text in its title and a button that copies the whole text. */
 export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
   const text = escapeLine(value.slice(0, 600))
   const prefix = text.startsWith('0x') ? 2 : 0
@@ -17,7 +17,10 @@ export function Hex({ value, digits = 12 }: { readonly value: string; readonly d
   )
 }
 
-/** Copies `text`; `what` names it for people who do not see what is beside it. */
+/**
+ * A button that copies `text`. `what` names the text for people who do not see what is beside the
+ * button.
+ */
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
   const [outcome, setOutcome] = useState<'none' | 'copied' | 'failed'>('none')
   useEffect(() => {
@@ -39,7 +42,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
 
 const COPY_WORDS = { none: 'Copy', copied: 'Copied', failed: 'Not allowed' } as const
 
-/** A time in Unix milliseconds, by the reader's clock; its title has it in UTC. */
+/** A time in Unix milliseconds, shown by the reader's clock. Its title has the time in UTC. */
 export function Time({ ms }: { readonly ms: number }) {
   const time = new Date(ms)
   if (Number.isNaN(time.getTime())) return <span>{ms} ms</span>
@@ -51,7 +54,7 @@ export function Time({ ms }: { readonly ms: number }) {
   )
 }
 
-/** A number with its thousands separated; money has nine digits behind the point. */
+/** A number with separated thousands. Money has nine decimals. */
 export function numberText(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 9 })
 }

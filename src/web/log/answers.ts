@@ -20,8 +20,9 @@ import type {
 import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 
 /*
- * Reads the gateway's answers about its logs, member by member: the gateway may lie. All functions
- * throw OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong member.
+ * Reads the gateway's answers about its logs. Every member is checked, because the gateway may lie.
+ * All functions throw OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong
+ * member.
  */
 
 const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
@@ -29,26 +30,26 @@ const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
   "the gateway's answer: ",
 )
 
-/** Heads in one request. */
+/** Number of heads in one request. */
 export const HEADS_SHOWN = 10
 
-/** A signed head, in the form of a list of heads. */
+/** A signed head, as a list of heads has it. */
 export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
 
-/** A log, in the gateway's description. */
+/** A log as the gateway describes it. */
 export type DescribedLog = Omit<LogReply, 'head' | 'boot_configuration'> & {
   readonly head: Head | null
   readonly boot_configuration: JsonObject
 }
 
-/** The chain and contract for which the notary signs its heads: part of what it signs. */
+/** The chain and contract for which the notary signs its heads. They are part of what it signs. */
 export function domainOf({ chain_id: chainId, contract }: DescribedLog): LogDomain {
   return { chainId, contract }
 }
 
 /**
- * All logs, up to `LOGS_MAX`; `isWhole`: there are no more. `faults`: why others in the list cannot
- * be read.
+ * All logs, but at most `LOGS_MAX`. `isWhole`: there are no more logs. `faults`: why other logs in
+ * the list cannot be read.
  */
 export async function readLogs(signal: AbortSignal): Promise<{
   readonly logs: readonly DescribedLog[]
@@ -58,7 +59,7 @@ export async function readLogs(signal: AbortSignal): Promise<{
   const logs: DescribedLog[] = []
   const faults: FormatError[] = []
   let cursor: string | null = null
-  // The gateway may give any number of empty pages, too.
+  // The number of requests is limited, because the gateway may give any number of empty pages.
   let asked = 0
   do {
     const after: string = cursor === null ? '' : `&cursor=${cursor}`
@@ -79,11 +80,11 @@ export async function readLogs(signal: AbortSignal): Promise<{
   return { logs, faults, isWhole: cursor === null }
 }
 
-/** Logs that a page shows at most. */
+/** Maximum number of logs that a page shows. */
 export const LOGS_MAX = 500
 const LOGS_ASKED = 100
 
-/** One log; null when this gateway has no log of this notary. */
+/** One log. Null when this gateway has no log of this notary. */
 export async function readLog(notary: string, signal: AbortSignal): Promise<DescribedLog | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
@@ -95,18 +96,18 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
   }
 }
 
-/** Heads of a log, newest first, and the attestations of its state beside them. */
+/** Heads of a log, newest first, and the attestations of the log's state. */
 export type HeadPage = {
   readonly heads: readonly Head[]
   /**
-   * Head attestations, not read yet: verifyHeadAttestation reads them. In the order of their sizes.
+   * Head attestations, ordered by size. They are not read yet: verifyHeadAttestation reads them.
    */
   readonly attestations: readonly Json[]
-  /** Smaller heads than this follow on the next page; null at the end. */
+  /** The next page has heads smaller than this size. Null when there is no next page. */
   readonly cursor: number | null
 }
 
-/** The newest heads; with `below`, the newest heads of fewer leaves than that. */
+/** The newest heads. With `below`, the newest heads with fewer leaves than `below`. */
 export async function readHeads(
   notary: string,
   { below, signal }: { readonly below: number | null; readonly signal: AbortSignal },
@@ -121,7 +122,7 @@ export async function readHeads(
   }
 }
 
-/** The signed head of exactly `size` leaves; null when there is no such head. */
+/** The signed head with exactly `size` leaves. Null when there is no such head. */
 export async function readHeadAt(
   notary: string,
   size: number,
@@ -132,7 +133,7 @@ export async function readHeadAt(
   return head?.size === size ? head : null
 }
 
-/** The first heads of more than `above` leaves, by their sizes. */
+/** The first heads with more than `above` leaves, ordered by size. */
 export async function readHeadsAbove(
   notary: string,
   {
@@ -146,10 +147,10 @@ export async function readHeadsAbove(
   return arrayOf(json.heads, 'heads', { min: 0, max: limit }).map(parseHead)
 }
 
-/** Leaves from `start` to before `end`. */
+/** Leaves from `start` up to, but not including, `end`. */
 export type LeafRange = { readonly start: number; readonly end: number }
 
-/** The hashes of leaves, hex, in their order. */
+/** The hashes of leaves, hex, in the order of the leaves. */
 export async function readLeaves(
   notary: string,
   { start, end }: LeafRange,
@@ -162,8 +163,8 @@ export async function readLeaves(
 }
 
 /**
- * Receipts of leaves in a range, for completions that an API key may read; `hash`: the leaf that
- * the receipt makes, `completion`: the completion that the answer names for the receipt.
+ * Leaves in a range whose completions an API key may read. `hash`: hash of the leaf, computed from
+ * the receipt. `completion`: hash of the completion, as the receipt states it.
  */
 export async function readOwnLeaves(
   notary: string,
@@ -181,7 +182,7 @@ export async function readOwnLeaves(
   })
 }
 
-/** The proof that the log of `from` leaves is the beginning of the log of `to`. */
+/** The proof that the log with `from` leaves is the beginning of the log with `to` leaves. */
 export async function readConsistency(
   notary: string,
   {
@@ -195,7 +196,7 @@ export async function readConsistency(
   return parsePath(json.path)
 }
 
-/** A leaf's hash, and the path from the leaf to the root of `size` leaves. */
+/** A leaf's hash, and the path from the leaf to the root over `size` leaves. */
 export async function readInclusion(
   notary: string,
   {
@@ -216,7 +217,7 @@ export async function readInclusion(
   }
 }
 
-/** The enclave's statement about the logs before it, not read yet; null without a statement. */
+/** The enclave's statement about earlier logs, not read yet. Null when there is no statement. */
 export async function readBootStatement(
   notary: string,
   signal: AbortSignal,
@@ -238,11 +239,11 @@ export async function readBootStatement(
   }
 }
 
-/** An enclave that runs now. */
+/** An enclave that runs now, as the gateway says. */
 export type ServedEnclave = {
   readonly notary: string
   readonly status: 'in_use' | 'draining'
-  /** Its current attestation document, standard base64, not read yet. */
+  /** The enclave's current attestation document, standard base64, not read yet. */
   readonly attestation: string
 }
 
@@ -259,7 +260,9 @@ export async function readEnclaves(signal: AbortSignal): Promise<readonly Served
   })
 }
 
-/** A document of a notary's enclave, made now over `nonce` (hex); standard base64, not read yet. */
+/**
+ * A document that a notary's enclave makes now with `nonce` (hex). Standard base64, not read yet.
+ */
 export async function readFreshDocument(
   notary: string,
   { nonce, signal }: { readonly nonce: string; readonly signal: AbortSignal },
@@ -268,7 +271,7 @@ export async function readFreshDocument(
   return textOf(objectOf(await askEvidence(path, { signal }), 'it').attestation, 'attestation')
 }
 
-/** The members of a reply, each not read yet. */
+/** The members of a reply. None of them is read yet. */
 type Named<Reply> = { readonly [Name in keyof Reply]?: Json }
 
 const ADDRESS = { form: /^0x[0-9a-f]{40}$/, expectation: '0x and 40 lower-case hex digits' }
@@ -335,7 +338,7 @@ function parsePath(json: Json | undefined): readonly Uint8Array[] {
   )
 }
 
-/** Text at a path of names in JSON; null without one. */
+/** The text at a path of names in JSON. Null when there is no text. */
 export function textAt(json: Json | undefined, ...names: readonly string[]): string | null {
   let value = json
   for (const name of names) value = isJsonObject(value) ? memberOf(value, name) : undefined

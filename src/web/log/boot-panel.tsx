@@ -9,7 +9,7 @@ import { Count, Hex } from '../kit/values.tsx'
 import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
-/** The statement of the log's enclave, made before its first leaf, about the logs at that time. */
+/** What the log's enclave stated about other logs before its own first leaf. */
 export function BootPanel({
   log,
   boot,

@@ -20,13 +20,13 @@ import type { DescribedLog } from './answers.ts'
 /** The result of checking a running enclave's document against a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
-  /** The content of the document, whether or not the checks passed; null when it cannot be read. */
+  /** The content of the document, even if checks failed. Null when the document cannot be read. */
   readonly document: AttestationDocument | null
 }
 
 /**
  * Checks the document of an enclave that runs now. `nonce`: the nonce that the document was
- * requested over; null without one. Without expectations in `policy` the code is not checked.
+ * requested with; null without a nonce. If `policy` has no expectations, the code is not checked.
  */
 export async function checkEnclaveDocument(
   log: DescribedLog,
@@ -70,7 +70,10 @@ export async function checkEnclaveDocument(
   }
 }
 
-/** At the time now, not at the document's own time: the gateway says that the enclave runs now. */
+/**
+ * Verifies at the current time and not at the document's own time, because the gateway says that
+ * the enclave runs now.
+ */
 async function verifyNow(
   bytes: Attempt<Uint8Array>,
   {

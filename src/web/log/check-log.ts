@@ -3,7 +3,7 @@ import { ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 
-/** A head with its notary's signature, in the form in which it is listed and kept. */
+/** A head with its notary's signature, in the form of lists and of the browser's storage. */
 export type ListedHead = {
   readonly size: number
   /** Hex without prefix. */
@@ -16,8 +16,8 @@ export type ListedHead = {
 export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
 
 /**
- * Gives the head that its notary signed. Throws ProofError `wrong_signer`, FormatError. Does NOT
- * prove that the head is anchored, or the newest.
+ * Gives the head after checking that its notary signed it. Throws ProofError `wrong_signer`,
+ * FormatError. Does NOT prove that the head is anchored, or the newest.
  */
 export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): TreeHead {
   const head = { size: signed.size, root: decodeHex(signed.root) }
@@ -25,8 +25,8 @@ export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): Tre
 }
 
 /**
- * Checks that the log of `second` is the log of `first` with leaves added, and that the notary
- * signed both. Gives how many leaves were added. Throws ProofError `wrong_signer` and
+ * Checks that the log of `second` is the log of `first` with new leaves at the end, and that the
+ * notary signed both heads. Gives the number of new leaves. Throws ProofError `wrong_signer` and
  * `inconsistent`, FormatError.
  */
 export function checkGrowth(
@@ -46,7 +46,7 @@ export function checkGrowth(
 
 /**
  * Checks that a leaf is at its index under a head that the notary signed. `expected` (32 bytes):
- * the leaf's hash, which the reader has. Throws ProofError `wrong_signer`, `not_included` and
+ * the leaf's hash that the reader knows. Throws ProofError `wrong_signer`, `not_included` and
  * `other_leaf`, FormatError.
  */
 export function checkLeaf(

@@ -10,14 +10,14 @@ import { Hex, Time } from '../kit/values.tsx'
 import { type DescribedLog, readFreshDocument, type ServedEnclave } from './answers.ts'
 import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
 
-/** The enclave that holds the notary's key, by its attestation document. */
+/** The enclave that holds the notary's key, as its attestation document describes it. */
 export function EnclavePanel({
   log,
   enclave,
   policy,
 }: {
   readonly log: DescribedLog
-  /** Null: the enclave has ended. */
+  /** Null when the enclave no longer runs. */
   readonly enclave: ServedEnclave | null
   readonly policy: BundlePolicy
 }) {
@@ -119,7 +119,8 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
 }
 
 /**
- * The facts about the enclave's code in its document. They are worth as much as the checks above.
+ * What the document states about the enclave's code. It can be trusted only as far as the checks
+ * above say.
  */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
@@ -151,7 +152,7 @@ function Measurements({ document }: { readonly document: AttestationDocument }) 
   )
 }
 
-/** The meaning of the registers that AWS names. */
+/** The meaning of the registers, as AWS defines them. */
 const MEANINGS: Readonly<Record<number, string>> = {
   0: 'the whole image',
   1: 'kernel and boot',

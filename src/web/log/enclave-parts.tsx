@@ -8,7 +8,9 @@ import { EnclavePanel } from './enclave-panel.tsx'
 import { LogExpectedPanel, useExpected } from './expected-panel.tsx'
 import { TimePanel } from './time-panel.tsx'
 
-/** The document and the statements of a log's enclave, checked by the reader's expectations. */
+/**
+ * The document and the statements of a log's enclave, checked against the reader's expectations.
+ */
 export function EnclaveParts({
   log,
   enclave,

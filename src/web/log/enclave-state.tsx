@@ -7,9 +7,9 @@ export function EnclaveState({
   enclave,
   code,
 }: {
-  /** Null: it has ended. */
+  /** Null when the enclave no longer runs. */
   readonly enclave: Pick<ServedEnclave, 'status'> | null
-  /** PCR0, hex, from its document; null when it is not known. */
+  /** PCR0, hex, from the enclave's document. Null when it is unknown. */
   readonly code: string | null
 }) {
   return (

@@ -11,17 +11,16 @@ import { isOtherRoot, readGivenExpectations } from '../verify/read-expectations.
 
 /** The reader's expectations of the log's enclave. */
 type Expected = {
-  /** Null while the expectations are read. */
+  /** Null until the expectations are read. */
   readonly policy: BundlePolicy | null
-  /** Whether a root is trusted that is not AWS's. */
+  /** Whether a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
-  /** Why the expectations make no sense; null when they do. */
+  /** Why the expectations are invalid; null when they are valid. */
   readonly fault: unknown
 }
 
 /**
- * This tab's expectations, in the form for the checks of a log. Expectations that make no sense are
- * ignored.
+ * This tab's expectations, in the form for the checks of a log. Invalid expectations are ignored.
  */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
@@ -32,7 +31,7 @@ export function useExpected(): Expected {
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
     const read = await readGivenExpectations({ ...given, revocationLists: [] })
-    // An enclave's statements are not looked up on a chain, and have no outcome.
+    // Statements of an enclave have no outcome, and are not looked up on a chain.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {
@@ -40,7 +39,7 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
   }
 }
 
-/** Asks what the reader expects of the enclave, its statements and their root. */
+/** Asks what the reader expects of the enclave and its statements, and which root to trust. */
 export function LogExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
   return (
     <>

@@ -3,7 +3,10 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import type { Growth } from './growth.ts'
 
-/** Says whether the log continues the head that this browser saw; null while that is checked. */
+/**
+ * Says whether the log continues the head that this browser saw earlier. `growth` is null while
+ * this is checked.
+ */
 export function GrowthNotice({
   growth,
   notary,

@@ -4,15 +4,15 @@ import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { checkGrowth, openHead } from './check-log.ts'
 import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
 
-/** Whether a log continues the head that this browser saw. */
+/** Whether a log continues the head that this browser saw earlier. */
 export type Growth =
-  /** No head was seen before; this is the first. `isKept`: the browser keeps it. */
+  /** No head was seen earlier; this is the first one. `isKept`: the browser keeps this head. */
   | { readonly kind: 'first'; readonly isKept: boolean }
-  /** The log has all leaves from `since`, in the same order, and now `size` leaves. */
+  /** The log has all leaves of `since` in the same order, and has `size` leaves now. */
   | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
   /**
-   * The log does not continue the head, or its notary did not sign it. This stays until the page is
-   * left.
+   * The log does not continue the head, or its notary did not sign it. This state stays until the
+   * reader leaves the page.
    */
   | {
       readonly kind: 'broken'
@@ -20,13 +20,13 @@ export type Growth =
       readonly head: Head | null
       readonly reason: string
     }
-  /** It could not be checked now. */
+  /** The log could not be checked now. */
   | { readonly kind: 'open'; readonly since: SeenHead | null; readonly reason: string }
 
 /**
- * Watches one log. Each newest head must continue the one before; the first must continue the head
- * of an earlier visit. A head that holds is kept for the next visit. A head that does not hold is
- * never kept.
+ * Watches one log. Each new head must continue the previous head. The first head must continue the
+ * head of an earlier visit. A head that passes this check is kept for the next visit. A head that
+ * does not pass is never kept.
  */
 export function createGrowthWatch(options: {
   readonly notary: string
@@ -71,9 +71,9 @@ export function createGrowthWatch(options: {
   }
 
   return {
-    /** The last head that holds; null before the first. */
+    /** The last head that passed the check; null before the first. */
     last: () => last,
-    /** Checks what the gateway shows now. Throws AbortError alone. */
+    /** Checks what the gateway shows now. Throws only AbortError. */
     async observe(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<Growth> {
       if (broken !== null) return broken
       try {
@@ -82,7 +82,8 @@ export function createGrowthWatch(options: {
       } catch (fault) {
         if (signal.aborted) throw fault
         const reason = fault instanceof Error ? fault.message : String(fault)
-        // A proof that is missing or cannot be read shows nothing, and may come later.
+        // If a proof is missing or cannot be read, this shows nothing about the log. The proof may
+        // come later.
         if (!(fault instanceof ProofError || fault instanceof FormatError) || isUnread(fault))
           return { kind: 'open', since: last, reason }
         broken = { kind: 'broken', since: last, head, reason }
@@ -92,7 +93,7 @@ export function createGrowthWatch(options: {
   }
 }
 
-/** The gateway's answer could not be read; nothing was checked. */
+/** Whether the gateway's answer could not be read, so that nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
     fault instanceof OwnGatewayFault ||

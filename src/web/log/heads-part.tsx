@@ -6,10 +6,13 @@ import { type DescribedLog, type HeadPage, readHeads } from './answers.ts'
 import { HeadsTable } from './heads-table.tsx'
 import { type RowPlace, usePageOf } from './place.ts'
 
-/** The heads of a page, and the ways to other pages. */
+/** The heads of the shown page, and functions that turn to other pages. */
 export type HeadPages = ReturnType<typeof useHeadPages>
 
-/** The newest heads, live; or the heads at the address; or the page that the reader turned to. */
+/**
+ * The newest heads, updated live. Or the page with the head in the address, or the page that the
+ * reader turned to.
+ */
 export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace | null) {
   const wanted = place?.kind === 'head' ? place.size : null
   const isAmongNewest = newest.heads.some(({ size }) => size === wanted)
@@ -25,7 +28,7 @@ export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace |
     turnTo,
     older,
     page: page ?? newest,
-    /** The size of a head that the address names and the log does not have. */
+    /** The size of a head that the address names, when the log does not have this head. */
     missing:
       below !== null && below === named && page !== null && page.heads[0]?.size !== wanted
         ? wanted

@@ -7,7 +7,7 @@ import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type RowPlace, useArrival } from './place.ts'
 
-/** The states are the gateway's reports: no page here asks a chain. */
+/** Tones of the anchor states. The gateway reports these states; pages do not ask a chain here. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',
@@ -15,14 +15,14 @@ const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   reverted: 'bad',
 }
 
-/** The state of an anchor, as the gateway says. */
+/** The state of an anchor, as the gateway reports it. */
 export function HeadAnchorLabel({ state }: { readonly state: Head['anchor']['state'] }) {
   return <State tone={TONES[state]}>{state}</State>
 }
 
 /**
- * The heads of a log, with room for a full page of them. When a head comes, no row moves: each row
- * shows the next head.
+ * The heads of a log, with space for a full page. When a new head comes, the rows do not move: each
+ * row shows the next head.
  */
 export function HeadsTable({
   log,
@@ -32,7 +32,7 @@ export function HeadsTable({
 }: {
   readonly log: DescribedLog
   readonly heads: readonly Head[]
-  /** The place that the address names. */
+  /** The row that the address names. */
   readonly place: RowPlace | null
   readonly explorer: BlockExplorer
 }) {
@@ -60,7 +60,8 @@ export function HeadsTable({
         </thead>
         <tbody>
           {heads.map((head, at) => (
-            // The key is the row's place, not its head: rows that moved would shift the page.
+            // The key is the position of the row and not its head. Otherwise new rows would shift
+            // the page.
             <tr
               key={at}
               id={`head-${head.size}`}
@@ -126,7 +127,8 @@ function HeadCells({
 }
 
 /**
- * Whether the notary signed a head. Each head is checked once: the list is read every few seconds.
+ * Checks whether the notary signed a head. Each head is checked only once, because the list is read
+ * every few seconds.
  */
 function useSignatureCheck(log: DescribedLog): (head: Head) => boolean {
   const known = useRef(new Map<string, boolean>())

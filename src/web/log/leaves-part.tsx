@@ -15,26 +15,35 @@ import {
 import { HeadAnchorLabel } from './heads-table.tsx'
 import { type RowPlace, useArrival, usePageOf } from './place.ts'
 
-/** Leaves on a page. */
+/** Number of leaves on a page. */
 const LEAVES_SHOWN = 10
 
 type Leaf = {
   readonly index: number
   readonly hash: string
-  /** The first head that covers the leaf; null when the gateway gives none. */
+  /** The first head that covers the leaf. Null when the gateway gives none of its heads. */
   readonly head: Head | null
-  /** The completion of the leaf, when this tab's key may read it or its reader knows it. */
+  /**
+   * Hash of the leaf's completion, when this tab's key may read the completion, or this tab opened
+   * its page.
+   */
   readonly completion: string | null
 }
 
 type LeafPage = {
-  /** The newest first. */
+  /** Leaves of the page, newest first. */
   readonly leaves: readonly Leaf[]
-  /** Why the key of this tab shows no completions; null when it shows them, and without a key. */
+  /**
+   * Why this tab's key shows no completions. Null when it shows completions, or when there is no
+   * key.
+   */
   readonly keyFault: unknown
 }
 
-/** The leaves of a log, newest first, in pages; each leads to its head and to its completion. */
+/**
+ * The leaves of a log, newest first, in pages. Each leaf has links to its head and to its
+ * completion.
+ */
 export function LeavesPart({
   notary,
   newest,
@@ -42,7 +51,7 @@ export function LeavesPart({
 }: {
   readonly notary: string
   readonly newest: HeadPage
-  /** The place that the address names. */
+  /** The row that the address names. */
   readonly place: RowPlace | null
 }) {
   const size = newest.heads[0]?.size ?? 0
@@ -92,13 +101,16 @@ export function LeavesPart({
   )
 }
 
-/** Pages end where the pages from the newest leaf end. */
+/**
+ * The end of the page with leaf `index`. Pages are counted from the newest leaf. Null when the log
+ * has no such leaf.
+ */
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null
   return size - LEAVES_SHOWN * Math.floor((size - 1 - index) / LEAVES_SHOWN)
 }
 
-/** The leaves of one page that ends before `end`: a full page, if the log has as many. */
+/** The leaves of the page that ends before `end`. The page is full if the log has enough leaves. */
 function rangeBefore(end: number, size: number): LeafRange {
   const start = Math.max(0, Math.min(end, size) - LEAVES_SHOWN)
   return { start, end: Math.min(size, start + LEAVES_SHOWN) }
@@ -161,7 +173,7 @@ function LeavesTable({
           {leaves.map((leaf, at) => {
             const isHere = leaf.index === wanted
             return (
-              // The key is the row's place, not its leaf: no row moves.
+              // The key is the position of the row and not its leaf, so that rows do not move.
               <tr
                 key={at}
                 id={`leaf-${leaf.index}`}

@@ -33,7 +33,7 @@ const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** `/log/{notary}`; `name`: the text in the place of the notary. */
+/** The page `/log/{notary}`. `name` is the text in the path in place of the notary. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
@@ -141,14 +141,15 @@ function NoLog({ notary }: { readonly notary: string }) {
   )
 }
 
-/** The data about the log's enclave; it is loaded once. */
+/** Data about the log's enclave. It is loaded once. */
 type Beside = Awaited<ReturnType<typeof readBeside>>
 
 async function readBeside(notary: string, signal: AbortSignal) {
   const [enclaves, boot, { EnclaveParts }, { readCode }] = await Promise.all([
     readEnclaves(signal),
     readBootStatement(notary, signal),
-    // The code that checks documents is half of the page, and its part is below the first view.
+    // The code that checks documents is half of the page. The part that needs it is below the first
+    // view, so it is loaded later.
     import('./enclave-parts.tsx'),
     import('./enclave-code.ts'),
   ])
@@ -156,7 +157,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** These parts are loaded after the log: they do not move the parts above. */
+/** Parts that are loaded after the log. They do not move the parts above them. */
 function LogParts({
   shown: { log, newest },
   beside,
@@ -210,7 +211,7 @@ function LogParts({
 }
 
 /**
- * The first facts about a log: the number of answers, the enclave, its age, and the newest anchor.
+ * The main facts about a log: the number of answers, the enclave, its age, and the newest anchor.
  */
 function Figures({
   shown,
@@ -260,7 +261,7 @@ function Figures({
   )
 }
 
-/** Says whether the page follows the log, and lets the reader stop it. */
+/** Says whether the page updates live. Lets the reader stop the updates. */
 function LiveLine({
   loaded: { fault },
   shown,
@@ -293,7 +294,7 @@ function LiveLine({
   )
 }
 
-/** The words that a screen reader speaks when the log has grown. */
+/** The words for a screen reader when the log has grown. */
 function useGrowthWords(size: number | null): string {
   const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
     size: null,

@@ -29,9 +29,9 @@ type Overview = {
   readonly logs: readonly DescribedLog[]
   readonly faults: readonly Error[]
   readonly isWhole: boolean
-  /** By notary. */
+  /** The enclaves, by notary. */
   readonly enclaves: ReadonlyMap<string, ShownEnclave>
-  /** Logs that this browser has seen here, and that the gateway says it does not have. */
+  /** Logs that this browser saw at this gateway earlier, and that the gateway does not have now. */
   readonly missing: readonly { readonly notary: string; readonly seen: SeenHead }[]
 }
 
@@ -64,10 +64,10 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
   }
 }
 
-/** Logs seen earlier that are requested one by one, at most. */
+/** Maximum number of earlier logs that are requested one by one. */
 const MISSING_MAX = 20
 
-/** `/log`: all logs. */
+/** The page `/log`, with all logs. */
 export function LogsPage() {
   const { value, fault, reload } = useLoaded(readOverview, [], { everyMs: EVERY_MS })
   const [explorer, setExplorer] = useBlockExplorer()
@@ -182,7 +182,9 @@ function LogCard({
   )
 }
 
-/** The anchor of the newest head. `log.head` is the newest head that is in a block. */
+/**
+ * The anchor of the log's newest head. `log.head` is the newest head that is already in a block.
+ */
 function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLog }) {
   if (size === 0) return <>none yet</>
   const inBlock = head === null ? 0 : head.size
@@ -205,7 +207,10 @@ function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLo
   )
 }
 
-/** This list compares sizes only; the log's own page checks the proof. */
+/**
+ * Says whether the log was seen earlier. This list compares only sizes; the log's own page checks
+ * the proof.
+ */
 function SeenBefore({ log }: { readonly log: DescribedLog }) {
   const seen = seenHeads.find(log.notary)
   if (seen === null) return null

@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-/** A row on the page of a log, by the fragment of the page's address. */
+/** A row on the page of a log, as the fragment of the address names it. */
 export type RowPlace =
   | { readonly kind: 'head'; readonly size: number }
   | { readonly kind: 'leaf'; readonly index: number }
 
-/** `#head-12`, `#leaf-3`; null for any other fragment. */
+/** Reads a fragment such as `#head-12` or `#leaf-3`. Null for any other fragment. */
 export function readPlace(fragment: string): RowPlace | null {
   const [, kind, digits] = /^#(head|leaf)-(\d{1,15})$/.exec(fragment) ?? []
   if (kind === undefined) return null
@@ -26,9 +26,9 @@ export function usePlace(): RowPlace | null {
 }
 
 /**
- * The page of a list. It is `named`, the page with the row that the address names, until the reader
- * turns to another page; when the address names another row, it is `named` again. Null is the
- * newest page.
+ * The shown page of a list; null is the newest page. At first it is `named`, the page with the row
+ * that the address names. The reader may turn to another page. If the address then names another
+ * row, the page is `named` again.
  */
 export function usePageOf(
   place: RowPlace | null,
@@ -44,7 +44,9 @@ export function usePageOf(
   ]
 }
 
-/** For the row that the address names: scrolls to it and focuses it once, when the row is there. */
+/**
+ * For the row that the address names: scrolls to the row and focuses it once, as soon as it exists.
+ */
 export function useArrival(place: RowPlace | null, isThere: boolean) {
   const row = useRef<HTMLTableRowElement>(null)
   const arrived = useRef<RowPlace | null>(null)

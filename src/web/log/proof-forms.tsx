@@ -16,20 +16,20 @@ import {
 } from './answers.ts'
 import { checkGrowth, checkLeaf } from './check-log.ts'
 
-/** The result of a check that the reader asked for. */
+/** The result of a check that the reader started. */
 type Verdict =
   | { readonly kind: 'none' }
   | { readonly kind: 'busy' }
   | { readonly kind: 'holds'; readonly said: ComponentChildren }
   | { readonly kind: 'fails'; readonly reason: string }
-  /** The reader asked for something that does not exist. */
+  /** The reader's input names something that does not exist. */
   | { readonly kind: 'unfit'; readonly reason: string }
   | { readonly kind: 'fault'; readonly fault: unknown }
 
-/** The reader's input cannot be checked; the message says which input can. */
+/** The reader's input cannot be checked. The message says which input can be checked. */
 class UnfitInput extends Error {}
 
-/** The verdict belongs to the input: it is removed when the form changes. */
+/** Holds the verdict for the current input. The verdict is removed when the form changes. */
 function useVerdict(check: (signal: AbortSignal) => Promise<ComponentChildren>) {
   const [verdict, setVerdict] = useState<Verdict>({ kind: 'none' })
   const round = useRef(0)
@@ -96,7 +96,7 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
   )
 }
 
-/** Checks that the log of one head is the beginning of the log of another. */
+/** Checks that the log of one head is the beginning of the log of another head. */
 export function ConsistencyForm({
   log,
   newest,
@@ -271,7 +271,7 @@ function readLeaf(given: string): Uint8Array | null {
   return decodeHex(text)
 }
 
-/** The head of exactly that size: the notary does not sign other sizes. */
+/** Gives the head with exactly this size, because the notary does not sign other sizes. */
 async function needHead(log: DescribedLog, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)

@@ -1,7 +1,9 @@
 import type { DescribedLog, Head } from './answers.ts'
 import type { ListedHead } from './check-log.ts'
 
-/** The newest head of a log that this browser has checked: each later head must continue it. */
+/**
+ * The newest head of a log that this browser has checked. Each later head must continue this head.
+ */
 export type SeenHead = ListedHead & {
   readonly chainId: number
   readonly contract: string
@@ -9,16 +11,22 @@ export type SeenHead = ListedHead & {
   readonly atMs: number
 }
 
-/** Heads that were seen, by notary. */
+/** The heads that this browser has seen, by notary. */
 export type SeenHeads = {
   find(notary: string): SeenHead | null
-  /** A smaller head does not replace a larger one. False when this browser keeps nothing. */
+  /**
+   * Keeps a head. A smaller head does not replace a larger one. False when this browser stores
+   * nothing.
+   */
   keep(notary: string, seen: SeenHead): boolean
-  /** The notaries with a head that was seen. */
+  /** The notaries that have a seen head. */
   list(): readonly string[]
 }
 
-/** Seen heads in a store of the browser, such as localStorage; null without a store. */
+/**
+ * Keeps seen heads in a storage of the browser, such as localStorage. Null when there is no
+ * storage.
+ */
 export function createSeenHeads(storage: Storage | null): SeenHeads {
   const find: SeenHeads['find'] = (notary) => {
     try {
@@ -31,7 +39,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
     find,
     keep(notary, seen) {
       try {
-        // Another tab may have seen more leaves, which must not be forgotten.
+        // Another tab may have stored a larger head, which must not be lost.
         if ((find(notary)?.size ?? 0) > seen.size) return true
         storage?.setItem(nameOf(notary), JSON.stringify(seen))
         return storage !== null
@@ -50,7 +58,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
   }
 }
 
-/** This browser's own store; null where the browser refuses it. */
+/** This browser's own storage. Null when the browser refuses it. */
 export function openStorage(): Storage | null {
   try {
     return localStorage
@@ -59,7 +67,7 @@ export function openStorage(): Storage | null {
   }
 }
 
-/** The part of a log's head that is kept. */
+/** The part of a head that is stored. */
 export function seenOf(log: DescribedLog, { size, root, signature }: Head, atMs: number): SeenHead {
   return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
 }
@@ -70,7 +78,7 @@ function nameOf(notary: string): string {
 
 const NAME_FORM = /^affidavit:seen:(0x[0-9a-f]{40})$/
 
-/** Extensions and people may write there, too. */
+/** The content may have any form, because extensions and people can also write to this storage. */
 function parseSeen(value: unknown): SeenHead | null {
   if (typeof value !== 'object' || value === null) return null
   const { size, root, signature, chainId, contract, atMs } = value as Record<string, unknown>

@@ -13,7 +13,7 @@ import { Count, Time } from '../kit/values.tsx'
 import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
-/** Statements of the log's enclave about the state of the log after a block, newest first. */
+/** The enclave's statements about the log's state after a block, newest first. */
 export function TimePanel({
   log,
   attestations,
@@ -26,7 +26,7 @@ export function TimePanel({
   readonly explorer: BlockExplorer
 }) {
   const shown = attestations.toReversed().slice(0, SHOWN_MAX)
-  // Compared by text: the gateway may change a statement that it gave before.
+  // Statements are compared by text, because the gateway may change an earlier statement.
   const text = JSON.stringify(shown)
   const { value } = useLoaded(async () => checkAll(log, shown, policy), [log.notary, text, policy])
   return (

@@ -1,7 +1,7 @@
 import { useContext } from 'preact/hooks'
 import { Development, State } from '../kit/notices.tsx'
 
-/** The verdict of the checks on an enclave's statement, without an expectation of its code. */
+/** The verdict of the checks on an enclave's statement. Says so when not everything was checked. */
 export function VerdictState({
   verdict,
 }: {

@@ -2,7 +2,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 
 const PATH_SHOWN_MAX = 200
 
-/** Says that there is no page at this path, and where to go instead. */
+/** Says that this path has no page, and where the reader can go instead. */
 export function MissingPage() {
   return (
     <>

@@ -1,10 +1,11 @@
 import { ExpectationFault } from './expectation-fault.ts'
 
-/** Most bytes of a file with expectations; a release may be larger. */
+/** Maximum bytes of a file with expectations. Files of releases may be larger. */
 export const FILE_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives the bytes of a file of the reader. Throws ExpectationFault for a file that is too large.
+ * Reads the bytes of a file that the reader chose. Throws ExpectationFault when the file is too
+ * large.
  */
 export async function bytesOf(
   blob: Blob,

@@ -2,7 +2,10 @@ import { TextField } from './fields.tsx'
 
 type Chain = { readonly rpc: string; readonly confirmations: string; readonly explorer: string }
 
-/** Asks for the chain's endpoint. The page asks no chain until the reader presses the button. */
+/**
+ * Asks for the URL of the chain's endpoint. The page calls no chain before the reader presses the
+ * button.
+ */
 export function ChainPanel({
   given,
   onChange,
@@ -59,7 +62,7 @@ function isHttpUrl(text: string): boolean {
   return URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol)
 }
 
-/** The explorer's base URL without a slash at its end; empty for a text that is not such a URL. */
+/** The explorer's base URL without a slash at its end. Empty when the text is not a valid URL. */
 export function explorerOf(text: string): string {
   const trimmed = text.trim()
   return isHttpUrl(trimmed) ? new URL(trimmed).href.replace(/\/+$/, '') : ''

@@ -22,8 +22,9 @@ const WORDS = {
 } as const satisfies Record<LinkState['state'], string>
 
 /**
- * The evidence from request to block: each link with its state; it opens to its checks. `facts`:
- * more about a link in plain words. Under a development root nothing is green.
+ * The evidence as a chain of links, from request to block. Each link has a state, and opens to show
+ * its checks. `facts`: more about a link in plain words. Under a development root, no link is
+ * green.
  */
 export function ChainPicture({
   checks,

@@ -3,8 +3,8 @@ import type { BundleCheckName } from '../../../attestation/evidence/bundle-repor
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**
- * The links of the chain, from the request to the block. `needs`: the links without which this one
- * proves nothing about the question and answer that are shown.
+ * The links of the chain, from the request to the block. `needs`: other links that must hold.
+ * Without them, this link proves nothing about the question and answer that are shown.
  */
 export const LINKS = [
   { name: 'request', title: 'Request and answer', about: 'the question and the answer', needs: [] },
@@ -44,12 +44,12 @@ export const LINKS = [
 
 export type LinkName = (typeof LINKS)[number]['name']
 
-/** Every check. `attestation`: all checks on a record's document. */
+/** Names of all checks. `attestation` stands for all checks on a record's document. */
 export type CheckName = BundleCheckName | RecordCheckName | ExchangeCheckName | 'attestation'
 
 /**
- * The link that a check belongs to, and its meaning when it passed; `also`: a second link that
- * needs it.
+ * The link that a check belongs to, and what the check shows when it passed. `also`: a second link
+ * that needs the check.
  */
 export type CheckWords = {
   readonly link: LinkName
@@ -101,7 +101,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'notary',
     shows: 'The answer was finished while the document was valid.',
   },
-  // In a record, this one check shows that the document is genuine, and which code it names.
+  // For a record, this single check shows that the document is genuine, and which code it names.
   attestation: {
     link: 'notary',
     also: 'code',
@@ -143,13 +143,13 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   },
 }
 
-/** Checks that are made only where there is something to check: a link is whole without them. */
+/** Checks that are made only when there is something to check. A link is complete without them. */
 export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'stream hash',
   'proof given',
 ])
 
-/** The advice to the reader about a check that was not made. */
+/** Advice to the reader about a check that was not made. */
 export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'request hash': 'Give the request that was sent, under “What you kept”.',
   'response hash': 'Give the answer that came, under “What you kept”.',
@@ -163,7 +163,7 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'block on chain': 'Give the URL of a chain endpoint that you trust, and press “Ask the chain”.',
 }
 
-/** The words for a check; null for an unknown name, which is shown as it is. */
+/** The words for a check. Null for an unknown name, which is then shown unchanged. */
 export function wordsOf(name: string): CheckWords | null {
   return Object.hasOwn(CHECK_WORDS, name) ? CHECK_WORDS[name as CheckName] : null
 }

@@ -2,14 +2,16 @@ import { askText } from '../kit/gateway.ts'
 import { holdDevelopment } from '../kit/tab-expectations.ts'
 import { type Filled, NO_EXPECTATIONS } from './job.ts'
 
-/** The page waits for the answer, so that it checks nothing twice at its start. */
+/**
+ * Time limit for the answer. The page waits for it, so that it does not check twice at the start.
+ */
 const TIMEOUT_MS = 3_000
 
 /**
- * On a page of a development gateway, takes what that gateway says about its own enclaves.
- * Elsewhere, in production and in a saved copy, asks nothing. Never rejects: without an answer the
- * page expects nothing. `readFile` gives the fields that a file fills, in a worker where the page
- * has one.
+ * On a page of a development gateway, fetches what the gateway says about its own enclaves. On
+ * other pages, in production and in a saved copy, it asks nothing. Never rejects: when there is no
+ * answer, the page expects nothing. `readFile` gives the fields that a file fills; it runs in a
+ * worker if the page has one.
  */
 export async function takeDevelopmentExpectations(
   readFile: (file: File) => Promise<Filled>,

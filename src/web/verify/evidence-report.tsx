@@ -20,8 +20,8 @@ import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
- * The report on a bundle, or on records: the verdict, the question and the answer, each link, and
- * what is not proved.
+ * The report on a bundle or on records. It has the verdict, the question and the answer, all links,
+ * and a list of what is not proved.
  */
 export function EvidenceReport({
   judged,
@@ -31,7 +31,7 @@ export function EvidenceReport({
 }: {
   readonly judged: Extract<JobOutcome, { kind: 'evidence' }>['judged']
   readonly expected: Expected
-  /** Base URL of a block explorer; empty: no links. */
+  /** Base URL of a block explorer. When it is empty, there are no links. */
   readonly explorer: string
   /** Shown under the verdict. */
   readonly children?: ComponentChildren
@@ -80,16 +80,16 @@ export function EvidenceReport({
   )
 }
 
-/** Several records do not have one question. */
+/** The exchange of a single record. Several records have no common question, so they give null. */
 function exchangeOfOne(records: readonly SubjectReport[]): ShownExchange | null {
   const [record, another] = records
   return record === undefined || another !== undefined ? null : record.exchange
 }
 
-/** Longest beginning of a question or an answer beside the verdict, characters. */
+/** Maximum length of the shown beginning of a question or answer, characters. */
 const GIST_LENGTH_MAX = 160
 
-/** The beginning of the question and of the answer that the verdict is about. */
+/** The beginnings of the question and answer that the verdict is about. */
 function Gist({ exchange: { asked, said } }: { readonly exchange: ShownExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
   const answer = said?.[0] ?? null
@@ -145,7 +145,7 @@ function BundleReportView({
   )
 }
 
-/** More advice about what is not proved. */
+/** Further advice about what is not proved. */
 function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly string[] {
   if (judged.kind === 'records')
     return [
@@ -160,7 +160,7 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
   ]
 }
 
-/** A sentence with text from outside in it, never a link. */
+/** A sentence that contains text from outside, but never a link. */
 function OneLine({ text }: { readonly text: string }) {
   return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }
@@ -252,7 +252,7 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
   )
 }
 
-/** Records that are shown; the rest is counted. */
+/** Maximum number of records shown. The others are only counted. */
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
@@ -262,7 +262,7 @@ function RecordsReport({
   readonly records: readonly SubjectReport[]
   readonly isMarked: boolean
 }) {
-  // Failed records first: no reader should need to look for them.
+  // Failed records come first, so that the reader need not look for them.
   const sorted = records.toSorted((one, other) => Number(one.ok) - Number(other.ok))
   const shown = sorted.slice(0, RECORDS_SHOWN)
   return (

@@ -1,4 +1,4 @@
-/** An expectation that makes no sense: nothing is checked until the reader corrects it. */
+/** An invalid expectation. Nothing is checked until the reader corrects it. */
 export class ExpectationFault extends Error {
   /** The advice to the reader. */
   readonly advice: string

@@ -11,9 +11,14 @@ export function ExpectationsForm({
   onChange: set,
 }: {
   readonly given: FormExpectations
-  /** Reads a file that fills fields: in a worker, where the page itself loads no cryptography. */
+  /**
+   * Reads a file that fills fields. It runs in a worker when the page itself does not load
+   * cryptography.
+   */
   readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
-  /** Called with the change alone: two changes may come before the page renders again. */
+  /**
+   * Called only with the changed part, because two changes may come before the page renders again.
+   */
   readonly onChange: (part: Partial<FormExpectations>) => void
 }) {
   return (
@@ -129,7 +134,7 @@ export function ExpectationsForm({
   )
 }
 
-/** Fills fields from a file, so that the reader sees what it says. */
+/** Fills fields from a file, so that the reader sees the content of the file. */
 function FillFromFile({
   readFile,
   onFill,

@@ -3,7 +3,9 @@ import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
 import { ExpectationsForm } from './expectations-form.tsx'
 import type { Filled } from './job.ts'
 
-/** Asks what the reader expects, on a page that checks again only when a button is pressed. */
+/**
+ * Asks what the reader expects. For a page that checks again only when the reader presses a button.
+ */
 export function ExpectedDemand({
   readFile,
 }: {

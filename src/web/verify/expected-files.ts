@@ -18,16 +18,16 @@ import {
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
 
-/** One file of the reader, by the kind that its form shows. */
+/** A file that the reader chose. Its kind is recognised from its form. */
 export type ExpectedFile = { readonly name: string } & (
   | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
   | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
 )
 
-/** Largest file that is read, bytes: releases may be as large. */
+/** Maximum size of a file that is read, bytes. Releases may have this size. */
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
-/** The name of each kind. */
+/** The words for each kind. */
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
   expectations: 'expectations',
   release: 'signed release',
@@ -37,8 +37,8 @@ const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
 }
 
 /**
- * Recognises the kind of a file. The client, or the fields of a page, read it exactly later. Throws
- * ExpectationFault for a file of no such kind.
+ * Recognises the kind of a file. The client, or the fields of a page, read the file exactly later.
+ * Throws ExpectationFault for a file that is not of a known kind.
  */
 export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
   const { text, json } = read(bytes)
@@ -58,9 +58,9 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
 }
 
 /**
- * Adds a file of any kind to the reader's expectations. Of two files with one name the later one
- * counts. A file of expectations replaces the fields that it fills. Throws ExpectationFault as
- * fillExpectations does.
+ * Adds a file of any kind to the reader's expectations. If two files have the same name, the later
+ * one is used. A file of expectations replaces the fields that it fills. Throws ExpectationFault
+ * like fillExpectations.
  */
 export function addExpectedFile(
   own: FormExpectations,
@@ -90,9 +90,9 @@ export function addExpectedFile(
 }
 
 /**
- * Gives the fields of a form that a file of expectations or measurements fills, so that the reader
- * sees them. A file of expectations must pass the checks of the client and the command line. Throws
- * ExpectationFault for a file that does not, and for any other kind.
+ * Gives the form fields that a file of expectations or measurements fills, so that the reader sees
+ * them. A file of expectations must pass the same checks as in the client and on the command line.
+ * Throws ExpectationFault for a file that fails them, and for any other kind of file.
  */
 export function fillExpectations(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
@@ -139,8 +139,8 @@ const EXPECTED_MEMBERS = [
 ]
 
 /**
- * The text and the value; null for bytes that are not UTF-8, or a text that is not a JSON object
- * which all parsers read alike.
+ * The text and its value. Null for bytes that are not UTF-8, and for a text that is not a JSON
+ * object which all parsers read alike.
  */
 function read(bytes: Uint8Array): {
   readonly text: string | null
@@ -158,9 +158,10 @@ function read(bytes: Uint8Array): {
 }
 
 /**
- * Registers by name, `PCR0`, from `{"PCR0": "…"}`, `{"0": "…"}`, or the output of image builders:
- * the same in `Measurements`. Null for an object without registers. A register that is left out
- * would not be demanded, so a member that only looks like a register is refused.
+ * Gives registers by name (`PCR0`). They come from `{"PCR0": "…"}` or `{"0": "…"}`, or from such an
+ * object under `Measurements` in the output of image builders. Null for an object without
+ * registers. A register that is left out would not be demanded. So a member that only looks like a
+ * register is refused.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
@@ -179,7 +180,10 @@ function registersOf(json: JsonObject): JsonObject | null {
 
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
-/** One register to a line. A value that is not text would be left out, and then not be demanded. */
+/**
+ * Writes one register per line. A value that is not text is refused: if it were left out, it would
+ * not be demanded.
+ */
 function writeSet(set: Json, file: string): string {
   const registers = isJsonObject(set) ? registersOf(set) : null
   if (registers === null) throw unfilled(`${file} has a set without measurements.`)

@@ -3,7 +3,7 @@ import { useId, useRef } from 'preact/hooks'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Count } from '../kit/values.tsx'
 
-/** A text field with its purpose. */
+/** A text field with a description of its purpose. */
 export function TextField({
   label,
   hint,
@@ -50,7 +50,7 @@ export function TextField({
   )
 }
 
-/** A field for files, with the files that were chosen. */
+/** A field for files. It shows the chosen files. */
 export function FilesField({
   label,
   hint,
@@ -103,7 +103,7 @@ export function FilesField({
   )
 }
 
-/** A file's name and size. The name comes from outside. */
+/** A file's name and size. The name is text from outside. */
 export function FileName({ file }: { readonly file: Blob }) {
   const name = file instanceof File ? file.name : 'pasted text'
   return (
@@ -113,7 +113,7 @@ export function FileName({ file }: { readonly file: Blob }) {
   )
 }
 
-/** A box to be ticked. */
+/** A checkbox with a label. */
 export function Tick({
   label,
   isTicked,

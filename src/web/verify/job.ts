@@ -4,19 +4,19 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/** The reader's expectations, in the form in which they were given: texts of fields, and files. */
+/** The reader's expectations as the reader gave them: texts of fields, and files. */
 export type GivenExpectations = {
   /** Signed releases, or lists of them. */
   readonly releases: readonly Blob[]
-  /** Release keys, a line each. */
+  /** Release keys, one per line. */
   readonly releaseKeys: string
-  /** How many of them must have signed; empty: one. */
+  /** How many of the release keys must have signed. Empty means one. */
   readonly releaseSigners: string
-  /** `PCR0=hex`, a line each. */
+  /** `PCR0=hex`, one per line. */
   readonly measurements: string
   readonly anyMeasurement: boolean
   readonly allowDebug: boolean
-  /** Digests of boot configurations, a line each. */
+  /** Digests of boot configurations, one per line. */
   readonly configurations: string
   /** Boot configurations as JSON. */
   readonly configurationFiles: readonly Blob[]
@@ -24,20 +24,20 @@ export type GivenExpectations = {
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
-  /** The outcomes of a cut answer that the reader accepts. */
+  /** Outcomes of an incomplete answer that the reader accepts. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
-  /** For a document alone: its nonce, hex; `0x` for a nonce without bytes. */
+  /** Only for a document without other evidence: its nonce, hex. `0x` stands for an empty nonce. */
   readonly nonce: string
-  /** The time at which a document alone must be valid. */
+  /** The time at which a document without other evidence must be valid. */
   readonly time: 'now' | 'own' | 'given'
-  /** ISO 8601, or Unix seconds. */
+  /** A time in ISO 8601, or in Unix seconds. */
   readonly at: string
-  /** Most seconds that a document may be old. */
+  /** Maximum age of a document, seconds. */
   readonly maxAge: string
 }
 
-/** The expectations in the form's own fields: their blobs are files that were chosen. */
+/** The expectations as the form's fields have them. Their blobs are files that the reader chose. */
 export type FormExpectations = GivenExpectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
@@ -45,7 +45,7 @@ export type FormExpectations = GivenExpectations & {
   readonly revocationLists: readonly File[]
 }
 
-/** Nothing is expected. */
+/** Expectations that are all empty. */
 export const NO_EXPECTATIONS: FormExpectations = {
   releases: [],
   releaseKeys: '',
@@ -78,20 +78,20 @@ export type Filled = Pick<
   | 'rootText'
 >
 
-/** The kind of a source; `auto`: by how it begins. */
+/** The kind of a source. `auto`: recognised from its first bytes. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 
-/** One source to be checked. */
+/** One source to check, and what to check it against. */
 export type Job = {
   readonly source: Blob
   readonly kind: SourceKind
-  /** The files that the reader kept: the request body that was sent, the answer that came. */
+  /** Files that the reader kept: the request body that was sent, and the answer that came. */
   readonly request: Blob | null
   readonly answer: Blob | null
-  /** Whether the call of a kept stream was sent with an `Idempotency-Key`. */
+  /** Whether the call whose stream was kept had an `Idempotency-Key`. */
   readonly idempotent: boolean
   readonly expectations: GivenExpectations
-  /** The chain's endpoint, which is asked about the block; null: the chain is not asked. */
+  /** The chain's endpoint to ask about the block. Null when the chain is not asked. */
   readonly rpc: string | null
 }
 
@@ -107,17 +107,17 @@ export type JobOutcome =
       readonly statuses: readonly { readonly status: string; readonly message: string }[]
     }
   | { readonly kind: 'image'; readonly found: ImageFound }
-  /** The source could not be checked: why, and what to do. */
+  /** The source could not be checked. The message says why, and the advice says what to do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** The expectations of a job, as far as the report's advice depends on them. */
+/** The parts of a job's expectations that the report's advice depends on. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
-  /** Whether a root is trusted that is not AWS's. */
+  /** Whether a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
   readonly chain: boolean
-  /** Lines about files of releases: who signed which. */
+  /** Lines about files of releases. They say who signed which release. */
   readonly releases: readonly string[]
 }
 
@@ -126,7 +126,7 @@ export type DocumentFound =
       readonly valid: true
       readonly facts: AttestationFacts
       readonly anyCode: boolean
-      /** Whether a root is trusted that is not AWS's. */
+      /** Whether a root other than AWS's is trusted. */
       readonly isDevelopment: boolean
     }
   | {
@@ -140,9 +140,9 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** The messages of the page to its worker: a job, or a file that fills fields of expectations. */
+/** Messages from the page to its worker: a job, or a file that fills fields of expectations. */
 export type JobRequest = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
-/** The messages of the worker to the page. */
+/** Messages from the worker to the page. */
 export type JobReply =
   | { readonly id: number; readonly done: number }
   | { readonly id: number; readonly outcome: JobOutcome }

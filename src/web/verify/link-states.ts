@@ -8,7 +8,7 @@ export type LinkState = {
   readonly title: string
   readonly about: string
   readonly state: 'holds' | 'broken' | 'open' | 'void' | 'undetermined'
-  /** Why the link does not hold, in a few words; empty when it holds. */
+  /** Why the link does not hold, in a few words. Empty when the link holds. */
   readonly why: string
   readonly checks: readonly Check<string>[]
 }
@@ -16,9 +16,9 @@ export type LinkState = {
 /**
  * Gives every link of the chain with its checks, in the order of the chain. A link is broken when
  * one of its checks failed. It is open when a check that it needs was not made, or when it has no
- * checks. It is undetermined when the only failure is that the document leads to a root that the
- * reader does not trust. It is void when all of its checks passed, and a link that it needs is
- * broken: its checks then prove nothing about what is shown.
+ * checks. It is undetermined when its only failure is that the document leads to a root that the
+ * reader does not trust. It is void when all its checks passed but a link that it needs is broken.
+ * Its checks then prove nothing about what is shown.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()
@@ -39,7 +39,9 @@ function isLost({ state }: LinkState): boolean {
   return state === 'broken' || state === 'void'
 }
 
-/** A check without words is shown where readers do not overlook it. */
+/**
+ * Links of a check. A check without words is shown at the first link, where readers will see it.
+ */
 function linksOf(name: string): readonly LinkName[] {
   const { link, also } = wordsOf(name) ?? { link: 'request' }
   return also === undefined ? [link] : [link, also]

@@ -2,18 +2,19 @@ import type { GivenExpectations } from './job.ts'
 
 /**
  * The expectations that a link to this page may carry: texts that are compared with evidence. A
- * link never carries evidence or content. It carries nothing that would widen trust (roots, any
- * code, debug mode, cut answers) or make the page call an endpoint (a chain's): the maker of the
- * evidence may have written the link. The texts are in the fragment, which browsers do not send.
+ * link never carries evidence or content. The maker of the evidence may have written the link. So a
+ * link carries nothing that would widen trust (roots, any code, debug mode, cut answers), and
+ * nothing that makes the page call a chain's endpoint. The texts are in the fragment, which
+ * browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
 export type Linked = Pick<GivenExpectations, (typeof LINKED)[number]>
 
-/** Longest text of one member of a link, characters. */
+/** Maximum length of the text of one member of a link, characters. */
 const MEMBER_LENGTH_MAX = 8_000
 
-/** Gives the fragment that carries these expectations; empty without any. */
+/** Gives the fragment that carries these expectations. Empty when there are no expectations. */
 export function writeFragment(expectations: GivenExpectations): string {
   const parameters = new URLSearchParams(
     LINKED.flatMap((name) => {
@@ -26,8 +27,8 @@ export function writeFragment(expectations: GivenExpectations): string {
 }
 
 /**
- * Gives the reader's own texts, replaced by the link's texts where the link has some. A link never
- * lowers the number of signers, also not by a text that is not a number.
+ * Gives the reader's texts. Where the link has texts, they replace the reader's. A link never
+ * lowers the number of signers, not even with a text that is not a number.
  */
 export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))
@@ -36,12 +37,12 @@ export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Link
   return { ...own, ...said, ...(isKept ? { releaseSigners: own.releaseSigners } : {}) }
 }
 
-/** 0 for a text that is not a number. */
+/** The number in a text. 0 for a text that is not a number. */
 function countOf(text: string): number {
   return /^\d+$/.test(text.trim()) ? Number(text) : 0
 }
 
-/** Reads an attacker-controlled fragment; null when it carries no expectations. */
+/** Reads a fragment that an attacker may control. Null when it carries no expectations. */
 export function readFragment(fragment: string): Linked | null {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ''))
   const textOf = (name: (typeof LINKED)[number]) =>

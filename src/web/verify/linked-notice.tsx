@@ -1,7 +1,9 @@
 import { OutsideText } from '../kit/outside-text.tsx'
 import type { Linked } from './link.ts'
 
-/** Expectations from a link are claims of the link's author: the reader decides. */
+/**
+ * Expectations from a link are claims of the link's author. The reader decides whether to use them.
+ */
 export function LinkedNotice({
   linked,
   onUse,

@@ -8,7 +8,7 @@ import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
-/** The report on an attestation document alone. */
+/** The report on an attestation document without other evidence. */
 export function DocumentReport({ found }: { readonly found: DocumentFound }) {
   if (!found.valid)
     return (
@@ -125,7 +125,7 @@ function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
   )
 }
 
-/** Releases of a list that are shown. */
+/** Maximum number of releases of a list that are shown. */
 const RELEASES_SHOWN = 50
 
 /** The report on a release, or on a list of releases. */

@@ -1,7 +1,7 @@
 import './print.css'
 import { useEffect } from 'preact/hooks'
 
-/** Shown above a report on paper, where every link of the chain is open. */
+/** Printed above a report on paper. On paper, all links of the chain are open. */
 export function PrintHint() {
   useEffect(() => {
     let opened: readonly HTMLDetailsElement[] = []

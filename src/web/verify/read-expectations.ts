@@ -26,14 +26,14 @@ import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { GivenExpectations } from './job.ts'
 
-/** The expectations, read; and lines about the files of releases. */
+/** The parsed expectations, and lines about the files of releases. */
 export type JobExpectations = {
   readonly expected: ExpectedEvidence
   readonly trust: ReleaseTrust | null
   readonly releases: readonly string[]
 }
 
-/** Reads the reader's expectations. Throws ExpectationFault with the name of the field. */
+/** Parses the reader's expectations. Throws ExpectationFault with the name of the field. */
 export async function readGivenExpectations(given: GivenExpectations): Promise<JobExpectations> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
@@ -70,12 +70,12 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
   }
 }
 
-/** Whether a root is trusted that is not AWS's; it may be a development enclave's. */
+/** Whether a root other than AWS's is trusted. It may belong to a development enclave. */
 export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
   return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
-/** The keys that the reader trusts to sign releases; null: the reader named no key. */
+/** The keys that the reader trusts to sign releases. Null when the reader named no keys. */
 function readTrust({ releaseKeys, releaseSigners }: GivenExpectations): ReleaseTrust | null {
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
@@ -149,7 +149,7 @@ const PCR_LINE = new RegExp(
   'i',
 )
 
-/** An empty line separates two sets: all registers of one set must match. */
+/** Parses sets of measurements, separated by empty lines. All registers of one set must match. */
 function readMeasurements(text: string): readonly MeasurementSet[] | null {
   const sets = text.split(/\n[ \t]*\n/).map(linesOf)
   const given = sets.filter((lines) => lines.length > 0)
@@ -213,7 +213,7 @@ async function readRoots({
   return all.length === 0 ? null : all
 }
 
-/** Null for an empty field. */
+/** Parses a count. Null for an empty field. */
 export function readCount(text: string, name: string, max: number): number | null {
   const trimmed = text.trim()
   if (trimmed === '') return null

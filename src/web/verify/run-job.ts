@@ -43,16 +43,19 @@ import {
   readGivenExpectations,
 } from './read-expectations.ts'
 
-/** Largest source that is read whole, bytes, as on the command line. Images are read in parts. */
+/**
+ * Maximum size of a source that is read as a whole, bytes. The command line has the same limit.
+ * Images are read in parts.
+ */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
-/** Largest file of revocation lists, as on the command line. */
+/** Maximum size of a file of revocation lists, bytes. The command line has the same limit. */
 const LISTS_BYTES_MAX = 4 * 1024 * 1024
-/** Longest that the chain's endpoint may take for an answer. */
+/** Time limit for an answer of the chain's endpoint. */
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * Checks one source as the job says. `onProgress` is called with the done part, 0 to 1, where it is
- * known. Never rejects for a faulty source: a source that cannot be checked gives `refused`.
+ * Checks one source as the job says. `onProgress` is called with the finished part, 0 to 1, when it
+ * is known. Never rejects because of the source: a source that cannot be checked gives `refused`.
  */
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {
@@ -74,7 +77,7 @@ export async function runJob(job: Job, onProgress: (done: number) => void): Prom
   }
 }
 
-/** Browsers offer no cryptography to pages that came over http from another machine. */
+/** Browsers offer no cryptography to a page that was loaded over http from another machine. */
 function checkContext(): void {
   if (globalThis.isSecureContext) return
   throw new ExpectationFault(
@@ -83,7 +86,10 @@ function checkContext(): void {
   )
 }
 
-/** The kind of a source, by how it begins. This only chooses the checks: it creates no trust. */
+/**
+ * Recognises the kind of a source from its first bytes. This only chooses the checks, and creates
+ * no trust.
+ */
 async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
   if (String.fromCharCode(...start.subarray(0, 4)) === '.eif') return 'image'
@@ -136,7 +142,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   }
 }
 
-/** A verifier that looks up certificates in the revocation lists that the reader gave. */
+/** Gives a verifier that looks up certificates in the reader's revocation lists. */
 async function openVerifier(
   { revocationLists }: GivenExpectations,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
@@ -210,7 +216,7 @@ async function judgeRelease(job: Job, read: JobExpectations): Promise<JobOutcome
   return { kind: 'release', file, judged: judgeReleaseFile(file, read.trust), statuses }
 }
 
-/** Bytes of an image between two reports of progress. */
+/** Bytes of an image that are read between two progress reports. */
 const PROGRESS_BYTES = 4 * 1024 * 1024
 
 async function measure(
@@ -246,7 +252,7 @@ async function* readChunks(
   }
 }
 
-/** Whether the image has the expected measurements; null when no measurement is expected. */
+/** Whether the image has the expected measurements. Null when no measurements are expected. */
 function compareMeasurements(
   { measurements }: EifReport,
   { measurements: sets, releases = [] }: JobExpectations['expected']['attestation'],

@@ -3,10 +3,10 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { writeEvidencePage } from './saved-file.ts'
 
-/** The result of saving. */
+/** The result of saving a file. */
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
-/** Saves the evidence, its report and the page that checks it as one file. */
+/** Saves a file with the evidence, its report, and the page that checks the evidence. */
 export function SaveEvidence({ source }: { readonly source: Blob }) {
   const [saved, setSaved] = useState<Saved | null>(null)
   const save = async () => {

@@ -11,15 +11,18 @@ import {
 import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
-/** Largest page that a gateway may give for saving, characters: far more than its real size. */
+/**
+ * Maximum length of a page that a gateway may give for saving, characters. The real page is much
+ * smaller.
+ */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
-/** The least that may come before the data in a page. */
+/** The minimum that must come before the data in a page. */
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**
- * The evidence in the document itself, as a page with its data alone, so that it is read as
- * strictly as a dropped file; null in a page without evidence.
+ * The evidence inside this page, as a file with only that data. So it is read as strictly as a
+ * dropped file. Null when this page has no evidence.
  */
 export const OWN_EVIDENCE: File | null = findOwnEvidence()
 
@@ -32,14 +35,14 @@ function findOwnEvidence(): File | null {
 }
 
 /**
- * Gives the saved page with the evidence in `source`: a bundle, record or saved proof, or a page
- * that has one of these. The page holds nothing else. Also gives the hash of the completion that
- * the evidence names, and whether the page shows question and answer. Rejects for evidence that is
- * not JSON.
+ * Gives the saved page with the evidence in `source`: a bundle, a record or a saved proof, or a
+ * page that contains one of these. Only this evidence goes into the saved page. Also gives the hash
+ * of the completion that the evidence names, and whether the page shows question and answer.
+ * Rejects for evidence that is not JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
-  /** 64 hex digits; null when the evidence names no completion. */
+  /** 64 hex digits. Null when the evidence does not name a completion. */
   readonly hash: string | null
   readonly hasQuestion: boolean
   readonly hasAnswer: boolean
@@ -62,7 +65,10 @@ function hashIn(evidence: Json): string | null {
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
-/** Whether a bundle, its record, a saved proof or a record, also in a page, has one of these. */
+/**
+ * Whether the evidence has a member with one of these names. Looks into a bundle, its record, a
+ * saved proof, or a record.
+ */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
   const places = [evidence, memberAt(evidence, 'record'), ...(isJsonArray(page) ? page : [])]
@@ -77,7 +83,7 @@ async function fetchPage(): Promise<string> {
   return page
 }
 
-/** The statements of this file about its maker, and its digest; null when the page is not whole. */
+/** What this file states about its maker, and its digest. Null when the page is incomplete. */
 export function readOwnPage(): EvidencePage | null {
   try {
     return readEvidencePage(encodeUtf8(writeOwnPage()))
@@ -86,10 +92,10 @@ export function readOwnPage(): EvidencePage | null {
   }
 }
 
-/** Writes this document again, without its evidence: a page from the disk cannot be fetched. */
+/** Writes this document again without its evidence. A page opened from a disk cannot be fetched. */
 function writeOwnPage(): string {
   const policy = attributeOf('meta[http-equiv="content-security-policy"]', 'content')
-  // Browser extensions may add elements: the policy names our elements.
+  // Browser extensions may add elements. The policy shows which elements are ours.
   const textOf = (name: 'script' | 'style') =>
     [...document.querySelectorAll(name)]
       .map(({ textContent }) => textContent ?? '')

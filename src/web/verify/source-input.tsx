@@ -1,10 +1,12 @@
 import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
-/** Text up to this length is put into the field; a longer text is taken without showing it. */
+/**
+ * Maximum length of a text that is put into the field. A longer text is used without being shown.
+ */
 const FIELD_LENGTH_MAX = 50_000
 
-/** Takes the evidence: dropped, chosen or pasted. */
+/** The input for evidence, which the reader drops, chooses or pastes. */
 export function SourceInput({
   source,
   onSource,
@@ -49,7 +51,7 @@ export function SourceInput({
           onChange={({ currentTarget }) => {
             const [file] = currentTarget.files ?? []
             if (file !== undefined) onSource(file)
-            // The reader may choose the same file again after it has changed.
+            // The reader may choose the same file again after a change of the file.
             currentTarget.value = ''
           }}
         />
@@ -67,7 +69,7 @@ export function SourceInput({
           onPaste={(event) => {
             const pasted = event.clipboardData?.getData('text') ?? ''
             if (pasted.length <= FIELD_LENGTH_MAX) return
-            // Megabytes in a field would make the page slow.
+            // Many megabytes in a field would make the page slow.
             event.preventDefault()
             takeText(pasted)
           }}

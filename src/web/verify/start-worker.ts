@@ -1,23 +1,25 @@
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from './job.ts'
 
-/** Runs jobs beside the page, one at a time. */
+/** Runs jobs in a worker, one at a time. */
 export type Checker = {
   /**
-   * Gives the result of a job; `onProgress` is called with the done part. A new job ends the
-   * running one, whose promise rejects with AbortError.
+   * Gives the result of a job. `onProgress` is called with the finished part. A new job ends the
+   * running job, and the promise of the ended job rejects with AbortError.
    */
   run(job: Job, onProgress: (done: number) => void): Promise<JobOutcome>
-  /** Ends the running job, whose promise rejects with AbortError. */
+  /** Ends the running job. Its promise rejects with AbortError. */
   stop(): void
 }
 
-/** Gives a checker. The worker's script is loaded at once: the network may be gone later. */
+/**
+ * Gives a checker. The worker's script is loaded at once, because the network may be gone later.
+ */
 export function createChecker(): Checker {
   let end: (() => void) | null = null
   let idle: Worker | null = null
   let lastId = 0
-  // The first job reports a fault of this load.
+  // If this load fails, the first job reports the fault.
   void loadText().catch(() => undefined)
 
   return {
@@ -64,8 +66,8 @@ export function createChecker(): Checker {
 }
 
 /**
- * Gives the fields of a form that a file fills. A second worker reads the file, so that a running
- * check goes on. Rejects with ExpectationFault for a file that fills no field.
+ * Gives the form fields that a file fills. A second worker reads the file, so a running check
+ * continues. Rejects with ExpectationFault for a file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
@@ -94,7 +96,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * A served page loads it as a separate script, so that it shows sooner; a saved page contains it.
+ * Loads the worker's text. In a served page it is a separate script, so that the page shows sooner.
+ * A saved page contains the text.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
@@ -108,8 +111,8 @@ function loadText(): Promise<string> {
 }
 
 /**
- * The worker starts from its text in a blob, in a served page and in a saved one. The page's policy
- * allows workers from such blobs alone.
+ * Starts the worker from its text in a blob, in a served page and in a saved page. The page's
+ * policy allows workers only from such blobs.
  */
 async function startWorker(): Promise<Worker> {
   const url = URL.createObjectURL(new Blob([await loadText()], { type: 'text/javascript' }))
@@ -126,8 +129,8 @@ type TrustedTypes = {
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
 /**
- * The URL, marked by this page's policy for browsers that ask for that. The policy accepts blobs
- * alone.
+ * The URL, marked with this page's policy for browsers that require this. The policy accepts only
+ * blobs.
  */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }

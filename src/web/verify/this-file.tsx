@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { Hex } from '../kit/values.tsx'
 import { OWN_EVIDENCE, readOwnPage } from './saved-file.ts'
 
-/** The statements of a saved page about itself, and what they are worth. */
+/** What a saved page states about itself, and how far this can be trusted. */
 export function ThisFile() {
   const own = useMemo(readOwnPage, [])
   return (

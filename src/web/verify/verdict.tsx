@@ -18,12 +18,12 @@ const TONES = {
 } as const satisfies Record<Standing, string>
 const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
-/** The heading of a result has this id, so that the page can move the focus there. */
+/** Id of the heading of a result, so that the page can move the focus there. */
 export const RESULT_ID = 'result'
 
 /**
- * The verdict in the largest type, and a sentence for everyone; `headline` is a line for engineers.
- * A verdict on what a development enclave signed is never green.
+ * The verdict in the largest type, with a sentence for every reader. `headline` is a line for
+ * engineers. A verdict is never green when a development enclave signed the evidence.
  */
 export function Verdict({
   standing,

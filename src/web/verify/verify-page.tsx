@@ -34,12 +34,12 @@ type Progress =
   | { readonly kind: 'failed'; readonly fault: unknown }
 
 /**
- * The reader's input at the beginning of a check; without the chain's endpoint when it was not
- * asked.
+ * The reader's input at the beginning of a check. The chain's endpoint is included only when the
+ * chain was asked.
  */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
-/** Checks evidence in this browser: it does not leave the browser. */
+/** Checks evidence in this browser. The evidence does not leave the browser. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: a page and its state
 export function VerifyPage() {
   const [source, setSource] = useState<Blob | null>(null)
@@ -50,7 +50,7 @@ export function VerifyPage() {
   const { own, inForce } = useExpectations()
   const { expectations } = inForce
   const [isExpecting, setIsExpecting] = useState(false)
-  // The forms fold away under a verdict, until the reader opens them.
+  // Under a verdict, the forms are folded until the reader opens them.
   const [isOpen, setIsOpen] = useState(true)
   const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
   const [linked, setLinked] = useState(() => readFragment(location.hash))
@@ -221,7 +221,7 @@ function isOther(one: Given, other: Given): boolean {
   return one.values.some((value, at) => value !== other.values[at])
 }
 
-/** Runs one check at a time, in a worker that starts with the first. */
+/** Runs one check at a time, in a worker. The worker starts with the first check. */
 function useChecker(onOutcome: (outcome: JobOutcome) => void) {
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
   const checker = useRef<Checker | null>(null)
@@ -254,7 +254,7 @@ function useChecker(onOutcome: (outcome: JobOutcome) => void) {
 }
 
 /**
- * The result. The focus moves to its heading, so that people with a keyboard or a screen reader
+ * The result. The focus moves to its heading, so that people who use a keyboard or a screen reader
  * find it.
  */
 function Result({
@@ -263,7 +263,7 @@ function Result({
   explorer,
 }: {
   readonly progress: Progress
-  /** Whether the reader has changed something since. */
+  /** Whether the reader has changed the input since the check. */
   readonly isOutdated: boolean
   readonly explorer: string
 }) {

@@ -4,11 +4,14 @@ import type { FilledReply, JobReply, JobRequest } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
- * Checks sources beside the page, so that the page stays responsive. Its text is part of the page's
- * own script (start-worker.ts).
+ * Checks sources in a worker, so that the page stays responsive. The worker's text is part of the
+ * page's own script (start-worker.ts).
  */
 
-/** The members of a worker's scope that are used: the types of pages do not have them. */
+/**
+ * The members of a worker's global scope that are used. The types for pages do not have these
+ * members.
+ */
 type Scope = {
   onmessage: ((event: MessageEvent<JobRequest>) => void) | null
   postMessage(message: JobReply | FilledReply): void

@@ -7,14 +7,13 @@ import { clientExpectations } from './client-expectations.ts'
 import type { ClientRefusal } from './turn.ts'
 
 /*
- * Loaded when the first enclave is asked: the client's checks and cryptography are half of a page's
- * bytes.
+ * This module is loaded when the first enclave is asked, because the client's checks and
+ * cryptography are half of a page's bytes.
  */
 
 /**
- * Connects to this page's own gateway. `isDevelopment`: the enclaves may prove themselves with a
- * root that is not AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted
- * `signal`.
+ * Connects to this page's own gateway. `isDevelopment`: the enclaves may use a root that is not
+ * AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted `signal`.
  */
 export async function openClient({
   key,
@@ -38,9 +37,9 @@ export async function openClient({
 export type Message = { readonly role: 'user' | 'assistant'; readonly content: string }
 
 /**
- * Makes a verified call and gives its proof, after the whole answer was checked. `onText` is called
- * with the text that came so far; until the check, that text may be anything. Throws AnswerRefused
- * for an answer that fails a check, OwnGatewayFault without an answer, and the reason of an aborted
+ * Makes a verified call, and checks the whole answer. Then gives the proof. `onText` is called with
+ * the text received so far. Do not trust this text before the check. Throws AnswerRefused for an
+ * answer that fails a check, OwnGatewayFault when there is no answer, and the reason of an aborted
  * `signal`.
  */
 export async function ask(
@@ -74,7 +73,7 @@ export async function ask(
         model,
         messages,
         stream: true,
-        // The signed response has the usage. Without this option, the chunks would lack it.
+        // The signed response has the usage. Without this option, the chunks would lack the usage.
         stream_options: { include_usage: true },
       }),
     })
@@ -101,7 +100,7 @@ export function awaitCallAnchor(
 /** Anchors are mined within seconds; if not, the chain or the relayer has a fault. */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
-/** A checked client refused an answer; the message says why, for people. */
+/** The checking client refused an answer. The message gives the reason, for people. */
 export class AnswerRefused extends Error {
   readonly refusal: ClientRefusal
 
@@ -120,7 +119,7 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
       const { code, message, checks } = fault
       throw new AnswerRefused({ code, message, checks })
     }
-    // fetch throws this when there is no answer.
+    // fetch throws TypeError when there is no answer.
     if (fault instanceof TypeError)
       throw new OwnGatewayFault('The gateway does not answer.', {
         status: 0,
@@ -132,7 +131,8 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
 }
 
 /**
- * The members of a chunk that a chat shows. The client has checked that it has only one meaning.
+ * The members of a chunk that a chat shows. The client has checked that the chunk has only one
+ * meaning.
  */
 type Chunk = {
   readonly hash?: string
@@ -142,7 +142,7 @@ type Chunk = {
   }[]
 }
 
-/** Reads the events of an answer to its end; `hash` comes from the last chunk. */
+/** Reads all events of an answer. `hash` comes from the last chunk. */
 async function readStream(
   response: Response,
   onText: (text: string) => void,

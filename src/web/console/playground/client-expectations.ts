@@ -5,8 +5,8 @@ import { isOtherRoot, readGivenExpectations } from '../../verify/read-expectatio
 
 /**
  * Gives this tab's expectations in the client's form, and whether they trust a root that is not
- * AWS's. The client reads releases by itself. Throws ExpectationFault for expectations that make no
- * sense, and for expectations that accept any code: then the page sends no message.
+ * AWS's. The client itself reads the releases. Throws ExpectationFault for invalid expectations,
+ * and for expectations that accept any code. The page then sends no message.
  */
 export async function clientExpectations(given: FormExpectations): Promise<{
   readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>

@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 
-/** The field for a question. It stays in view on a narrow screen. */
+/** The field for a question. On a narrow screen it stays in view. */
 export function Composer({
   isRunning,
   canSend,
@@ -10,7 +10,7 @@ export function Composer({
   onClear,
 }: {
   readonly isRunning: boolean
-  /** Whether an expected enclave can be asked, and a model is named. */
+  /** Whether the reader can send: an expected enclave takes calls, and a model is named. */
   readonly canSend: boolean
   readonly hasTurns: boolean
   readonly onSend: (question: string) => void

@@ -17,24 +17,22 @@ import {
 import type { FormExpectations } from '../../verify/job.ts'
 import { adviceFor, type ClientRefusal } from './turn.ts'
 
-/** Whether the gateway showed an enclave that is expected. */
+/** Whether the gateway showed an enclave that the reader expects. */
 export type EnclaveConnection =
   | { readonly kind: 'none' }
   | { readonly kind: 'connecting' }
   | {
       readonly kind: 'ready'
       readonly affidavit: Affidavit
-      /** Whether the connection may rest on a root that is not AWS's. */
+      /** Whether the connection may depend on a root that is not AWS's. */
       readonly isDevelopment: boolean
-      /** Whether the enclave is expected only because a development gateway says so. */
+      /** Whether only a development gateway says that this enclave is to be expected. */
       readonly isGatewaysWord: boolean
     }
   | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
-/**
- * Asks which enclaves the reader expects, and says whether the gateway's enclaves are among them.
- */
+/** Asks which enclaves the reader expects. Shows whether the gateway's enclaves are among them. */
 export function ExpectedPanel({
   connection,
   onRetry,

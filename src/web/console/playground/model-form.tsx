@@ -2,16 +2,16 @@ import { FaultNotice } from '../../kit/notices.tsx'
 import { escapeLine } from '../../kit/outside-text.tsx'
 import type { Loaded } from '../../kit/use-loaded.ts'
 
-/** Models as the gateway lists them. */
+/** The models that the gateway lists. */
 export type ModelList = {
   readonly data: readonly { readonly id: string }[]
-  /** Missing from an older gateway. */
+  /** Absent in the answer of an older gateway. */
   readonly patterns?: readonly { readonly pattern: string }[]
 }
 
-/** Which model is asked, and how. */
+/** Which model is used, and how. */
 export type ModelChoice = {
-  /** Null: the first that is listed. */
+  /** Id of the chosen model; null: the first model of the list. */
   readonly listed: string | null
   /** The name of a model that is not listed; used when `listed` is OTHER. */
   readonly other: string
@@ -28,12 +28,12 @@ export const FIRST_ASKED: ModelChoice = {
 }
 
 const OTHER = '(other)'
-/** A name of a model is some dozen characters. */
+/** Maximum length of a shown name. Real names have some dozen characters. */
 const NAME_SHOWN_MAX = 100
-/** A provider table has about a dozen. */
+/** Maximum number of shown patterns. A provider table has about a dozen. */
 const PATTERNS_SHOWN_MAX = 12
 
-/** The model that is asked; empty while the reader has not named it. */
+/** The model to use. Empty while the reader has not named a model. */
 export function modelOf(asked: ModelChoice, models: ModelList | null): string {
   const choice = choiceOf(asked, models)
   return choice === OTHER ? asked.other.trim() : choice
@@ -43,7 +43,7 @@ function choiceOf({ listed }: ModelChoice, models: ModelList | null): string {
   return listed ?? models?.data[0]?.id ?? OTHER
 }
 
-/** Chooses the model, whether the call is encrypted, and whose credential it uses. */
+/** The form for the model, the encryption of the call, and the credential to use. */
 export function ModelForm({
   asked,
   models,

@@ -15,10 +15,10 @@ import type { Answer, Turn, TurnAnchor } from './turn.ts'
 import { TurnView } from './turn-view.tsx'
 import { WhoAnswers } from './who-answers.tsx'
 
-/** Loaded when it is first needed. */
+/** This module is loaded when it is first needed. */
 const loadChat = () => import('./chat.ts')
 
-/** Within this distance of its end, the view follows a conversation. */
+/** Within this distance from the end of the conversation, the view follows new text. */
 const END_PX = 40
 
 /** Verified chat: the client runs in this page, and shows what it checks. */
@@ -47,7 +47,7 @@ export function PlaygroundPart() {
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
     const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
-    // New text also moves the end away, but only the reader scrolls back.
+    // New text also moves the end away. But only the reader scrolls back.
     if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
     lastTop.current = scrollTop
   }
@@ -95,7 +95,7 @@ export function PlaygroundPart() {
   )
 }
 
-/** Connects again whenever the expectations change, so that the enclaves prove themselves. */
+/** Connects again when the expectations change. The enclaves must then pass the checks again. */
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
   const { kind, expectations } = useExpectations().inForce
@@ -128,19 +128,24 @@ function useConnection(isEncrypted: boolean) {
     return () => abort.abort()
   }, [expectations, isEncrypted, key, round])
   const reconnect = async () => {
-    // A development gateway that was restarted has other enclaves.
+    // After a restart, a development gateway has other enclaves.
     if (kind === 'development') await takeDevelopmentExpectations(fillHere)
     setRound(round + 1)
   }
   return { connection, reconnect }
 }
 
-/** Whether the enclaves can be asked: the reader may type a key before the release is given. */
+/**
+ * Whether the expectations name the enclaves' code, so that the enclaves can be asked. The reader
+ * may type a release key before giving a release.
+ */
 function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 
-/** The conversation. One call runs at a time; anchors of earlier calls are awaited beside it. */
+/**
+ * The conversation. Only one call runs at a time. Meanwhile, anchors of earlier calls are awaited.
+ */
 function useTurns(key: string) {
   const [turns, setTurns] = useState<readonly Turn[]>([])
   const [isRunning, setIsRunning] = useState(false)
@@ -148,7 +153,7 @@ function useTurns(key: string) {
   const running = useRef<AbortController | null>(null)
   const gone = useRef(new AbortController())
   const nextId = useRef(1)
-  /** By turn: the client that is asked for the answer's anchor. */
+  /** By turn: the client that can be asked for the answer's anchor. */
   const clients = useRef(new Map<number, Affidavit>())
   useEffect(() => () => gone.current.abort(), [])
 
@@ -234,12 +239,11 @@ function useTurns(key: string) {
 }
 
 /**
- * How much of an answer a screen reader reads aloud at its end. The reader finds the rest on the
- * page.
+ * Maximum length of an answer that a screen reader reads aloud at its end. The rest is on the page.
  */
 const SAID_MAX = 500
 
-/** Only checked answers are sent to a model again. */
+/** The messages for the next call. Only checked answers are sent to a model again. */
 function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   if (answer.kind !== 'checked') return []
   return [
@@ -248,7 +252,7 @@ function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   ]
 }
 
-/** Shows text at most once a frame, although many pieces of text come. */
+/** Shows text at most once per frame, even if pieces of text arrive more often. */
 function createPainter(paint: (text: string) => void) {
   let latest = ''
   let frame: number | null = null

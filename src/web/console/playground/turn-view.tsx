@@ -8,13 +8,13 @@ import { type Answer, adviceFor, type ClientRefusal, countChecks, type Turn } fr
 /** Characters of a text that are shown at first. */
 const TEXT_SHOWN_MAX = 20_000
 
-/** A question, its answer, and what was checked. */
+/** A question, its answer, and the results of the checks. */
 export function TurnView({
   turn,
   onLookAgain,
 }: {
   readonly turn: Turn
-  /** Waits for the anchor again. */
+  /** Called to wait for the anchor again. */
   readonly onLookAgain: () => void
 }) {
   const { question, model, text, answer } = turn
@@ -39,7 +39,7 @@ export function TurnView({
   )
 }
 
-/** A refused text is folded away, so that it is not read by mistake. */
+/** A refused text. It is folded, so that it is not read by mistake. */
 function RefusedText({ text }: { readonly text: string }) {
   if (text === '') return null
   return (
@@ -198,7 +198,7 @@ function AnchorState({
     case 'waiting':
       return <State tone="open">Waiting for its anchor</State>
     case 'mined':
-      // Not good: the chain was not asked whether it has the block.
+      // This is not shown as good, because the chain was not asked whether it has the block.
       return <State tone="open">Anchored in block {anchor.evidence.bundle.block?.number}</State>
     case 'unknown':
       return <State tone="warn">No anchor seen</State>

@@ -2,7 +2,7 @@ import type { Check } from '../../../../attestation/finding.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
-/** The client's refusal, and the checks that were made before. */
+/** The client's refusal, and the checks that were made before it. */
 export type ClientRefusal = {
   readonly code: AffidavitErrorCode
   readonly message: string
@@ -17,7 +17,7 @@ export type TurnAnchor =
 
 /** The state of an answer. */
 export type Answer =
-  /** Some text came; it is not checked yet. */
+  /** Some text was received, but it is not checked yet. */
   | { readonly kind: 'arriving' }
   | { readonly kind: 'checked'; readonly proof: Proof; readonly anchor: TurnAnchor }
   | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
@@ -31,14 +31,14 @@ export type Turn = {
   readonly question: string
   readonly model: string
   readonly isEncrypted: boolean
-  /** Whether the answer may rest on a root that is not AWS's. */
+  /** Whether the answer may depend on a root that is not AWS's. */
   readonly isDevelopment: boolean
-  /** The text that came so far. */
+  /** The text received so far. */
   readonly text: string
   readonly answer: Answer
 }
 
-/** The advice to the reader about a refusal. */
+/** Advice to the reader for a refusal. */
 export function adviceFor({ code }: ClientRefusal): string {
   switch (code) {
     case 'invalid_options':
@@ -67,7 +67,7 @@ export function adviceFor({ code }: ClientRefusal): string {
   }
 }
 
-/** How many checks have each outcome, in words. */
+/** Counts the checks of each outcome, in words. */
 export function countChecks(checks: readonly Check<string>[]): string {
   const count = (outcome: Check<string>['outcome']) =>
     checks.filter((made) => made.outcome === outcome).length

@@ -19,8 +19,8 @@ function stateOf(connection: EnclaveConnection): readonly [Tone, string] {
 }
 
 /**
- * The model, the enclave, and the expectations. They are beside the conversation. On a narrow
- * screen they are folded under one line, which names the enclave and its state.
+ * The model, the enclave and the expectations, beside the conversation. On a narrow screen they are
+ * folded under one line, which shows the enclave and its state.
  */
 export function WhoAnswers({
   model,
