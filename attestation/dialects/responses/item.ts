@@ -1,10 +1,4 @@
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberOf,
-} from '../../json/value.ts'
+import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
@@ -41,8 +35,16 @@ function ofItem(item: string, member: string): Channel {
   return { items: [item], member, part: null }
 }
 
-/** Members of an item that are the same from its start to the final answer. */
-const IDENTITY = ['id', 'type', 'role', 'call_id', 'name']
+/** Members of an item that may change after its start. Texts that stream are checked elsewhere. */
+const CHANGING = ['status', 'encrypted_content', ...[...CHANNELS.values()].map(memberOfItem)]
+
+/** The member of an item that a channel fills. */
+function memberOfItem({ part, member }: Channel): string {
+  return part?.list ?? member
+}
+
+/** Items that callers answer. Readers find the call by its id, and the tool by its name. */
+const CALLS = ['function_call', 'custom_tool_call']
 
 /** The received part of a text. Changed in place. */
 export type StreamedText = {
@@ -54,6 +56,8 @@ export type StreamedText = {
 
 /** A part of an item. */
 export type StreamedPart = StreamedText & {
+  /** Place in the list of the item. */
+  readonly index: number
   readonly annotations: Json[]
   /** Whether the event that ends the part was given out. */
   isClosed: boolean
@@ -71,18 +75,27 @@ export type StreamedItem = {
   done: JsonObject | null
 }
 
+/** The item with an id. llama.cpp gives calls only the id of the call, and events name that one. */
+export function withId(item: JsonObject): JsonObject {
+  const call = memberOf(item, 'call_id')
+  return isEmpty(memberOf(item, 'id')) && typeof call === 'string' ? { ...item, id: call } : item
+}
+
 /**
  * Begins an item. Throws FormatError `unread_member` when a member that deltas fill has text
- * already: readers of deltas would not show this text.
+ * already: readers of deltas would not show this text. Throws `invalid_form` for a message of
+ * another role than the assistant, and for a call without an id or a name.
  */
 export function beginItem(index: number, added: JsonObject): StreamedItem {
   const type = textIn(added, 'type')
   const filled = [...CHANNELS.values()].filter(({ items }) => items.includes(type))
-  for (const { part, member } of filled) {
-    const name = part?.list ?? member
+  for (const name of filled.map(memberOfItem))
     if (!isEmpty(memberOf(added, name)))
       throw refuse('unread_member', `expected ${name} to be empty at the start of an item`)
-  }
+  if (type === 'message' && memberOf(added, 'role') !== 'assistant')
+    throw refuse('invalid_form', 'expected a message of the assistant')
+  if (CALLS.includes(type) && (textIn(added, 'call_id') === '' || textIn(added, 'name') === ''))
+    throw refuse('invalid_form', 'expected a call to have an id and a name')
   const id = textIn(added, 'id')
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }
@@ -93,9 +106,12 @@ export function beginItem(index: number, added: JsonObject): StreamedItem {
  */
 export function checkItem(item: StreamedItem, done: JsonObject): void {
   const { added, parts, whole } = item
-  for (const name of IDENTITY)
-    if (!isSame(memberOf(added, name) ?? null, memberOf(done, name) ?? null))
+  for (const [name, value] of Object.entries(added))
+    if (!CHANGING.includes(name) && !isEmpty(value) && !isSame(value, memberOf(done, name) ?? null))
       throw refuse('changed_identity', `expected ${name} of an item as at its start`)
+  for (const name of ['role', 'call_id', 'name', 'phase', 'namespace'])
+    if (isEmpty(memberOf(added, name)) && !isEmpty(memberOf(done, name)))
+      throw refuse('changed_identity', `expected ${name} of an item at its start`)
   for (const list of ['content', 'summary'] as const) {
     const isStreamed = [...CHANNELS.values()].some(
       ({ items, part }) => part?.list === list && items.includes(textIn(added, 'type')),
@@ -115,34 +131,19 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
   }
 }
 
-/** Compares a part at its end with its streamed text. Throws FormatError `changed_text`. */
-export function checkPart({ channel, text, annotations }: StreamedPart, given: JsonObject): void {
+/**
+ * Compares a part at its end with its streamed text. Its annotations begin with those that
+ * streamed. Throws FormatError `changed_text`.
+ */
+export function checkPart(streamed: StreamedPart, given: JsonObject): void {
+  const { channel, text, annotations, isClosed } = streamed
   const { member, part } = CHANNELS.get(channel) as Channel
   if (memberOf(given, 'type') !== part?.type || memberOf(given, member) !== text)
     throw refuse('changed_text', 'expected a part as it streamed')
-  if (annotations.length > 0 && !isSame(memberOf(given, 'annotations') ?? null, annotations))
+  const stated = listIn(given, 'annotations')
+  const known = isClosed ? stated : stated.slice(0, annotations.length)
+  if (!isSame(known, annotations))
     throw refuse('changed_text', 'expected the annotations that streamed')
-}
-
-/** Members that may differ between an item's end and the final answer. */
-const UNSTABLE = ['status', 'logprobs', 'encrypted_content']
-
-/** Whether the item is the same at its end and in the final answer. */
-export function isItem(done: JsonObject, final: JsonObject): boolean {
-  return isSame(withoutUnstable(done), withoutUnstable(final))
-}
-
-/** The object and its parts without the unstable members. */
-function withoutUnstable(object: JsonObject, depth = 0): JsonObject {
-  const kept: Record<string, Json> = {}
-  for (const [name, value] of Object.entries(object)) {
-    if (UNSTABLE.includes(name) || value === null) continue
-    const isParts = depth === 0 && (name === 'content' || name === 'summary') && isJsonArray(value)
-    kept[name] = isParts
-      ? value.map((part) => (isJsonObject(part) ? withoutUnstable(part, 1) : part))
-      : value
-  }
-  return kept
 }
 
 /** The item so far, while the stream goes on. */

@@ -16,12 +16,12 @@ import {
   CHANNELS,
   checkItem,
   checkPart,
-  isItem,
   itemBefore,
   type PartList,
   type StreamedItem,
   type StreamedPart,
   type StreamedText,
+  withId,
 } from './item.ts'
 
 /** The last events of a stream, each with the status of its response. */
@@ -43,7 +43,10 @@ const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as con
 
 /** Progress events of an item, such as `response.web_search_call.searching`. Without content. */
 const PROGRESS =
-  /^response\.(\w+_call|mcp_list_tools)\.(in_progress|searching|interpreting|generating|completed|failed)$/
+  /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
+
+/** Members that SDKs compute from the output. Readers would show another text of a provider. */
+const COMPUTED = ['output_text', 'output_parsed']
 
 /**
  * Reads a stream of Responses: one response, its items by index, the parts and texts of each item,
@@ -54,6 +57,11 @@ export class ResponsesReader implements StreamReader {
   private first: JsonObject | null = null
   private final: JsonObject | null = null
   private readonly items: StreamedItem[] = []
+  /** The same by id, and the ids of calls. */
+  private readonly byId = new Map<string, StreamedItem>()
+  private readonly callIds = new Set<Json>()
+  /** How many items at the front have ended. */
+  private ended = 0
   private given: DialectEvent[] = []
   private sequence = 0
 
@@ -80,7 +88,7 @@ export class ResponsesReader implements StreamReader {
   }
 
   private begin(type: string, data: JsonObject): void {
-    if ((type === 'response.created') !== (this.first === null))
+    if ((type === 'response.created') !== (this.first === null) || this.items.length > 0)
       throw refuse('changed_identity', 'expected response.created first, and once')
     const response = this.responseIn(data)
     if (!isEmpty(memberOf(response, 'output')) || !isEmpty(memberOf(response, 'error')))
@@ -94,27 +102,36 @@ export class ResponsesReader implements StreamReader {
     const response = this.responseIn(data)
     if (memberOf(response, 'status') !== TERMINALS.get(type))
       throw refuse('changed_finish', 'expected the status of the response to be that of its event')
-    const isWhole = type === 'response.completed'
-    if (isWhole && this.items.some(({ done }) => done === null))
+    if (type !== 'response.failed' && this.ended < this.items.length)
       throw refuse('unfinished', 'expected every item to have ended')
+    const contradicts = ['error', 'incomplete_details'].some(
+      (name) => !isEmpty(memberOf(response, name)),
+    )
+    if (type === 'response.completed' && contradicts)
+      throw refuse('changed_finish', 'expected no error in a response that is completed')
     const final = { ...response, output: this.outputOf(response) }
     this.give(type, data, { response: final })
     this.final = final
   }
 
-  /** The items in the order of the stream. The final answer may lack or reorder them. */
+  /**
+   * The items as they ended, in the order of the stream. The final answer may lack or reorder them,
+   * and has their texts. An item of a failed response that did not end is incomplete.
+   */
   private outputOf(response: JsonObject): readonly JsonObject[] {
+    const finals = listIn(response, 'output').map(withId)
     const ended = this.items.filter(({ done }) => done !== null)
-    const finals = listIn(response, 'output')
-    if (finals.length === 0) return ended.map(({ done }) => done ?? {})
-    const byId = new Map(finals.map((item) => [memberOf(item, 'id'), item]))
-    if (byId.size !== finals.length || finals.length !== ended.length)
+    if (finals.length > 0 && finals.length !== ended.length)
       throw refuse('changed_text', 'expected the final answer to have the items that streamed')
-    return ended.map(({ id, done }) => {
-      const final = byId.get(id)
-      if (final !== undefined && isItem(done ?? {}, final)) return final
-      throw refuse('changed_text', 'expected an item of the final answer as it streamed')
-    })
+    const seen = new Set<StreamedItem>()
+    for (const final of finals) {
+      const item = this.byId.get(textIn(final, 'id'))
+      if (item === undefined || item.done === null || seen.has(item))
+        throw refuse('changed_text', 'expected the final answer to have the items that streamed')
+      seen.add(item)
+      checkItem(item, final)
+    }
+    return this.items.map((item) => item.done ?? { ...itemBefore(item), status: 'incomplete' })
   }
 
   private addItem(data: JsonObject): void {
@@ -122,26 +139,36 @@ export class ResponsesReader implements StreamReader {
     const index = this.items.length
     if ((memberOf(data, 'output_index') ?? index) !== index)
       throw refuse('changed_identity', 'expected the indexes of items to count up')
-    const item = beginItem(index, objectIn(data, 'item'))
-    if (this.items.some(({ id }) => id === item.id))
+    const item = beginItem(index, withId(objectIn(data, 'item')))
+    const call = memberOf(item.added, 'call_id')
+    if (this.byId.has(item.id) || (call !== undefined && this.callIds.has(call)))
       throw refuse('changed_identity', 'expected no id twice')
     // Readers that show texts as they arrive would mix the texts of two messages.
-    const isMessage = ({ added, done }: StreamedItem) => done === null && added.type === 'message'
-    if (isMessage(item) && this.items.some(isMessage))
+    const open = this.items.slice(this.ended)
+    const isMessage = ({ added }: StreamedItem) => added.type === 'message'
+    if (isMessage(item) && open.some(isMessage))
       throw refuse('unfinished', 'expected the message before to have ended')
     this.items.push(item)
-    this.give('response.output_item.added', data, { output_index: index })
+    this.byId.set(item.id, item)
+    if (call !== undefined) this.callIds.add(call)
+    this.give('response.output_item.added', data, { output_index: index, item: item.added })
   }
 
   private endItem(data: JsonObject): void {
-    const done = objectIn(data, 'item')
-    const index = memberOf(data, 'output_index')
+    const done = withId(objectIn(data, 'item'))
+    const index = memberOf(data, 'output_index') ?? undefined
     const item = this.openItem(index === undefined ? { item_id: textIn(done, 'id') } : data)
+    // Some readers order items by their index, and some by their ends.
+    if (item.index !== this.ended)
+      throw refuse('unfinished', 'expected the items before to have ended')
     checkItem(item, done)
-    for (const part of [...item.parts.content, ...item.parts.summary]) this.closePart(item, part)
+    for (const list of ['content', 'summary'] as const)
+      for (const part of item.parts[list])
+        this.closePart(item, part, listIn(done, list)[part.index] ?? {})
     if (item.whole !== null) this.closeText(item, item.whole)
     item.done = done
-    this.give('response.output_item.done', data, { output_index: item.index })
+    this.ended += 1
+    this.give('response.output_item.done', data, { output_index: item.index, item: done })
   }
 
   /** Reads the begin or the end of a part. Returns false and does nothing for other events. */
@@ -158,6 +185,7 @@ export class ResponsesReader implements StreamReader {
     const part = this.openPart(item, list, data)
     checkPart(part, given)
     if (part.isClosed) throw refuse('late_event', 'expected one end of a part')
+    this.giveAnnotations(item, part, given)
     this.closeText(item, part)
     part.isClosed = true
     this.give(type, data, this.placeOf(item, part))
@@ -184,8 +212,9 @@ export class ResponsesReader implements StreamReader {
     if (!isEmpty(memberOf(given, member)) || !isEmpty(memberOf(given, 'annotations')))
       throw refuse('unread_member', `expected ${member} to be empty at the start of a part`)
     const last = parts.at(-1)
-    if (last !== undefined) this.closePart(item, last)
-    const part = { channel: name, text: '', annotations: [], isDone: false, isClosed: false }
+    if (last !== undefined) this.closePart(item, last, { annotations: last.annotations })
+    const index = parts.length
+    const part = { channel: name, text: '', index, annotations: [], isDone: false, isClosed: false }
     parts.push(part)
     const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
     this.give(`response.${event}.added`, data, this.placeOf(item, part))
@@ -200,6 +229,9 @@ export class ResponsesReader implements StreamReader {
     if (!channel.items.includes(textIn(item.added, 'type')))
       throw refuse('changed_type', 'expected a text that its item can have')
     const piece = textIn(data, verb === 'delta' ? 'delta' : channel.member)
+    const name = memberOf(data, 'name') ?? null
+    if (name !== null && name !== item.added.name)
+      throw refuse('changed_identity', 'expected the name of the item')
     const text = this.textOf(item, event, { data, isDelta: verb === 'delta' })
     if (text.isDone) throw refuse('late_event', 'expected no event after the end of its text')
     if (verb === 'delta') text.text += piece
@@ -257,9 +289,10 @@ export class ResponsesReader implements StreamReader {
   }
 
   /** Gives the missing events that end a part: some providers leave them out. */
-  private closePart(item: StreamedItem, part: StreamedPart): void {
-    this.closeText(item, part)
+  private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     if (part.isClosed) return
+    this.giveAnnotations(item, part, end)
+    this.closeText(item, part)
     part.isClosed = true
     const { part: place, member } = CHANNELS.get(part.channel) ?? {}
     const { list, type } = place ?? { list: 'content', type: '' }
@@ -267,9 +300,18 @@ export class ResponsesReader implements StreamReader {
     const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
     this.give(
       `response.${event}.done`,
-      { part: type === 'output_text' ? { ...given, annotations: part.annotations } : given },
+      { part: type === 'output_text' ? { ...given, annotations: [...part.annotations] } : given },
       this.placeOf(item, part),
     )
+  }
+
+  /** Gives the annotations that a part has at its end, and that did not stream. */
+  private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
+    for (const annotation of listIn(end, 'annotations').slice(part.annotations.length)) {
+      const place = { ...this.placeOf(item, part), annotation_index: part.annotations.length }
+      part.annotations.push(annotation)
+      this.give('response.output_text.annotation.added', { annotation }, place)
+    }
   }
 
   private closeText(item: StreamedItem, text: StreamedText): void {
@@ -282,12 +324,13 @@ export class ResponsesReader implements StreamReader {
   /** The item of an event. Some providers give only the id of the item, or only its index. */
   private openItem(data: JsonObject): StreamedItem {
     this.requireBegun()
-    const { output_index: index, item_id: id } = data
+    const index = memberOf(data, 'output_index') ?? null
+    const id = memberOf(data, 'item_id') ?? null
     const found =
-      index === undefined
-        ? this.items.find((item) => item.id === id)
+      index === null
+        ? this.byId.get(typeof id === 'string' ? id : '')
         : this.items[isCount(index) ? index : -1]
-    if (found === undefined || (id !== undefined && found.id !== id))
+    if (found === undefined || (id !== null && found.id !== id))
       throw refuse('changed_identity', 'expected an event of an item that has begun')
     if (found.done !== null)
       throw refuse('late_event', 'expected no event after the end of its item')
@@ -306,18 +349,21 @@ export class ResponsesReader implements StreamReader {
     const place = { output_index: item.index, item_id: item.id }
     const list = text === null ? undefined : CHANNELS.get(text.channel)?.part?.list
     if (list === undefined) return place
-    const index = item.parts[list].indexOf(text as StreamedPart)
-    return { ...place, [PART_INDEX[list]]: index }
+    return { ...place, [PART_INDEX[list]]: (text as StreamedPart).index }
   }
 
-  /** The response in an event. Its id must be the id of the response that began. */
+  /** The response in an event. Its id and model are those of the response that began. */
   private responseIn(data: JsonObject): JsonObject {
-    const response = withoutProof(objectIn(data, 'response'))
-    const id = textIn(response, 'id')
+    const given = withoutProof(objectIn(data, 'response'))
+    const response = Object.fromEntries(
+      Object.entries(given).filter(([name]) => !COMPUTED.includes(name)),
+    )
+    textIn(response, 'id')
     if (memberOf(response, 'object') !== 'response')
       throw refuse('invalid_form', 'expected object to be response')
-    if (this.first !== null && this.first.id !== id)
-      throw refuse('changed_identity', 'expected the id of the response as at its start')
+    for (const name of ['id', 'model'])
+      if (this.first !== null && memberOf(this.first, name) !== memberOf(response, name))
+        throw refuse('changed_identity', `expected the ${name} of the response as at its start`)
     return response
   }
 
