@@ -83,7 +83,10 @@ type Sent = { readonly from: string; readonly nonce: number }
 /** An EVM chain, read through an endpoint that the auditor trusts. All methods throw ChainFault. */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
-/** Gives the chain behind a client, asking its id at once. `sleep` waits between attempts. */
+/**
+ * Gives the chain behind a client. It asks for the chain's id at once. `sleep` waits between
+ * attempts.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
   rpc: Pick<Rpc, 'call' | 'batch'>,

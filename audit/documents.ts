@@ -41,7 +41,7 @@ import { createMemory } from './remember.ts'
  */
 const DOCUMENTS_MAX = 1_000
 
-/** What is wrong with a document. */
+/** A fault of a document, as a finding. */
 type DocumentFault = { readonly code: FindingCode; readonly message: string }
 
 /** The result of the check of one attestation document. Each document is checked once. */
@@ -247,7 +247,8 @@ const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = 
 function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: Ledger): void {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const foreign = failed.filter(({ name }) => name === 'attestation key')
-  // If the document is for another key, all other checks fail too, so only this one is reported.
+  // If the document is for another key, the other failures follow from that. Only this failure is
+  // reported.
   const reported = foreign.length > 0 ? foreign : failed
   findEach(
     ledger,

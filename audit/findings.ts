@@ -195,7 +195,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
     lack(check: AuditCheckName, reason: string): void {
       lacks.set(check, reason)
     },
-    /** Records for all checks that they did not run, or not in full. */
+    /** Records for all checks that they did not run, or ran only in part. */
     skipAll(reason: string): void {
       for (const check of names) skip(check, reason)
     },

@@ -6,7 +6,7 @@ import { isJsonObject, type Json, type JsonObject } from '../attestation/json/va
 import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
-/** Most logs of one gateway: a restart of its enclave makes one. */
+/** Maximum number of logs of one gateway. Each restart of its enclave creates a log. */
 const LOGS_MAX = 10_000
 
 /**
@@ -194,9 +194,8 @@ type Answer<Value> = Value & { readonly where: string }
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Gives the gateway behind a client. This class checks the form of the gateway's answers, and that
- * every page makes progress. The content of the answers is not trusted. All methods throw
- * GatewayFault.
+ * Gives the gateway behind a client. It checks the form of the gateway's answers, and that every
+ * page makes progress. The content of the answers is not trusted. All methods throw GatewayFault.
  *
  * It does not use the API's schemas, because they refuse unknown members and have no limits. An
  * auditor ignores members that a later version adds, and limits every list before it reads the

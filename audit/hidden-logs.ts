@@ -51,7 +51,9 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
 const PAYERS_UNKNOWN =
   'an older version wrote the state file, without the accounts that paid for anchors'
 
-/** Gives the reason why the anchors of some served heads were not checked; null if all were. */
+/**
+ * Gives the reason why the anchors of some served heads were not checked; null if all were checked.
+ */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null)
     return 'anchors of some heads were left out (--from, --to)'
@@ -93,7 +95,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Gives the notaries of these events. */
+/** Reports the logs that the gateway hides, and gives the notaries of all these events. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,

@@ -23,7 +23,7 @@ export class HeadIndex {
     this.knownFrom = knownFrom
   }
 
-  /** Whether the index must contain a head of this size, if the walk had such a head. */
+  /** Whether the index covers this size: then it contains every walked head of this size. */
   covers(size: number): boolean {
     return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
   }

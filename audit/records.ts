@@ -66,7 +66,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     if (verdict.release) ledger.remark('measurements', nameRelease(verdict.release))
   }
 
-  /** Reports contradictions inside the record. Returns whether the record has none of them. */
+  /** Reports contradictions inside the record. Returns whether the record is consistent. */
   function reportFaults(record: Json, where: string): boolean {
     const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
     const failed = report.checks.filter(({ outcome }) => outcome === 'failed')

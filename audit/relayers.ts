@@ -12,7 +12,10 @@ import type { Ledger } from './findings.ts'
 /** Tools for the search for unlisted logs. */
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
-  /** The newest block when the audit began. Logs of later transactions may still appear later. */
+  /**
+   * The newest block when the audit began. The gateway may serve the anchors of later transactions
+   * later.
+   */
   readonly toBlock: number
   /** Contracts of the listed logs. */
   readonly contracts: ReadonlySet<string>

@@ -36,8 +36,8 @@ export type SentCall = {
   /** Whose credential the call demands. */
   readonly credential: CredentialDemand
   /**
-   * Whether the call was sent with an `Idempotency-Key`. Then another stream of different chunks
-   * may carry the same answer.
+   * Whether the call was sent with an `Idempotency-Key`. Then the gateway may repeat an answer,
+   * split into other chunks.
    */
   readonly isIdempotent: boolean
   readonly isEncrypted: boolean

@@ -9,13 +9,13 @@ import { type AttestedNotary, createNotaries, type RefusedNotary } from './notar
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import { createReleaseUpdates } from './release-updates.ts'
 
-/** What connect takes. */
+/** The options of connect. */
 export type ConnectOptions = {
   /** The gateway: `https://…`, or `http://…` on this machine. */
   readonly url: string
   /** API key for requests for evidence. Calls carry the key that their own client sets. */
   readonly apiKey?: string
-  /** Which enclaves are acceptable. */
+  /** The enclaves that are acceptable. */
   readonly expect: Expectations
   /**
    * Trusted roots of attestation documents: PEM, or SHA-256 of a certificate's DER (64 hex digits,
@@ -86,10 +86,10 @@ const ANSWER_BYTES_MAX_DEFAULT = 64 * 1024 * 1024
 const TIMEOUT_MS_DEFAULT = 30_000
 
 /**
- * Connects to a gateway: asks for its notaries, has each one's enclave make an attestation document
- * over a nonce chosen here, and verifies it against what is expected. Resolves when at least one
- * holds; answers of others are refused. Enclaves that come later are asked as they answer, and all
- * of them again before their documents end.
+ * Connects to a gateway. It asks the gateway for its notaries, and each notary's enclave for an
+ * attestation document with a nonce chosen here. It checks the documents against the expectations.
+ * Resolves when at least one enclave passes; answers of other enclaves are refused. New enclaves
+ * are checked when they answer. All enclaves are checked again before their documents expire.
  *
  * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
  * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,

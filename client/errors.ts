@@ -81,7 +81,7 @@ const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
   'not_anchored',
 ])
 
-/** A fault in words. */
+/** The message of any thrown value. */
 export function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : String(fault)
 }

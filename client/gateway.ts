@@ -7,7 +7,7 @@ export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promi
 export type GatewayOptions = {
   /** Without an API path, and without a slash at its end. */
   readonly url: string
-  /** Null: none is sent. */
+  /** Null: no key is sent. */
   readonly apiKey: string | null
   readonly fetch: Fetch
   /** Time limit for one exchange, from the connection to the last byte; null: no limit. */

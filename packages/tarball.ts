@@ -14,9 +14,9 @@ const BLOCK_BYTES = 512
 
 /**
  * Packs files in npm's form: a tar archive (POSIX ustar) in gzip. The same files give the same
- * bytes on every machine: entries are sorted by path, have no owner and all the same time, and the
- * compression is plain JavaScript. Throws BuildError `archive_malformed` for an entry that is not a
- * file, and for a path that is too long.
+ * bytes on every machine: entries are sorted by path, without an owner, and with one fixed time;
+ * the compression is plain JavaScript. Throws BuildError `archive_malformed` for an entry that is
+ * not a file, and for a path that is too long.
  */
 export function packTarball(files: FileTree): Uint8Array {
   const entries = [...files].toSorted(([one], [other]) => (one < other ? -1 : 1))

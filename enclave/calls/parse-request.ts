@@ -10,7 +10,7 @@ import { removeMember, setIncludeUsage } from './edit-body.ts'
 
 /** A caller's request, and the body for the provider. */
 export type ParsedRequest = {
-  /** As the caller wrote it. */
+  /** The request as the caller wrote it. */
   readonly request: JsonObject
   /** Canonical JSON text of the request without unset members. It is hashed and echoed. */
   readonly canonicalRequest: string

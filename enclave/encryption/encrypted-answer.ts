@@ -50,8 +50,8 @@ type AnswerOptions = {
 
 /**
  * Writes the answer to one encrypted call, as EncryptedRecords on one response. Each method that
- * ends the answer resolves when the gateway has read all of it. So a call counts as long as it
- * takes memory. Throws CallerGone if the gateway does not read the answer.
+ * ends the answer resolves when the gateway has read the whole answer. So a call counts as long as
+ * it takes memory. Throws CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
   /** The requested model; null before the request was read. */

@@ -17,7 +17,7 @@ const packageForm = z.strictObject({
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
   architecture: z.enum(['amd64', 'all']),
-  /** Of the .deb file. */
+  /** SHA-256 of the .deb file. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size: z.int().positive(),
   /** The ramdisks that contain its files; `kernel` is the source of kernel and modules. */

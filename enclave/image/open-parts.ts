@@ -8,7 +8,7 @@ import type { Dependency } from './report.ts'
 /** A Debian package with the files that are used from it. */
 export type OpenedPackage = { readonly pinned: DebianPackage; readonly tree: FileTree }
 
-/** The enclave's dependencies, opened. */
+/** The enclave's dependencies with their files. */
 type OpenedDependencies = {
   readonly node: TreeEntry
   /** `package.json`, `package-lock.json` and `node_modules/**`. */

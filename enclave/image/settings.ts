@@ -207,7 +207,7 @@ const DEVELOPMENT_VARIABLES = [
   `DEMO_PROVIDER_ORIGIN=${DEMO_PROVIDER_ORIGIN}`,
 ]
 
-/** Names and ids of users. Their groups have the same. */
+/** Names and ids of users. Each user's group has the same name and id. */
 const USERS = [
   ['root', 0],
   ['enclave', ENCLAVE_USER_ID],

@@ -276,7 +276,7 @@ export const FAULT_STATUS = {
   log_full: 503, // too many unacknowledged completions
   not_ready: 503, // the attestation document is missing, the clock is off, or shutting down
   too_busy: 503, // too many calls at once
-  invalid_call: 400, // the gateway's own call is malformed: header, query or body (404: unknown path)
+  invalid_call: 400, // the gateway's call is malformed: header, query or body (404: unknown path)
   log_conflict: 409, // a pull below the acknowledged index, or above the handed-over index
   bad_ciphertext: 400, // a later frame of an encrypted call cannot be decrypted
   unknown_key: 422, // this enclave does not have the key of an encrypted call

@@ -11,7 +11,7 @@ export const REFUSAL_BYTES_MAX = 64 * 1024
 /** Waits longer than this are ignored. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/** The refusal of a provider, a backend or another service. The service controls all of it. */
+/** The refusal of a provider, a backend or another service, which controls all its content. */
 export type Refusal = {
   /** Printable and limited in length; null without a reason. */
   readonly message: string | null

@@ -30,8 +30,8 @@ type ProviderCall = {
 }
 
 /**
- * The head of a provider's answer, with its unread body. The provider controls all of it: it is
- * attacker-controlled.
+ * The head of a provider's answer, with its unread body. All of this is attacker-controlled: the
+ * provider writes it.
  */
 export type ProviderAnswer = {
   readonly status: number
