@@ -18,15 +18,14 @@ import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
 /**
- * Longest that a head may wait for its anchor without being reported, milliseconds: chains take
- * minutes.
+ * How long a head may wait for its anchor before it is reported, milliseconds. Chains take minutes.
  */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
-/** Most heads that wait for their anchor and are looked at again by the next run. */
+/** Maximum number of heads that wait for their anchor and that the next run checks again. */
 const WAITING_MAX = 10_000
 
-/** Anchors asked for at once: two calls for each. */
+/** Number of anchors requested at once. Each anchor takes two calls. */
 const BATCH_HEADS_MAX = 50
 
 /** Checks the anchors of one log's heads. */
@@ -35,13 +34,12 @@ export type AnchorAudit = ReturnType<typeof createAnchorAudit>
 type AttestedAt = (size: number) => number | null
 
 /**
- * Gives the audit of the anchors of a log. Without a chain, only what the gateway itself says is
- * looked at.
+ * Gives the audit of a log's anchors. Without a chain, it checks only the gateway's own statements.
  */
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** The head's own time is the gateway's word: it may say that a head is always young. */
+  /** The gateway states the head's time. It could claim that a head is always young. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor
@@ -94,7 +92,7 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     else ledger.pass('anchors on chain')
   }
 
-  /** What the gateway says against itself. */
+  /** Checks what the gateway itself admits, without a chain. */
   function judgeUnasked(head: ServedHead, attestedAtMs: AttestedAt): void {
     if (head.anchor.state === 'pending') wait(head, attestedAtMs)
     if (head.anchor.state === 'reverted')
@@ -102,11 +100,11 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
   }
 
   return {
-    /** Heads whose anchor was in no block yet. */
+    /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is
-     * known.
+     * `attestedAtMs` gives the time by which the enclave had attested this many leaves, Unix
+     * milliseconds; null if that is not known.
      */
     async check(
       heads: readonly ServedHead[],
@@ -147,7 +145,8 @@ function compareAnchor(
     )
   })
   const { state, blockHash, blockNumber } = head.anchor
-  // A block that is only "mined" may have been replaced since the gateway looked.
+  // When the state is only "mined", another block may have replaced this block since the gateway
+  // looked.
   const isInBlock =
     state !== 'confirmed' ||
     (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
@@ -167,14 +166,14 @@ function headOf({ size }: ServedHead): string {
   return `head ${size}`
 }
 
-/** Most heads that are asked for again: each is a call. */
+/** Maximum number of heads that are requested again. Each head takes one call. */
 const REFRESHED_MAX = 1_000
 
 /**
- * Gives the heads that waited for their anchor, with the transaction that the gateway names for
- * them now: a transaction that could not be mined may have been replaced meanwhile. A head changes
- * only when root and signature are the same, and the new transaction replaces the known one. Throws
- * GatewayFault.
+ * Gives the heads that waited for their anchor, with the transactions that the gateway names for
+ * them now. A transaction that could not be mined may have been replaced since. The transaction of
+ * a head changes only when root and signature are unchanged, and the new transaction replaces the
+ * known one. Throws GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
@@ -198,19 +197,20 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
   )
 }
 
-/** Heads in the contract that were not walked, and that the gateway is asked for one by one. */
+/**
+ * Maximum number of heads that are in the contract but were not walked. The gateway is asked for
+ * each of them.
+ */
 const LOOKUPS_MAX = 1_000
 
-/** Blocks that are read again by the next run: they may have been replaced. */
+/** Number of newest blocks that the next run reads again, because they may have been replaced. */
 export const REORGANISED_BLOCKS_MAX = 100
 
 /**
- * Compares the heads that the contract took of the notary with what the gateway serves: each must
- * be a walked head (`index`), or the gateway must give it when asked for it. Gives the newest block
- * that was read.
- *
- * Anyone may bring a notary's head to the contract, also an old one again: that is accepted. Throws
- * ChainFault, GatewayFault.
+ * Compares the notary's heads that the contract accepted with the heads that the gateway serves.
+ * Each must be a walked head (`index`), or the gateway must serve it on request. Gives the number
+ * of the newest block that was read. Anyone may send a notary's head to the contract, even an old
+ * head again: that is accepted. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -244,7 +244,7 @@ export async function auditEvents(
   return toBlock
 }
 
-/** A head that was not walked: before the range, after it, or hidden. */
+/** Checks a head that was not walked: it lies before or after the range, or it is hidden. */
 async function lookUp(
   event: AnchorEvent,
   newest: TreeHead | null,
@@ -263,7 +263,8 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // It was kept from the walk, or lies after it: it must still be of the same history.
+  // The list did not contain this head, or the head lies after the walk. It must still belong to
+  // the same history.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

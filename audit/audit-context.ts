@@ -10,25 +10,25 @@ import type { HeadIndex, NamedHeads, SignedHead } from './known-heads.ts'
 import type { Payers } from './payers.ts'
 import type { RandomBelow, Samples } from './samples.ts'
 
-/** What an auditor looks at, and what they expect to find. */
+/** What an auditor checks, and what the auditor expects to find. */
 export type AuditScope = {
   /**
-   * Leaves from here on, in what is looked at one by one; the tree is always built from the first.
+   * First leaf that is checked one by one. The tree is always built from the first leaf of the log.
    */
   readonly from: number
-  /** Up to the first head of so many leaves; null: all. */
+  /** The audit ends at the first head with this many leaves; null: it checks all heads. */
   readonly to: number | null
   readonly policy: BundlePolicy
-  /** Any code is accepted: said, not merely left out. */
+  /** The auditor stated explicitly that any code is accepted. */
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
-  /** Why records are not looked at; null: they are. */
+  /** Why records are not checked; null: they are checked. */
   readonly recordsLeftOut: string | null
-  /** The key sees its own records alone, so that others may be missing. */
+  /** The API key can read only its own records, so other records may be missing. */
   readonly ownRecordsOnly: boolean
 }
 
-/** What a gateway's logs are audited with. */
+/** Tools and settings for the audit of a gateway's logs. */
 export type AuditTools = {
   readonly gateway: AuditedGateway
   readonly chain: ChainSource | null
@@ -39,14 +39,16 @@ export type AuditTools = {
   readonly recover: PointRecovery
   /** Receives the payer of each anchor that is in a block. */
   readonly payers: Payers
-  /** Heads that enclaves say they were shown. */
+  /** Earlier heads that the enclaves state to have received at their start. */
   readonly named: NamedHeads
   readonly random: RandomBelow
   /** Unix milliseconds. */
   readonly nowMs: number
 }
 
-/** What one log is audited with. `chain`: null without a chain, or if it is not the log's. */
+/**
+ * Tools for the audit of one log. `chain` is null without a chain, or if it is not the log's chain.
+ */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
   readonly ledger: Ledger
@@ -55,40 +57,40 @@ export type LogContext = AuditTools & {
   readonly samples: Samples
 }
 
-/** What became of the audit of one log. */
+/** The result of the audit of one log. */
 export type LogReport = {
   readonly notary: string
   /** Leaves that the log had when the audit began. */
   readonly size: number
-  /** Leaves that this run went on from, and those that it reached. */
+  /** Number of leaves at which this run started. `endSize` is the number that it reached. */
   readonly startSize: number
   readonly endSize: number
   readonly headCount: number
   /** The newest head that the leaves were compared with. */
   readonly matched: SignedHead | null
-  /** It came to its end; otherwise nothing counts as passed. */
+  /** The audit ran to its end. Otherwise no check counts as passed. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
   readonly findings: readonly AuditFinding[]
 }
 
-/** What the gateway as a whole is audited with, once all logs were. */
+/** Tools for the audit of the gateway as a whole, which runs after the audits of all logs. */
 export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
   /**
-   * Notaries of the logs that the gateway lists, and of the logs that an earlier run audited: the
-   * loss of such a log is already reported.
+   * Notaries of the logs that the gateway lists, and of the logs that an earlier run audited. If
+   * such an earlier log is lost, that is already reported.
    */
   readonly listed: ReadonlySet<string>
-  /** The newest block before the gateway was asked for its logs; null without a chain. */
+  /** The newest block before the gateway listed its logs; null without a chain. */
   readonly newestBlock: number | null
-  /** Only one log was asked for. */
+  /** The audit covers only one log. */
   readonly isOneLog: boolean
 }
 
-/** What became of an audit. */
+/** The result of an audit. */
 export type AuditReport = {
   readonly logs: readonly LogReport[]
   /** Checks and findings of the gateway as a whole. */
@@ -97,8 +99,8 @@ export type AuditReport = {
 }
 
 /**
- * What of a scope must stay the same when an audit goes on from where another one ended: with less,
- * there would be a part that no run looked at. SHA-256, hex.
+ * Digest of the parts of a scope that must not change when an audit continues an earlier audit. If
+ * they could change, no run would check some part of the log. SHA-256, hex.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -115,8 +117,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // Left out when it is not asked for, as it was before there were releases: those states are
-    // still good.
+    // Releases are left out when none are expected. Thus saved states from before there were
+    // releases stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

@@ -18,9 +18,9 @@ export type AuditProgress = {
 }
 
 /**
- * Audits all logs of a gateway, or the one of `notary`, one after the other, newest first. A
- * gateway that does not answer as it must is a finding. Throws what the signal of its client was
- * aborted with, and what the store of the state throws.
+ * Audits all logs of a gateway, one after the other, newest first; or only the log of `notary`. A
+ * wrong answer of the gateway is a finding. Throws the abort reason of the client's signal, and the
+ * errors of the state store.
  */
 export async function auditGateway(
   tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
@@ -35,7 +35,8 @@ export async function auditGateway(
   const { payers } = state
   const named = collectNamedHeads()
   const logs: LogReport[] = []
-  // Before the logs are asked for: what the chain has by then, they must have.
+  // The chain is read before the gateway lists its logs. All anchors up to this block must be in
+  // the logs.
   const newestBlock = await findNewestBlock(tools.chain, ledger)
   const found = await findLogs(tools.gateway, notary, ledger)
   if (notary === null && found !== null) logs.push(...(await auditMissing(found, state)))
@@ -74,10 +75,10 @@ export async function auditGateway(
   return { logs, checks: ledger.checks(), findings: ledger.findings() }
 }
 
-/** An audit that checked nothing found no history clean. */
+/** An audit that checked nothing must not pass. */
 const NO_LOG = { where: 'logs', message: 'the gateway lists no logs: nothing was checked' }
 
-/** Null without a chain, or when it does not say. */
+/** Null without a chain, or when the chain does not answer. */
 async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promise<number | null> {
   try {
     return chain === null ? null : await chain.fetchNewestBlock()
@@ -107,7 +108,7 @@ async function auditMissing(
   return reports
 }
 
-/** Null when the gateway does not say. */
+/** Null when the gateway does not answer as it must. */
 async function findLogs(
   gateway: AuditedGateway,
   notary: string | null,

@@ -27,17 +27,17 @@ import { Samples } from './samples.ts'
 import type { SavedLog } from './saved-state.ts'
 import { auditProofs, TreeWalk } from './tree.ts'
 
-/** What happens on the way. */
+/** Callbacks during the audit. */
 type AuditEvents = {
   progress(size: number): void
-  /** Where the next run could go on from. */
+  /** Saves the state from which the next run could continue. */
   save(saved: SavedLog): Promise<void>
 }
 
 /**
- * Audits one log from its first leaf, or from where `saved` stands, to the size it has now
- * (README.md of this folder). Never throws for what the gateway or the chain says; throws what the
- * signal was aborted with, and what `save` throws.
+ * Audits one log, from its first leaf or from the state in `saved`, up to its current size (see
+ * README.md in this folder). Never throws because of an answer of the gateway or the chain. Throws
+ * the abort reason of the signal, and the errors of `save`.
  */
 export async function auditLog(
   log: ServedLog,
@@ -69,7 +69,7 @@ class LogRun {
   private readonly events: AuditEvents
   private readonly tree: TreeWalk
   private readonly context: LogContext
-  /** What would be saved now. */
+  /** The state that would be saved now. */
   private state: SavedLog
   private walkedSize: number
   private closers: (() => Promise<void>)[] = []
@@ -95,7 +95,7 @@ class LogRun {
     return this.state.head
   }
 
-  /** Whether it came to its end. */
+  /** Returns whether the audit ran to its end. */
   async audit(): Promise<boolean> {
     const saved = this.state
     auditIdentity(this.context)
@@ -133,13 +133,13 @@ class LogRun {
     return true
   }
 
-  /** Ends what is open, and saves what was found. */
+  /** Closes all open readers, and saves the findings. */
   async end(): Promise<void> {
     for (const close of this.closers) await close()
     await this.save()
   }
 
-  /** What takes the whole walk to be known. */
+  /** Runs the checks that need the result of the whole walk. */
   private async close(
     outcome: WalkOutcome,
     newest: SignedHead | null,
@@ -170,14 +170,13 @@ class LogRun {
   }
 
   /**
-   * What the gateway claimed of the log when the audit began, and what it claims at the end
-   * (`later`).
+   * Checks the gateway's claims about the log at the start of the audit, and at its end (`later`).
    */
   private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
     const { log, ledger, recover } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
     auditClaims(log, { ledger, where: 'log', servedSize: 0, tree, recover })
-    // That the log shrank is already reported.
+    // If the log became smaller, that is already reported.
     if (later.size >= log.size)
       auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree, recover })
     auditSameLog(log, later, ledger)
@@ -188,7 +187,7 @@ class LogRun {
       )
   }
 
-  /** Closes a reader when the audit ends. */
+  /** Registers a reader, which is closed when the audit ends. */
   private closing<Reader extends { close(): Promise<void> }>(reader: Reader): Reader {
     this.closers.push(() => reader.close())
     return reader
@@ -225,14 +224,17 @@ class LogRun {
     })
   }
 
-  /** Faults are of this run: the next one asks again. */
+  /** Faults belong to this run only: the next run asks again. */
   private async save(): Promise<void> {
     const findings = this.context.ledger.findings().filter(({ severity }) => severity !== 'fault')
     await this.events.save({ ...this.state, findings })
   }
 }
 
-/** Where the audit of the log ends: at the size it had when it was listed, or before (`--to`). */
+/**
+ * The size at which the audit of the log ends: its size when it was listed, or a smaller one
+ * (`--to`).
+ */
 function endOf({ log, scope }: Pick<LogContext, 'log' | 'scope'>): number {
   return Math.min(log.size, scope.to ?? log.size)
 }

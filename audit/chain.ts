@@ -7,19 +7,19 @@ import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
 /**
- * How often the endpoint is asked before the audit gives up: five pauses, each twice as long as the
- * one before, the last of 4 s.
+ * Number of attempts before the audit gives up on the endpoint. There are five pauses between them.
+ * Each pause is twice as long as the pause before; the last takes 4 s.
  */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_MIN_MS = 250
 
 /**
- * The chain's endpoint cannot be asked, or makes no sense: what was to be read from it is not
- * audited.
+ * The chain's endpoint does not answer, or its answer is invalid. The data that it was asked for is
+ * not audited.
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
-  /** What it is as a finding. */
+  /** The code of this fault as a finding. */
   readonly code = 'chain_unreachable'
   readonly where = 'chain'
 }
@@ -37,7 +37,7 @@ const TransactionForm = z.object({
   input: Bytes,
 })
 
-/** A block with its transactions, of each as much as finds one. */
+/** A block with its transactions, reduced to the members that identify a transaction. */
 const FullBlockForm = z.object({
   transactions: z.array(z.object({ hash: Hash, from: Address, nonce: Quantity })),
 })
@@ -55,7 +55,7 @@ const ReceiptForm = z.object({
   blockNumber: Quantity,
   blockHash: Hash,
   status: Quantity,
-  /** The contract that it created itself. */
+  /** The contract that the transaction created. */
   contractAddress: Address.nullish(),
   logs: z.array(LogForm),
 })
@@ -64,8 +64,8 @@ export type ChainReceipt = z.infer<typeof ReceiptForm>
 export type ChainBlock = z.infer<typeof BlockForm>
 
 /**
- * What the chain has under a transaction's hash. Addresses are 0x, lower case; receipt: null while
- * it is in no block.
+ * The transaction with this hash, as the chain has it. Addresses are 0x, lower case. `receipt` is
+ * null while the transaction is not in a block.
  */
 export type ChainAnchor = z.infer<typeof TransactionForm> & {
   readonly receipt: ChainReceipt | null
@@ -73,19 +73,20 @@ export type ChainAnchor = z.infer<typeof TransactionForm> & {
 
 type EventQuery = BlockRange & {
   readonly contract: string
-  /** Null: of every notary. */
+  /** Null: events of all notaries. */
   readonly notary: string | null
 }
 
-/** The transaction that took this nonce of the account. */
+/** The transaction of the account with this nonce. */
 type Sent = { readonly from: string; readonly nonce: number }
 
-/**
- * An EVM chain, read through an endpoint that the auditor trusts to know it. All throw ChainFault.
- */
+/** An EVM chain, read through an endpoint that the auditor trusts. All methods throw ChainFault. */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
-/** Gives the chain behind a client, asking its id at once. `sleep` waits between attempts. */
+/**
+ * Gives the chain behind a client. It asks for the chain's id at once. `sleep` waits between
+ * attempts.
+ */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
   rpc: Pick<Rpc, 'call' | 'batch'>,
@@ -95,8 +96,8 @@ export async function openChainSource(
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
   /**
-   * Asks again what failed on the way. What the endpoint refuses, it would refuse again: that is
-   * thrown as it is.
+   * Repeats a call that failed on its way. If the endpoint refuses a call, it would refuse it
+   * again, so that error is thrown at once.
    */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
@@ -117,8 +118,8 @@ export async function openChainSource(
   }
 
   /**
-   * Halves of the batch while the answer is too large: the gateway names the transactions, and may
-   * name large ones.
+   * Splits the batch in halves while the answer is too large. The gateway names the transactions,
+   * and may name large ones.
    */
   async function batch(calls: readonly RpcCall[]): Promise<readonly RpcReply[]> {
     try {
@@ -137,15 +138,15 @@ export async function openChainSource(
     return readAs(form, { kind: 'result', value })
   }
 
-  /** Null when the endpoint refuses: most keep the state of the last blocks alone. */
+  /** Null when the endpoint refuses: most endpoints keep only the state of the latest blocks. */
   async function readState<Value>(form: z.ZodType<Value>, call: RpcCall): Promise<Value | null> {
     const [reply] = await batch([call])
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
   /**
-   * Whether there was code at the address after this block. Null when the endpoint keeps no state
-   * of that time.
+   * Whether the address had code after this block. Null when the endpoint no longer has the state
+   * of this block.
    */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
@@ -155,7 +156,10 @@ export async function openChainSource(
     return code === null ? null : code !== '0x'
   }
 
-  /** How many transactions an account had sent after this block; null as hadCode. */
+  /**
+   * Number of transactions that the account had sent up to and including this block; null as in
+   * hadCode.
+   */
   function countSent(address: string, block: number): Promise<number | null> {
     return readState(Quantity, {
       method: 'eth_getTransactionCount',
@@ -195,7 +199,7 @@ export async function openChainSource(
       return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
     },
 
-    /** Blocks by number; a number that the chain does not reach is left out. */
+    /** Gives blocks by number. A number that the chain has not reached is left out. */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
         numbers.map((number) => ({
@@ -209,27 +213,30 @@ export async function openChainSource(
       return new Map(blocks.flatMap(([number, block]) => (block === null ? [] : [[number, block]])))
     },
 
-    /** Events of a notary in the contract, or of all, in pages, in the order of the chain. */
+    /**
+     * Events of one notary in the contract, or of all notaries, in pages, in the order of the
+     * chain.
+     */
     eventPages: (query: EventQuery) =>
       readEventPages((filter) => retrying(() => rpc.call('eth_getLogs', [filter], signal)), query),
 
-    /** Whether the contract of this release stands at the address. */
+    /** Whether the code at the address is the contract of this release. */
     async hasContract(address: string): Promise<boolean> {
       const code = await ask(HexBytes, 'eth_getCode', address, 'latest')
       return code.toLowerCase() === AFFIDAVIT.deployedBytecode.toLowerCase()
     },
 
     /**
-     * Gives the block in which the contract was made: a search of about 25 questions. Null when the
-     * endpoint keeps no state of blocks that old.
+     * Gives the block in which the contract was created. This is a search with about 25 calls. Null
+     * when the endpoint no longer has the state of such old blocks.
      */
     findDeployment: (contract: string, toBlock: number): Promise<number | null> =>
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
     /**
-     * Gives the hash and block of the transaction that took a nonce of an account, which happened
-     * in the range; no hash when that block has none of the account's with it. Null when the
-     * endpoint keeps no state of blocks that old.
+     * Gives the hash and block of the account's transaction with this nonce. The transaction must
+     * lie in the range. `txHash` is null when the found block has no transaction of the account
+     * with this nonce. Gives null when the endpoint no longer has the state of such old blocks.
      */
     async findSent(
       { from, nonce }: Sent,
@@ -252,7 +259,7 @@ export async function openChainSource(
   }
 }
 
-/** What the endpoint will not answer is not audited. */
+/** If the endpoint refuses a call, the data is not audited. */
 function refuse(fault: unknown): never {
   if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
   throw fault
@@ -267,28 +274,31 @@ function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Val
 
 const EVENT_KINDS = ['anchored', 'equivocation'] as const
 
-/** What the contract says of a notary. Roots are 32 bytes. */
+/** An event of the contract about a notary. Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
-  /** Who emitted it: 0x, lower case. Other contracts may emit events with the same topics. */
+  /**
+   * The contract that emitted the event: 0x, lower case. Other contracts may emit events with these
+   * topics.
+   */
   readonly address: string
   readonly notary: string
   readonly size: number
-  /** Of an equivocation, the root of the head that came second. */
+  /** For an equivocation: the root of the head that came second. */
   readonly root: Uint8Array
-  /** Of an equivocation, the root that was there first. */
+  /** For an equivocation: the root of the head that came first. Otherwise null. */
   readonly kept: Uint8Array | null
   readonly blockNumber: number
   readonly txHash: string
 }
 
-/** First topics of the contract's events; src/chain/contract/Affidavit.sol. */
+/** First topics of the contract's events: see src/chain/contract/Affidavit.sol. */
 const EVENT_TOPICS = {
   anchored: topicOf('Anchored(address,uint64,bytes32)'),
   equivocation: topicOf('Equivocation(address,uint64,bytes32,bytes32)'),
 } as const
 
-/** The event that a log entry of the chain is, or null when it is none of the contract's. */
+/** Decodes a log entry of the chain. Gives null when it is not an event of the contract. */
 export function decodeAnchorEvent(entry: z.infer<typeof LogForm>): AnchorEvent | null {
   const [topic, notary, size] = entry.topics
   const kind = EVENT_KINDS.find((one) => EVENT_TOPICS[one] === topic)
@@ -313,13 +323,17 @@ function topicOf(signature: string): string {
   return `0x${encodeHex(keccak_256(encodeUtf8(signature)))}`
 }
 
-/** Blocks of one question, at most: over more, some endpoints do not refuse, but take too long. */
+/**
+ * Maximum number of blocks in one query. With more blocks, some endpoints do not refuse, but take
+ * too long.
+ */
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Gives the contract's events of a notary, or of all, page by page. Endpoints bound how many blocks
- * or events one question may cover, each in another way: a question that is refused is asked of
- * half the blocks, and of twice as many again after that. Throws ChainFault.
+ * Gives the contract's events of one notary, or of all notaries, page by page. Endpoints limit the
+ * blocks or events of one query, each in its own way. When an endpoint refuses a query, it is
+ * repeated with half as many blocks. After a success, the next query covers twice as many. Throws
+ * ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

@@ -10,7 +10,7 @@ import type { AuditedGateway, ServedHead, ServedLog } from './gateway.ts'
 import type { HeadIndex, SignedHead } from './known-heads.ts'
 import { reasonAgainst } from './tree.ts'
 
-/** Who signs the heads of a log, and for where. */
+/** The signer of a log's heads, with the log's chain and contract. */
 type Signer = {
   readonly log: { readonly notary: string; readonly domain: LogDomain }
   readonly recover: PointRecovery
@@ -24,25 +24,28 @@ export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
 }
 
 /**
- * A head in words, with its signature: two of one size and different roots are a proof that anyone
- * can check.
+ * Describes a head in words, with its signature. Two signed heads of one size with different roots
+ * are a proof that anyone can check.
  */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
 }
 
-/** Judges the heads of a log as they are served, in order. */
+/** Checks the heads of a log in the order in which they are served. */
 export type HeadJudge = ReturnType<typeof createHeadJudge>
 
-/** Gives a judge that goes on from `newest`. Heads that it accepts go into the index. */
+/**
+ * Gives a judge that continues after the head `newest`. It adds the heads that it accepts to the
+ * index.
+ */
 export function createHeadJudge(context: LogContext, newest: SignedHead | null) {
   const { log, ledger, index } = context
   return {
     /** The newest head that was accepted. */
     newest: (): SignedHead | null => newest,
     /**
-     * Whether a head is signed and follows the heads before it. Any other head is left out: an
-     * unsigned head binds no notary, and a head that is not larger shows nothing new.
+     * Whether the head is signed and follows the heads before it. Other heads are ignored: an
+     * unsigned head does not bind the notary, and a head that is not larger shows nothing new.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, context)) {
@@ -95,18 +98,21 @@ export function reportEquivocation(ledger: Ledger, where: string, heads: readonl
 }
 
 /**
- * Whether the gateway proves that the larger head's log begins with the smaller one's. Throws
- * GatewayFault.
+ * Whether the gateway proves that the log of the larger head begins with the log of the smaller
+ * head. Throws GatewayFault.
  */
 export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked): Promise<boolean> {
   const [first, second] = one.size <= other.size ? [one, other] : [other, one]
   return (await reasonAgainstGrowth(first, second, asked)) === null
 }
 
-/** Which log is asked about, and who is asked. */
+/** The log in question, and the gateway that is asked. */
 type Asked = { readonly notary: string; readonly gateway: AuditedGateway }
 
-/** Why the gateway's proof does not show that `second` goes on from `first`; null when it does. */
+/**
+ * Gives the reason why the gateway's proof does not show that `second` extends `first`; null when
+ * the proof holds.
+ */
 async function reasonAgainstGrowth(
   first: TreeHead,
   second: TreeHead,
@@ -119,9 +125,9 @@ async function reasonAgainstGrowth(
 }
 
 /**
- * Whether the log still is the one of the last audit, whose newest head is `saved`: the gateway
- * serves that head, has no fewer leaves, and proves that its newest head goes on from there. Throws
- * GatewayFault.
+ * Whether the log still is the log of the last audit, whose newest head is `saved`. The gateway
+ * must serve that head, must not have fewer leaves, and must prove that its newest head extends
+ * `saved`. Throws GatewayFault.
  */
 export async function auditResumption(context: LogContext, saved: SignedHead): Promise<boolean> {
   const { log, gateway, ledger } = context
@@ -146,15 +152,16 @@ export async function auditResumption(context: LogContext, saved: SignedHead): P
 }
 
 /**
- * Asks again, after the walk, for what was served before: the log, and heads drawn at random. What
- * is signed must be the same for every question. `newest`: the last head of the walk, null if the
- * walk had no head. Gives what the log is now. Throws GatewayFault.
+ * After the walk, asks again for data that was served before: the log, and heads drawn at random.
+ * Signed data must be the same in every answer. `newest` is the last head of the walk; null if the
+ * walk had no head. Gives the current description of the log. Throws GatewayFault.
  */
 export async function auditConstancy(
   context: LogContext,
   newest: SignedHead | null,
   /**
-   * The largest head that was served as confirmed on the chain: no reorganisation takes that back.
+   * The size of the largest head that was served as confirmed on the chain. A reorganisation cannot
+   * remove such a head.
    */
   confirmedSize: number,
 ): Promise<ServedLog> {
@@ -184,7 +191,7 @@ export async function auditConstancy(
   return later
 }
 
-/** The head that is newest now may be one of the walk, or go on from it. */
+/** The current newest head must be a head of the walk, or must extend the last head of the walk. */
 async function auditNewest(
   head: ServedHead,
   newest: SignedHead | null,

@@ -36,25 +36,34 @@ import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import { createMemory } from './remember.ts'
 
-/** Documents that are remembered: an enclave renews its own every few hours. */
+/**
+ * Maximum number of documents that are remembered. An enclave renews its document every few hours.
+ */
 const DOCUMENTS_MAX = 1_000
 
-/** What is wrong with a document. */
+/** A fault of a document, as a finding. */
 type DocumentFault = { readonly code: FindingCode; readonly message: string }
 
-/** What one attestation document says, judged once. */
+/** The result of the check of one attestation document. Each document is checked once. */
 export type DocumentVerdict = {
   /** SHA-256 of the document, hex. */
   readonly digest: string
   readonly faults: readonly DocumentFault[]
-  /** The release that the document is of; null when none is expected, or it is faulty. */
+  /**
+   * The release that the document matches; null when no release is expected, or the document is
+   * faulty.
+   */
   readonly release: Release | null
-  /** When completions may finish under it, Unix milliseconds; null when it is not genuine. */
+  /**
+   * The time in which completions under this document may finish, Unix milliseconds; null when the
+   * document is not genuine.
+   */
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
 /**
- * Judges the documents of one log's records, each once. `decode` is the library's, but remembers.
+ * Checks the documents of one log's records, each once. `decode` is the library's `decode` with a
+ * memory.
  */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
@@ -131,18 +140,20 @@ function compareMeasurements(
   }
 }
 
-/** A head attestation that holds, and when its document was made, Unix milliseconds. */
+/** A head attestation that passed its checks, and the time of its document, Unix milliseconds. */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
-/** Sizes of a page: over `after` (null: all) up to `through` (null: all). */
+/**
+ * The sizes that a page may have: above `after` and up to `through`. Null means without a limit.
+ */
 type PageReach = { readonly after: number | null; readonly through: number | null }
 
 /** Checks the head attestations of one log, page by page, in the order in which they are served. */
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>
 
 /**
- * Gives the audit of a log's head attestations: of a page, those that hold, by size. It throws
- * GatewayFault when one does not belong to the page.
+ * Gives the audit of a log's head attestations. For each page, it gives the attestations that
+ * passed, by size. It throws GatewayFault when an attestation does not belong to the page.
  */
 export function createAttestationAudit({ log, ledger, scope, chain, verifier }: LogContext) {
   let newest: AttestedHead | null = null
@@ -177,7 +188,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     return attested
   }
 
-  /** More leaves come later, so a document over more leaves must not be older. */
+  /** Leaves are only added, so a document over more leaves must not be older. */
   function checkOrder(attested: AttestedHead, where: string): void {
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
@@ -188,7 +199,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   }
 
   return async (page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]> => {
-    // Once the walk is past a size, there is no tree left to compare it with.
+    // After the walk has passed a size, there is no tree left for a comparison.
     for (const json of page) checkPlace(tryParse(json), reach)
     const blocks = chain === null ? null : await fetchBlocks(page, chain)
     const held: AttestedHead[] = []
@@ -236,7 +247,8 @@ const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = 
 function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: Ledger): void {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const foreign = failed.filter(({ name }) => name === 'attestation key')
-  // Of a document of another key, nothing else can be right.
+  // If the document is for another key, the other failures follow from that. Only this failure is
+  // reported.
   const reported = foreign.length > 0 ? foreign : failed
   findEach(
     ledger,
@@ -265,8 +277,8 @@ function tryParse(json: Json): HeadAttestation | null {
 }
 
 /**
- * Which finding a failed check is. Those not named here mean that the statement is none of this
- * log.
+ * The finding for each failed check. Any other failure means that the statement does not belong to
+ * this log.
  */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
@@ -276,8 +288,8 @@ const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>>
 }
 
 /**
- * Checks what the enclave of a log stated before its first leaf, and notes the heads that it names.
- * Throws GatewayFault.
+ * Checks the statement that the log's enclave made before its first leaf, and records the heads
+ * that the statement names. Throws GatewayFault.
  */
 export async function auditBootStatement(audited: LogContext): Promise<void> {
   const { log, gateway, ledger, scope, verifier, recover, named } = audited
@@ -297,7 +309,7 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
   for (const head of facts.heads) named.add(head, log.notary)
 }
 
-/** One finding for each code, with all the checks that came to it. */
+/** Adds one finding for each code, which names all failed checks with this code. */
 function findEach(
   ledger: Ledger,
   where: string,

@@ -1,10 +1,10 @@
-/** Blocks by number, both inclusive. */
+/** A range of block numbers, both inclusive. */
 export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
 
 /**
- * Gives the first block of the range for which `holds` is true, by halving. It must hold for the
- * last block, and for every block after the first one. Gives null as soon as `holds` does (the
- * endpoint does not know). Throws what `holds` throws.
+ * Gives the first block of the range for which `holds` is true, by binary search. `holds` must be
+ * true for the last block, and for all blocks after the first true one. When `holds` gives null
+ * (the endpoint does not know), the search ends with null. Throws the errors of `holds`.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

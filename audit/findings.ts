@@ -1,4 +1,4 @@
-/** What a log is audited for, in the order of the report. */
+/** The checks of a log, in the order of the report. */
 export const AUDIT_CHECKS = {
   'boot configuration':
     'the key, chain and contract of the log are those of its boot configuration, and that is expected',
@@ -19,7 +19,7 @@ export const AUDIT_CHECKS = {
   measurements: 'every document has the expected measurements',
 } as const satisfies Readonly<Record<string, string>>
 
-/** What a gateway as a whole is audited for, beyond its logs one by one. */
+/** The checks of the gateway as a whole, in addition to the checks of each log. */
 const GATEWAY_CHECKS = {
   'logs in the contract':
     'no relayer of this gateway paid for a log that the gateway does not list',
@@ -28,13 +28,13 @@ const GATEWAY_CHECKS = {
   'transactions of relayers': 'every transaction of those relayers has a known purpose',
 } as const satisfies Readonly<Record<string, string>>
 
-/** Name of a check, of a log or of the gateway. */
+/** Name of a check of a log or of the gateway. */
 export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
- * `contradiction`: two things that were said cannot both be true, and one of them is signed or on
- * the chain. `missing`: something that must be there is not. `fault`: the gateway or the chain did
- * not answer as it must, so that the audit could not go on.
+ * `contradiction`: two statements cannot both be true, and one of them is signed or on the chain.
+ * `missing`: required data is missing. `fault`: the gateway or the chain gave a wrong answer, so
+ * the audit could not continue.
  */
 type Severity = 'contradiction' | 'missing' | 'fault'
 
@@ -46,8 +46,8 @@ const FAULT: FindingKind = { severity: 'fault', check: null }
 const NOTHING_TO_AUDIT: FindingKind = { severity: 'missing', check: null }
 
 /**
- * Every code an audit can report. They are stable: programs may depend on them. codes.md says what
- * each means.
+ * Every code that an audit can report. The codes are stable: programs may depend on them. codes.md
+ * explains each code.
  */
 export const FINDING_KINDS = {
   log_identity_invalid: contradicts('boot configuration'),
@@ -108,41 +108,41 @@ export const FINDING_KINDS = {
 export type FindingCode = keyof typeof FINDING_KINDS
 
 /**
- * One thing that is missing or contradictory. `where` and `message` may hold text from outside:
- * print it escaped.
+ * One missing or contradictory item. `where` and `message` may contain untrusted text: escape it
+ * when you print it.
  */
 export type AuditFinding = {
   readonly code: FindingCode
   readonly severity: Severity
-  /** The log; null for one of the gateway as a whole. */
+  /** The log's notary; null for a finding of the gateway as a whole. */
   readonly notary: string | null
   readonly where: string
   readonly message: string
-  /** Found by an earlier run that this one went on from. */
+  /** An earlier run found this, and the current run continues that run. */
   readonly isEarlier: boolean
 }
 
-/** Findings of one code that are kept in full; the rest are counted. */
+/** Maximum number of findings per code that are kept in full. Further findings are only counted. */
 export const FINDINGS_PER_CODE_MAX = 100
 
-/** One line of a report, of a log or of the gateway. Not checked is not passed. */
+/** One line of a report, for a log or for the gateway. "Not checked" does not mean "passed". */
 export type AuditCheck = {
   readonly name: AuditCheckName
   readonly outcome: 'passed' | 'failed' | 'not checked'
   readonly detail: string
-  /** It was not checked, for no other reason than that there was nothing to check. */
+  /** The check did not run, and the only reason is that there was nothing to check. */
   readonly isMoot: boolean
 }
 
 /**
- * What was found of one log, or of the gateway as a whole, and how much was looked at: written
- * while the audit goes on.
+ * Collects the findings of one log, or of the gateway as a whole, and counts the checked items. It
+ * is filled during the audit.
  */
 export type Ledger = ReturnType<typeof openLedger>
 
 /**
- * Gives an empty ledger of a log, or of the gateway as a whole (null), or one that goes on from the
- * findings of an earlier run.
+ * Gives a ledger of a log, or of the gateway as a whole (null). The ledger is empty, or it starts
+ * with the findings of an earlier run.
  */
 export function openLedger(notary: string | null, earlier: readonly AuditFinding[] = []) {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
@@ -153,7 +153,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
   const tallies = new Map<string, number>()
   const kept: AuditFinding[] = [...earlier]
   const counts = new Map<FindingCode, number>()
-  /** Where earlier findings stand that were not made again. */
+  /** Positions of earlier findings that this run has not found again. */
   const unrepeated = new Map(earlier.map(({ code, where }, at) => [`${code} ${where}`, at]))
   for (const { code } of earlier) counts.set(code, (counts.get(code) ?? 0) + 1)
 
@@ -182,8 +182,8 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
   }
 
   /**
-   * Something was not checked. Said once for each reason, and then the check as a whole cannot
-   * pass.
+   * Records that something was not checked. Each reason is reported once. The check as a whole then
+   * cannot pass.
    */
   function skip(check: AuditCheckName, reason: string): void {
     reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
@@ -191,25 +191,30 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
 
   return {
     skip,
-    /** The same, because what it could be checked on was not there. */
+    /** Like `skip`, when the data for the check does not exist. */
     lack(check: AuditCheckName, reason: string): void {
       lacks.set(check, reason)
     },
-    /** Nothing was checked, or not in full. */
+    /** Records for all checks that they did not run, or ran only in part. */
     skipAll(reason: string): void {
       for (const check of names) skip(check, reason)
     },
-    /** So many things were checked in this respect, and nothing was wrong with them. */
+    /** Records that this check passed for `count` items. */
     pass(check: AuditCheckName, count = 1): void {
       passed.set(check, (passed.get(check) ?? 0) + count)
     },
-    /** How many things were passed so far. */
+    /** Number of items that have passed so far. */
     passed: (check: AuditCheckName): number => passed.get(check) ?? 0,
-    /** What was found in this respect, beside how many: said once. */
+    /**
+     * Adds a remark to a check, beside the number of passed items. Each remark is reported once.
+     */
     remark(check: AuditCheckName, text: string): void {
       remarks.set(check, (remarks.get(check) ?? new Set()).add(text))
     },
-    /** How many of the passed items are so: reported beside the number of passed items. */
+    /**
+     * Counts passed items with the property `what`. The report shows this number beside the number
+     * of passed items.
+     */
     tally(check: AuditCheckName, what: string): void {
       const key = `${check}: ${what}`
       tallies.set(key, (tallies.get(key) ?? 0) + 1)
@@ -230,7 +235,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
       counts.set(code, count)
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
-    /** Up to FINDINGS_PER_CODE_MAX of each code. */
+    /** Up to FINDINGS_PER_CODE_MAX findings of each code. */
     findings: (): readonly AuditFinding[] => kept,
     checks: (): readonly AuditCheck[] => names.map(judge),
   }

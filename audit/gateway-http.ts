@@ -11,24 +11,27 @@ import {
 } from '../client/gateway.ts'
 import type { FindingCode } from './findings.ts'
 
-/** Longest that one answer may take, from connect to the last byte, milliseconds. */
+/** Time limit for one answer, from the connection to the last byte, milliseconds. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
 /**
- * How often a question is asked before the audit gives up: over a minute and a half of a gateway
- * that is down.
+ * Number of attempts before the audit gives up. They cover more than 90 seconds in which the
+ * gateway is down.
  */
 export const ATTEMPTS_MAX = 8
-/** An answer that took too long is likely to take too long again. */
+/**
+ * Number of attempts after timeouts: an answer that took too long will probably take too long
+ * again.
+ */
 export const SLOW_ATTEMPTS_MAX = 2
 export const BACK_OFF_MAX_MS = 30_000
 const BACK_OFF_MIN_MS = 250
 
-/** Questions to a gateway over HTTP. */
+/** A client for requests to a gateway over HTTP. */
 export type GatewayHttp = {
   /**
-   * The JSON object at a path (with its query) below the base URL. Asks again, later each time,
-   * when the answer is 429, 502, 503 or 504, or the connection is lost. Throws GatewayFault; what
-   * `signal` was aborted with.
+   * Fetches the JSON object at a path (with its query) below the base URL. Retries, each time after
+   * a longer pause, when the answer is 429, 502, 503 or 504, or the connection is lost. Throws
+   * GatewayFault, and the abort reason of `signal`.
    */
   fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
 }
@@ -37,18 +40,21 @@ type GatewayHttpOptions = {
   /** Base URL, which may have a path. */
   readonly url: string
   readonly apiKey: string | null
-  /** How to give a key: added to the message of a refusal for want of a key (401). */
+  /**
+   * Explains how to provide a key. It is added to the error message when the gateway requires a key
+   * (401).
+   */
   readonly keyHint?: string | null
   readonly timeoutMs?: number
   readonly signal: AbortSignal
-  /** Waits so many milliseconds. */
+  /** Waits this many milliseconds. */
   readonly sleep: (durationMs: number) => Promise<void>
   readonly fetch?: Fetch
 }
 
 /**
- * Gives a client of the gateway at `url`, which is not trusted: answers are bounded in size and
- * time, read as strict JSON, and redirects are not followed. Throws UnsafeKey.
+ * Gives a client of the gateway at `url`. The gateway is not trusted: answers are limited in size
+ * and time, and read as strict JSON. Redirects are not followed. Throws UnsafeKey.
  */
 export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   const { apiKey, keyHint, signal, sleep, fetch = globalThis.fetch } = options
@@ -73,7 +79,7 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   }
 }
 
-/** Statuses of a gateway, or of what stands before it, that may answer later. */
+/** Temporary statuses: the gateway, or a proxy before it, may answer later. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const NO_ANSWER_ATTEMPTS_MAX: Readonly<Record<NoAnswer['code'], number>> = {
@@ -90,9 +96,7 @@ function retryAfterMs(tried: number, outcome: GatewayAnswer | NoAnswer): number 
   return pauseOf(tried, outcome.headers.get('retry-after'))
 }
 
-/**
- * As long as the gateway wishes, when it says it in seconds, but never longer than our own longest.
- */
+/** Gives the pause that the gateway asks for in seconds, but never more than our own maximum. */
 function pauseOf(tried: number, wished: string | null): number {
   const seconds = wished !== null && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
   return Math.min(Math.max(BACK_OFF_MIN_MS * 2 ** (tried - 1), seconds * 1000), BACK_OFF_MAX_MS)
@@ -142,7 +146,7 @@ function readObject(body: Uint8Array, where: string): JsonObject {
   throw new GatewayFault('answer_invalid', { where, message: 'expected a JSON object' })
 }
 
-/** The codes of a gateway that does not answer as it must. */
+/** The codes for a gateway that does not answer as it must. */
 type GatewayFaultCode = Extract<
   FindingCode,
   | 'gateway_unreachable'
@@ -156,15 +160,15 @@ type GatewayFaultCode = Extract<
 >
 
 /**
- * The gateway's answer cannot be used: what was to be read from it is not audited. The message may
- * hold its words.
+ * The gateway's answer cannot be used. The data that it was asked for is not audited. The message
+ * may contain text of the gateway.
  */
 export class GatewayFault extends Error {
   override readonly name = 'GatewayFault'
   readonly code: GatewayFaultCode
-  /** What was asked: path and query. */
+  /** The request: path and query. */
   readonly where: string
-  /** Of an answer; null when there was none. */
+  /** Status of the answer; null without an answer. */
   readonly status: number | null
 
   constructor(

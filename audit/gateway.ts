@@ -6,10 +6,13 @@ import { isJsonObject, type Json, type JsonObject } from '../attestation/json/va
 import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
-/** Most logs of one gateway: a restart of its enclave makes one. */
+/** Maximum number of logs of one gateway. Each restart of its enclave creates a log. */
 const LOGS_MAX = 10_000
 
-/** Largest answers, bytes. A page of records is 32 MiB of text, or one record of over 40. */
+/**
+ * Size limits of answers, bytes. A page of records has up to 32 MiB of text. A page with one large
+ * record may have over 40.
+ */
 const ANSWER_BYTES_MAX = {
   logs: 64 * 1024 * 1024,
   heads: 128 * 1024 * 1024,
@@ -19,14 +22,15 @@ const ANSWER_BYTES_MAX = {
   records: 128 * 1024 * 1024,
 } as const
 
-/** Most entries of a page, as the API has it. */
+/** Maximum number of entries of a page, as defined by the API. */
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100
-/** Head attestations of one page: two for each size that has any. */
+/** Maximum number of head attestations of one page. A size may have two of them. */
 const PAGE_ATTESTATIONS_MAX = 10_000
 
-// What members must be. Messages go on from "expected", with the member's name in place of `$`.
+// The forms that members must have. The error messages begin with "expected", and `$` stands for
+// the member's name.
 
 const Count = z.custom<number>(
   (value) => Number.isSafeInteger(value) && Number(value) >= 0,
@@ -38,7 +42,7 @@ const TxHash = hexText(HASH_BYTES, '0x')
 const HashText = hexText(HASH_BYTES)
 const Hash = HashText.transform(decodeHex)
 
-/** Hex of so many bytes as it is written, lower case. */
+/** This many bytes as lower-case hex. The text is kept as it is. */
 function hexText(
   length: number,
   prefix: '0x' | '' = '',
@@ -47,12 +51,15 @@ function hexText(
   return z.string(message).regex(new RegExp(`^${prefix}[0-9a-f]{${2 * length}}$`), message)
 }
 
-/** An object whose further members are left alone. An entry of a list has a name of its own. */
+/**
+ * An object that may have further members; they are ignored. An entry of a list gets its own name
+ * in error messages.
+ */
 function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
   return z.object(shape, `${name} to be an object`)
 }
 
-/** At most so many entries, counted before they are looked at. */
+/** A list with at most `lengthMax` entries. The length is checked before the entries are read. */
 function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
   const message = `$ to be an array of at most ${lengthMax}`
   return z.array(z.unknown(), message).max(lengthMax, message).pipe(z.array(entry))
@@ -60,7 +67,10 @@ function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
 
 const HASH_FORM = /^[0-9a-f]{64}$/
 
-/** Hashes (32 bytes) in hex, read without a form for each: there are millions of them. */
+/**
+ * Hashes (32 bytes) in hex. They are read without a schema for each, because there are millions of
+ * them.
+ */
 function hashesOf(lengthMax: number) {
   return listOf(z.unknown(), lengthMax).transform((list, context) =>
     list.map((value, at) => {
@@ -86,7 +96,7 @@ const AnchorForm = objectOf({
   block_hash: TxHash.nullable(),
 }).transform(({ state, tx_hash: txHash, replaces, ...block }) => ({
   txHash,
-  /** Earlier transactions of this head, in order, which the gateway says cannot be mined. */
+  /** Earlier transactions of this head, in order. The gateway says that they cannot be mined. */
   replaces,
   state,
   blockNumber: block.block_number,
@@ -125,7 +135,7 @@ const LogForm = objectOf(
   },
   'log',
 ).transform((log) => ({
-  /** Address, 0x, lower case; the log's id. */
+  /** Address of the notary (0x, lower case), which identifies the log. */
   notary: log.notary,
   publicKey: log.public_key,
   domain: { chainId: log.chain_id, contract: log.contract },
@@ -141,7 +151,7 @@ const LogForm = objectOf(
 /** A log, as the gateway describes it. */
 export type ServedLog = Readonly<z.infer<typeof LogForm>>
 
-/** A head, and what the gateway says of its anchor. */
+/** A head, with the gateway's claims about its anchor. */
 export type ServedHead = Readonly<z.infer<typeof HeadForm>>
 
 const AnyJson = z.custom<Json>()
@@ -151,11 +161,11 @@ const LogsPage = z.object({
   cursor: z.string('$ to be a string').nullable(),
 })
 
-/** Every answer about one log names it. */
+/** Every answer about a log names the log's notary. */
 const OfLog = z.object({ notary: Address })
 const HeadPageForm = OfLog.extend({
   heads: listOf(HeadForm, PAGE_ENTRIES_MAX),
-  /** As they came: verifyHeadAttestation reads them. */
+  /** As received: verifyHeadAttestation parses them. */
   attestations: listOf(AnyJson, PAGE_ATTESTATIONS_MAX),
   cursor: Count.nullable(),
 })
@@ -177,20 +187,19 @@ const RecordsForm = OfLog.extend({
 
 type HeadPage = Pick<z.infer<typeof HeadPageForm>, 'heads' | 'attestations' | 'cursor'>
 
-/** What an answer says, and what was asked: path and query. */
+/** The content of an answer, with the request: path and query. */
 type Answer<Value> = Value & { readonly where: string }
 
-/** A gateway's logs, read as an outsider. */
+/** A gateway's logs, as an outsider reads them. */
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Gives the gateway behind a client. What it says is checked for its form here, and that every page
- * gets further; everything else is claims. All methods throw GatewayFault.
+ * Gives the gateway behind a client. It checks the form of the gateway's answers, and that every
+ * page makes progress. The content of the answers is not trusted. All methods throw GatewayFault.
  *
- * The forms are read here and not by the schemas of the API: those are closed and have no bounds,
- * and an auditor leaves members alone that a later version adds, bounds every list before it looks
- * at its entries, and takes malformed records and attestations for findings, not for the end of the
- * audit.
+ * It does not use the API's schemas, because they refuse unknown members and have no limits. An
+ * auditor ignores members that a later version adds, and limits every list before it reads the
+ * entries. Malformed records and attestations are findings; they do not end the audit.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export function openGateway(http: GatewayHttp) {
@@ -233,7 +242,7 @@ export function openGateway(http: GatewayHttp) {
   }
 
   return {
-    /** All of its logs, newest first. */
+    /** All logs of the gateway, newest first. */
     async listLogs(): Promise<readonly ServedLog[]> {
       const found = new Map<string, ServedLog>()
       let cursor: string | null = null
@@ -265,8 +274,8 @@ export function openGateway(http: GatewayHttp) {
     },
 
     /**
-     * What the notary's enclave stated of the logs before its own, as it came; null when none is
-     * served.
+     * The statement of the notary's enclave about earlier logs, as received; null when the gateway
+     * serves no statement.
      */
     async fetchBootStatement(notary: string): Promise<Json | null> {
       const bytesMax = ANSWER_BYTES_MAX.bootStatement
@@ -274,13 +283,13 @@ export function openGateway(http: GatewayHttp) {
         const answer = await askLog(notary, 'boot-statement', BootStatementForm, bytesMax)
         return answer.statement ?? null
       } catch (fault) {
-        // A gateway of an earlier version has no such path.
+        // Gateways of an earlier version do not have this path.
         if (fault instanceof GatewayFault && fault.status === 404) return null
         throw fault
       }
     },
 
-    /** Pages of heads of more leaves than `after` (null: from the first), ascending. */
+    /** Pages of heads with more leaves than `after` (null: from the first head), ascending. */
     async *headPages(notary: string, after: number | null): AsyncGenerator<HeadPage> {
       let cursor = after
       do {
@@ -296,7 +305,7 @@ export function openGateway(http: GatewayHttp) {
       return heads.find((head) => head.size === size) ?? null
     },
 
-    /** Leaf hashes from `start` on, at least one and none from `end` on. */
+    /** Leaf hashes from `start` on, before `end`. Gives at least one. */
     async fetchLeaves(notary: string, start: number, end: number): Promise<readonly Uint8Array[]> {
       const last = Math.min(end, start + PAGE_LEAVES_MAX)
       const query = `leaves?start=${start}&end=${last}`
@@ -329,7 +338,7 @@ export function openGateway(http: GatewayHttp) {
       throw expected(proof.where, `a proof from ${from} to ${to}`)
     },
 
-    /** Records of leaves from `start` on, and where to go on; null: at the end. */
+    /** Records of the leaves from `start` on, with the index of the next page; null at the end. */
     async fetchRecords(
       notary: string,
       start: number,

@@ -8,8 +8,8 @@ import type { NamedHead } from './known-heads.ts'
 import { auditRelayers, reportHidden, type SearchContext } from './relayers.ts'
 
 /**
- * Looks on the chain for logs that the gateway does not list: in the contracts of those that it
- * lists, and in what its relayers sent. Never throws for what the chain says.
+ * Searches the chain for logs that the gateway does not list: in the contracts of the listed logs,
+ * and in the transactions of its relayers. Never throws because of an answer of the chain.
  */
 export async function searchContracts(audited: GatewayContext): Promise<void> {
   const { chain, newestBlock: toBlock, ledger, payers, isOneLog } = audited
@@ -51,7 +51,9 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
 const PAYERS_UNKNOWN =
   'an older version wrote the state file, without the accounts that paid for anchors'
 
-/** Why there are served heads whose anchors were not looked at. */
+/**
+ * Gives the reason why the anchors of some served heads were not checked; null if all were checked.
+ */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null)
     return 'anchors of some heads were left out (--from, --to)'
@@ -61,13 +63,13 @@ function explainUnwalked({ reports, scope, payers }: GatewayContext): string | n
     : 'the audit of a log was not finished'
 }
 
-/** Most anchors of unlisted logs whose senders are asked for at once. */
+/** Maximum number of anchors of unlisted logs whose senders are requested at once. */
 const BATCH_EVENTS_MAX = 50
 
 /**
  * Reads every anchor in a contract since its deployment. When a relayer of the gateway paid for an
- * anchor of a log that the gateway does not list, the gateway hides that log. Logs whose anchors
- * others paid for are other people's; they are counted. Throws ChainFault.
+ * anchor of an unlisted log, the gateway hides that log. When another account paid, the log belongs
+ * to another gateway; such logs are only counted. Throws ChainFault.
  */
 async function auditHiddenLogs(contract: string, context: SearchContext): Promise<void> {
   const { chain, ledger, listed, hidden, toBlock } = context
@@ -93,7 +95,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Gives the notaries of these events. */
+/** Reports the logs that the gateway hides, and gives the notaries of all these events. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,
@@ -110,8 +112,9 @@ async function judge(
 }
 
 /**
- * Compares the heads that enclaves were shown when they began with the logs that are served now.
- * Each head must be of a listed log that grew from it. Never throws for what the gateway says.
+ * Compares the heads that enclaves received at their start with the logs that the gateway serves
+ * now. Each head must belong to a listed log that grew from it. Never throws because of an answer
+ * of the gateway.
  */
 export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   const { named, found, reports, listed, isOneLog, ledger } = audited
@@ -143,7 +146,7 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   }
 }
 
-/** Null when the log goes on from the head. */
+/** Gives the reason why the log does not extend the head; null when it does. */
 async function reasonAgainst(
   head: NamedHead,
   given: GatewayContext & { readonly log: ServedLog; readonly matched: LogReport['matched'] },

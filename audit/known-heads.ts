@@ -5,27 +5,30 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 /** A head with its notary's signature (65 bytes). */
 export type SignedHead = TreeHead & { readonly signature: Uint8Array }
 
-/** Bytes that one head takes: a million of them are 40 MB. */
+/** Bytes for one head: a million heads take 40 MB. */
 const ENTRY_BYTES = 8 + HASH_BYTES
 
-/** Heads of growing size, packed: what was walked so far, to compare other heads with. */
+/**
+ * The heads that were walked so far, in ascending size and packed. Other heads are compared with
+ * them.
+ */
 export class HeadIndex {
   private entries = new Uint8Array(1024 * ENTRY_BYTES)
   private view = new DataView(this.entries.buffer)
   private count = 0
   private readonly knownFrom: number
 
-  /** All heads of at least `knownFrom` leaves will be added, up to the largest one. */
+  /** The caller will add all heads with at least `knownFrom` leaves, up to the largest one. */
   constructor(knownFrom: number) {
     this.knownFrom = knownFrom
   }
 
-  /** Whether a head of this size would be here, if it were one of the walk. */
+  /** Whether the index covers this size: then it contains every walked head of this size. */
   covers(size: number): boolean {
     return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
   }
 
-  /** Adds a head that is larger than all before. */
+  /** Adds a head that is larger than all earlier heads. */
   add({ size, root }: TreeHead): void {
     if (this.count > 0 && size <= this.sizeAt(this.count - 1))
       throw new RangeError(`expected a size over ${this.sizeAt(this.count - 1)}, got ${size}`)
@@ -37,8 +40,8 @@ export class HeadIndex {
   }
 
   /**
-   * Whether the head is one of these (`same`), another one of the same size (`other`), or of a size
-   * that none has.
+   * Compares a head with the index. `same`: the index contains this head; `other`: it contains
+   * another head of this size; `unknown`: it has no head of this size.
    */
   compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
     const known = this.rootAt(size)
@@ -73,13 +76,16 @@ export class HeadIndex {
   }
 }
 
-/** Most named heads, of different logs and sizes, that are kept until all logs were walked. */
+/**
+ * Maximum number of named heads, of different logs and sizes, that are kept until the walks of all
+ * logs end.
+ */
 const NAMED_HEADS_MAX = 100_000
 
-/** A head that an enclave was shown. `by`: notary of that enclave. */
+/** A head that an enclave received at its start. `by` is the notary of that enclave. */
 export type NamedHead = BootHead & { readonly by: string }
 
-/** Heads that enclaves were shown when they began, each once. */
+/** Heads that enclaves received at their start, each once. */
 export type NamedHeads = ReturnType<typeof collectNamedHeads>
 
 /** Gives an empty collection. */
@@ -87,7 +93,7 @@ export function collectNamedHeads() {
   const heads = new Map<string, NamedHead>()
   let isCut = false
   return {
-    /** `by`: notary of the enclave that states it. */
+    /** `by` is the notary of the enclave that states the head. */
     add(head: BootHead, by: string): void {
       const key = `${head.notary} ${head.size} ${head.root}`
       if (heads.has(key)) return

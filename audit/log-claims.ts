@@ -13,8 +13,8 @@ import type { Ledger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 
 /**
- * Checks that what the gateway says of a log fits together, and whether its configuration is an
- * expected one.
+ * Checks that the gateway's statements about a log are consistent, and that the log's configuration
+ * is an expected one.
  */
 export function auditIdentity({ log, ledger, scope }: LogContext): void {
   const faults = listFaults(log)
@@ -37,8 +37,9 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
 }
 
 /**
- * Those that the auditor named; else those of the expected releases, when each has one. Which of
- * them goes with which image is checked with each document.
+ * The configurations that the auditor named. Without them, the configurations of the expected
+ * releases, if each release has one. The check of each document also checks that its image and
+ * configuration belong together.
  */
 function expectedConfigurations({
   configurations = [],
@@ -50,8 +51,8 @@ function expectedConfigurations({
 }
 
 /**
- * Notes, after the walk, when no genuine document named the log's boot configuration: then the
- * gateway alone says that it is the log's, whether or not it is an expected one.
+ * Runs after the walk. It reports when no genuine document named the log's boot configuration. Then
+ * only the gateway states this configuration, even if the configuration is an expected one.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
@@ -62,8 +63,8 @@ export function auditConfigurationSource(ledger: Ledger): void {
 }
 
 /**
- * Gives the chain, if it is the one of the log and has the contract of this release there; null
- * when it cannot show anything. Throws ChainFault.
+ * Gives the chain, if it is the log's chain and has the contract of this release at the log's
+ * address. Gives null when the chain cannot prove anything. Throws ChainFault.
  */
 export async function auditLogContract({
   log,
@@ -82,7 +83,7 @@ export async function auditLogContract({
     return null
   }
   if (await chain.hasContract(contract)) return chain
-  // What another contract says, it may say without having checked a signature.
+  // Another contract may emit events without having checked a signature.
   const message = `the code at ${contract} is not the contract of this release`
   ledger.find('contract_unknown', { where: 'log', message })
   return null
@@ -111,11 +112,10 @@ function listFaults({
 }
 
 /**
- * Compares the size and root that the gateway claims for a log with what it shows: a signed head of
- * more leaves (`servedSize`: the largest that was served before the claim was made), and the root
- * that `tree`, built from the leaves, has at that size (null: there is no tree of them all). The
- * claims are not signed, but a reader who believes them sees a shorter log, or another one, than
- * there is.
+ * Compares the size and root that the gateway claims for a log with the data that it served.
+ * `servedSize` is the largest signed head that it served before the claim. `tree` is built from all
+ * leaves; null if there is no such tree. The claims are not signed. But a reader who believes a
+ * wrong claim sees a shorter log, or another log.
  */
 export function auditClaims(
   claimed: ServedLog,
@@ -145,8 +145,8 @@ export function auditClaims(
 }
 
 /**
- * Compares what the gateway says of a log's key, place and configuration at the end with what it
- * said first.
+ * Compares the gateway's first and last statement about a log's key, chain, contract and
+ * configuration.
  */
 export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger): void {
   const isSame =

@@ -9,16 +9,16 @@ import { readAhead } from './read-ahead.ts'
 import type { RecordAudit, RecordReader } from './records.ts'
 import type { TreeWalk } from './tree.ts'
 
-/** Heads after which what was found is made ready to be saved. */
+/** Number of heads after which the findings are prepared for saving. */
 const STEP_HEADS = 50
 
 /**
- * Heads in a row that are refused before the walk ends: a gateway can serve unsigned heads without
- * end.
+ * Number of refused heads in a row that ends the walk. A gateway can serve an endless list of
+ * unsigned heads.
  */
 const REFUSED_HEADS_MAX = 2_000
 
-/** What a walk is done with. */
+/** The tools for one walk. */
 type WalkParts = LogContext & {
   readonly heads: HeadJudge
   readonly tree: TreeWalk
@@ -28,32 +28,32 @@ type WalkParts = LogContext & {
   /** Null without a key. */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
   /**
-   * Called after each step; `isWhole`: everything up to the newest head was compared, so it can be
-   * gone on from there.
+   * Called after each step. `isWhole`: everything up to the newest head was compared, so the next
+   * run can continue from there.
    */
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
 
 /** How a walk ended. */
 export type WalkOutcome = {
-  /** Heads that were walked. */
+  /** Number of heads that were walked. */
   readonly headCount: number
   readonly confirmedSize: number
   /**
-   * The largest signed head on the pages that were read: it lies beyond the walk when the log grew,
-   * or belittles itself.
+   * The largest signed head on the pages that were read. It lies beyond the walk if the log has
+   * grown, or if the gateway claims a size that is too small.
    */
   readonly servedSize: number
-  /** The most leaves that a head attestation is over. */
+  /** The largest size that a head attestation covers. */
   readonly attestedSize: number
-  /** Every head that was walked is one of the tree. */
+  /** Every walked head matches the tree. */
   readonly isWhole: boolean
 }
 
 /**
- * Walks one log: page by page of its heads, and under each head its leaves and records, holding no
- * more than two pages of each. Ends at the size that the log had when the audit began, or at the
- * first head of `scope.to` leaves. Throws GatewayFault, ChainFault.
+ * Walks one log: its heads page by page, and under each head its leaves and records. It holds at
+ * most two pages of each. The walk ends at the size that the log had when the audit began, or at
+ * the first head with `scope.to` leaves. Throws GatewayFault, ChainFault.
  */
 export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   const { log, gateway, heads, scope } = parts
@@ -66,7 +66,7 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   for await (const page of readAhead(gateway.headPages(log.notary, after))) {
     walk.takeAttested(await parts.attestations(page.attestations, { after, through: page.cursor }))
     after = page.cursor
-    // From the end: the largest is looked for.
+    // The search starts at the end, because the largest signed head is needed.
     const signed = page.heads.findLast((head) => isSigned(head, parts))
     servedSize = Math.max(servedSize, signed?.size ?? 0)
     const reach = page.heads.filter(({ size }) => size <= log.size)
@@ -92,24 +92,24 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   }
 }
 
-/** What the leaves hash to at the size of an attestation, hex. */
+/** The root of the tree at the size of an attestation, hex. */
 type AttestedRoot = { readonly attested: AttestedHead; readonly root: string }
 
 class Walk {
   private readonly parts: WalkParts
-  /** Leaves that were passed; the tree's size, as long as that is whole. */
+  /** Number of leaves that were passed. It is the tree's size while the tree is whole. */
   private position: number
   /**
-   * False once the leaves contradict a head, or one is missing: there is no tree to compare with
-   * from there on.
+   * Becomes false when the leaves contradict a head, or a leaf is missing. From there on, there is
+   * no tree for comparisons.
    */
   isWhole = true
-  /** Heads since the last one that was accepted. */
+  /** Number of heads since the last accepted head. */
   refused = 0
   attestedSize = 0
-  /** Attestations of no fewer leaves than were passed, by size. */
+  /** Attestations of the current position or later positions, by size. */
   private attested: AttestedHead[] = []
-  /** Those of the page in hand. */
+  /** Attestations of the current page. */
   private page: readonly AttestedHead[] = []
 
   constructor(parts: WalkParts) {
@@ -122,22 +122,25 @@ class Walk {
   }
 
   /**
-   * Takes the attestations of the next page; they are compared with the tree as the walk comes by.
+   * Takes the attestations of the next page. They are compared with the tree when the walk reaches
+   * their size.
    */
   takeAttested(attested: readonly AttestedHead[]): void {
     this.page = attested
     this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
-    // Of a log that grew since, as its heads.
+    // Attestations beyond the log's size are ignored, like heads: the log has grown since the audit
+    // began.
     this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
   }
 
-  /** When the first attestation of the page in hand that covers so many leaves was made. */
+  /** Time of the first attestation of the current page that covers this many leaves. */
   attestedAtMs(size: number): number | null {
     return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }
 
   /**
-   * Compares what is over exactly the leaves that were passed last, and says what was not compared.
+   * Compares attestations whose size is exactly the last position, and reports those that were not
+   * compared.
    */
   finish(): void {
     const { tree, ledger } = this.parts
@@ -151,7 +154,7 @@ class Walk {
       )
   }
 
-  /** Walks heads in order until one reaches `end`; gives those that were accepted. */
+  /** Walks heads in order until a head reaches `end`. Gives the accepted heads. */
   async walkHeads(heads: readonly ServedHead[], end: number): Promise<readonly ServedHead[]> {
     const taken: ServedHead[] = []
     for (const head of heads) {
@@ -184,7 +187,10 @@ class Walk {
     ledger.pass('leaves', head.size - start)
   }
 
-  /** Passes the leaves up to each attestation under this head; gives the tree's roots there. */
+  /**
+   * Passes the leaves up to each attestation under this head. Gives the tree's root at each
+   * attestation.
+   */
   private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
     const { tree, records } = this.parts
     const roots: AttestedRoot[] = []
@@ -214,7 +220,9 @@ class Walk {
       })
   }
 
-  /** Passes the leaves, and their records, up to `to`; `head` is the first that covers them. */
+  /**
+   * Passes the leaves up to `to`, with their records. `head` is the first head that covers them.
+   */
   private async advance(to: number, head: ServedHead): Promise<void> {
     const { tree, samples } = this.parts
     while (this.position < to) {
@@ -229,7 +237,7 @@ class Walk {
     }
   }
 
-  /** Null when the gateway does not give the next leaf. */
+  /** Null when the gateway does not serve the next leaf. */
   private async takeLeaves(countMax: number): Promise<readonly Uint8Array[] | null> {
     try {
       return await this.parts.leaves.take(countMax)
@@ -257,8 +265,8 @@ class Walk {
 }
 
 /**
- * Gives a reader of a log's leaf hashes from `start` to its end, in order, which holds two pages at
- * a time.
+ * Gives a reader of a log's leaf hashes, in order, from `start` to the end of the log. It holds two
+ * pages at a time.
  */
 export function openLeafReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())
@@ -273,7 +281,7 @@ export function openLeafReader({ gateway, log: { notary, size: end } }: LogConte
   }
 
   return {
-    /** The next hashes, at least one and at most so many. Throws GatewayFault. */
+    /** Gives the next hashes: at least one, at most `countMax`. Throws GatewayFault. */
     async take(countMax: number): Promise<readonly Uint8Array[]> {
       if (page.length === 0) {
         const next = await pages.next()

@@ -1,12 +1,13 @@
 import { z } from 'zod'
 
 /**
- * The relayers of a gateway: who paid for the anchors that it serves, as the chain says, and with
- * which nonces. Of all logs that this audit came to, and those that it goes on from.
+ * The relayers of a gateway: the accounts that paid for the served anchors, with their nonces, both
+ * read from the chain. They come from all logs of this audit, and from the audits that it
+ * continues.
  */
 export type Payers = ReturnType<typeof openPayers>
 
-/** Gives payers that go on from the written ones; null: the state has no payers. */
+/** Gives the payers of a state file, to be extended; null: the state has no payers. */
 export function openPayers(written: WrittenPayers | null = {}) {
   const nonces = new Map(
     Object.entries(written ?? {}).map(([address, ranges]) => [
@@ -15,7 +16,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
     ]),
   )
   return {
-    /** False when a run of an earlier version walked heads without recording who paid for them. */
+    /** False when a run of an earlier version walked heads without recording their payers. */
     isWhole: written !== null,
     record({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
       const known = nonces.get(address) ?? new NonceSet()
@@ -24,7 +25,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
     },
     has: (address: string): boolean => nonces.has(address),
     addresses: (): readonly string[] => [...nonces.keys()],
-    /** Nonces below `end` that no served anchor was sent with. */
+    /** Nonces below `end` that were not used for a served anchor. */
     gapsBelow: (address: string, end: number): readonly NonceRange[] =>
       (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
     /** The first nonce above all recorded nonces. */
@@ -41,7 +42,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
 
 const Nonce = z.int().min(0)
 
-/** Ranges of nonces (start, end) by address, as a state file has them. */
+/** Ranges of nonces (start, end) by address, as a state file contains them. */
 export const WrittenPayersForm = z.record(
   z.string().regex(/^0x[0-9a-f]{40}$/),
   z
@@ -53,25 +54,25 @@ export const WrittenPayersForm = z.record(
     ),
 )
 
-/** Payers as a state file has them. */
+/** Payers as a state file contains them. */
 export type WrittenPayers = z.infer<typeof WrittenPayersForm>
 
 /** Nonces from `start` to before `end`. */
 type NonceRange = { readonly start: number; readonly end: number }
 
 /**
- * Nonces of one account, as ranges: a relayer that only anchors has one, however many anchors it
- * paid for.
+ * Nonces of one account, stored as ranges. A relayer that only anchors has one range, however many
+ * anchors it paid for.
  */
 export class NonceSet {
-  /** Ascending; between two of them at least one nonce is missing. */
+  /** Ascending. At least one nonce is missing between two ranges. */
   private ranges: NonceRange[]
 
   constructor(ranges: readonly NonceRange[] = []) {
     this.ranges = [...ranges]
   }
 
-  /** The first nonce above all that are in it. */
+  /** The first nonce above all nonces in the set. */
   get end(): number {
     return this.ranges.at(-1)?.end ?? 0
   }
@@ -91,7 +92,7 @@ export class NonceSet {
     })
   }
 
-  /** Nonces below `end` that are not in it, ascending. */
+  /** Nonces below `end` that are not in the set, ascending. */
   gapsBelow(end: number): readonly NonceRange[] {
     const starts = [0, ...this.ranges.map((range) => range.end)]
     const ends = [...this.ranges.map((range) => range.start), end]
@@ -104,7 +105,7 @@ export class NonceSet {
     return this.ranges
   }
 
-  /** How many ranges begin at or below the nonce. */
+  /** Number of ranges that begin at or below the nonce. */
   private countBelow(nonce: number): number {
     let low = 0
     let high = this.ranges.length

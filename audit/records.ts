@@ -32,8 +32,8 @@ import { createMemory } from './remember.ts'
 export type RecordAudit = ReturnType<typeof createRecordAudit>
 
 /**
- * Where a record belongs. `leafHash`: of the leaf list, null when that could not be read. `head`:
- * the first that covers it.
+ * The place of a record in the log. `leafHash` comes from the list of leaves; null when the list
+ * could not be read. `head` is the first head that covers the record.
  */
 type RecordPlace = {
   readonly index: number
@@ -41,7 +41,7 @@ type RecordPlace = {
   readonly head: ServedHead
 }
 
-/** Gives the audit of the records of a log, going on from `bracket`. */
+/** Gives the audit of a log's records. Its time checks continue from `bracket`. */
 export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const { ledger, scope } = context
   const documents = createDocumentJudge(context)
@@ -66,7 +66,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     if (verdict.release) ledger.remark('measurements', nameRelease(verdict.release))
   }
 
-  /** Reports what the record shows to be wrong with itself; whether there is nothing. */
+  /** Reports contradictions inside the record. Returns whether the record is consistent. */
   function reportFaults(record: Json, where: string): boolean {
     const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
     const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
@@ -104,14 +104,15 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     },
     /** SHA-256 (hex) of the document of the last record. */
     newestDocument: () => newestDocument,
-    /** Ends a gap that reaches up to here. */
+    /** Ends the current gap, if there is one. */
     finish: gaps.end,
   }
 }
 
 /**
- * Notes a record whose request and response its gateway says that it erased: they cannot be
- * checked, and need not be there. What it says that it has and cannot decrypt was not checked.
+ * Counts a record whose request and response were erased, as its gateway states: they cannot be
+ * checked, and may be missing. If the gateway states that it has the content and cannot decrypt it,
+ * the content counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -121,7 +122,9 @@ function recordAbsence(record: Json, ledger: Ledger): void {
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
 
-/** Records that are not given, one finding for each run of them. */
+/**
+ * Reports records that the gateway does not serve: one finding for each series of missing records.
+ */
 function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   let gap: { readonly start: number; end: number } | null = null
   return {
@@ -144,7 +147,7 @@ function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   }
 }
 
-/** Where a record stands, and what it is compared with. */
+/** The place of a record, and the data that it is compared with. */
 type Compared = Omit<RecordPlace, 'index'> &
   Pick<LogContext, 'log' | 'ledger' | 'recover'> & { readonly where: string }
 
@@ -160,7 +163,10 @@ function readParts(record: Json) {
   return orNull(read, FormatError)
 }
 
-/** Reports where the record is not the one of its leaf, log, head and anchor; whether it is. */
+/**
+ * Reports differences between the record and its leaf, log, head and anchor. Returns whether there
+ * are no differences.
+ */
 function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
   const { where, leafHash, head, log, ledger } = compared
   const faults: string[] = []
@@ -179,7 +185,8 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
 }
 
 /**
- * What is wrong with the transactions that the record names; null when they are those of its head.
+ * Describes what is wrong with the transactions that the record names; null when they are the
+ * transactions of its head.
  */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
@@ -217,7 +224,7 @@ export type RecordReader = ReturnType<typeof openRecordReader>
 
 type Entry = { readonly index: number; readonly record: Json }
 
-/** Gives a reader of the records of the leaves from `start` on, which holds two pages at a time. */
+/** Gives a reader of the records of the leaves from `start` on. It holds two pages at a time. */
 export function openRecordReader(
   { gateway, log: { notary, size: end } }: LogContext,
   start: number,
@@ -236,8 +243,8 @@ export function openRecordReader(
 
   return {
     /**
-     * The record that says it is of this leaf, or null when the gateway does not give one. Ask for
-     * growing indexes.
+     * The record with this leaf index, as the record states it; null when the gateway does not
+     * serve it. The caller must ask for ascending indexes.
      */
     async take(index: number): Promise<Json | null> {
       while (!isOver && (entries[0]?.index ?? -1) < index) {
@@ -256,7 +263,10 @@ export function openRecordReader(
   }
 }
 
-/** A page's records with the indexes they claim, which must grow and lie within the page. */
+/**
+ * A page's records with the indexes that they claim. The indexes must ascend and lie within the
+ * page.
+ */
 function indexRecords(
   records: readonly Json[],
   { from, to, notary }: { readonly from: number; readonly to: number; readonly notary: string },
@@ -275,13 +285,13 @@ function indexRecords(
 }
 
 /**
- * Signatures that are remembered: all records under one head carry that head's, one after the
- * other.
+ * Number of signatures that are remembered. Consecutive records under one head carry the same head
+ * signature.
  */
 const RECOVERIES_MAX = 64
 
 /**
- * Gives `recover`, which remembers what it was asked last. The same digest and signature have the
+ * Gives `recover` with a memory of its latest calls. The same digest and signature always have the
  * same signer.
  */
 function rememberRecoveries(recover: PointRecovery): PointRecovery {
@@ -292,23 +302,25 @@ function rememberRecoveries(recover: PointRecovery): PointRecovery {
   }
 }
 
-/** Between which moments, by head attestations, leaves were appended: Unix milliseconds. */
+/**
+ * The time limits between which leaves were appended, as head attestations show: Unix milliseconds.
+ */
 export type TimeBracket = {
-  /** The newest time at which a record so far says it finished. */
+  /** The latest finishing time that the records so far state. */
   readonly newestMs: number | null
-  /** Leaves from now on were appended after this. */
+  /** The following leaves were appended after this time. */
   readonly notBeforeMs: number | null
 }
 
 /**
- * Compares the times that records say with those at which the enclave attested its log, going on
- * from `start`. The enclave's clock is its host's, the attestation's is its security module's: a
- * difference of a minute is accepted.
+ * Compares the times in records with the times at which the enclave attested its log. It continues
+ * from `start`. The records have the time of the host's clock; the attestations have the time of
+ * the security module. A difference of one minute is accepted.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start
   return {
-    /** Records in the order of their leaves. */
+    /** Takes the records in the order of their leaves. */
     passRecord({ index, finished_at: finishedMs }: Receipt): void {
       if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
@@ -317,7 +329,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    /** The enclave attested that the leaves so far were there, and no more, at this time. */
+    /** At this time, the enclave attested that its log had exactly the leaves so far. */
     passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {

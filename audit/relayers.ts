@@ -9,19 +9,23 @@ import type { GatewayContext } from './audit-context.ts'
 import type { AnchorEvent, ChainAnchor, ChainSource } from './chain.ts'
 import type { Ledger } from './findings.ts'
 
-/** What logs that are not listed are looked for with. */
+/** Tools for the search for unlisted logs. */
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
-  /** The newest block when the audit began: what was sent later may be served later. */
+  /**
+   * The newest block when the audit began. The gateway may serve the anchors of later transactions
+   * later.
+   */
   readonly toBlock: number
   /** Contracts of the listed logs. */
   readonly contracts: ReadonlySet<string>
-  /** Notaries that were reported. */
+  /** Notaries that were already reported. */
   readonly hidden: Set<string>
 }
 
 /**
- * Most transactions of one relayer that are looked up. A relayer that only anchors has few others.
+ * Maximum number of transactions of one relayer that are looked up. A relayer that only anchors has
+ * few other transactions.
  */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
@@ -111,12 +115,12 @@ type Purpose =
     }
   | { readonly kind: 'unknown' }
 
-/** What a transaction was for, by its own data alone. */
+/** The purpose of a transaction, derived from its data alone. */
 function purposeOf(
   { to, input, receipt }: ChainAnchor,
   { contracts, chain, recover }: Pick<SearchContext, 'contracts' | 'chain' | 'recover'>,
 ): Purpose {
-  // Without data it brings no head to any contract.
+  // A transaction without data cannot bring a head to a contract.
   if (to !== null && input.length === 0)
     return { kind: 'accounted', words: 'some are plain transfers of coins' }
   const made = receipt?.contractAddress ?? null
@@ -145,7 +149,8 @@ function signerOf(
 }
 
 /**
- * Notes that the gateway hides the log of a notary: once, by the first anchor of it that is seen.
+ * Reports that the gateway hides the log of a notary. It does so once, for the first anchor of the
+ * log that it sees.
  */
 export function reportHidden(
   anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,

@@ -1,8 +1,8 @@
-/** What `make` gives for a key, kept from the first time on. */
+/** Returns the value that `make` gives for a key. The value is computed once and then kept. */
 export type Memory<Value> = (key: string, make: () => Value) => Value
 
 /**
- * Gives a memory of at most `entriesMax` values. It forgets all of them when it is full: an
+ * Gives a memory of at most `entriesMax` values. When it is full, it drops all of them, because an
  * attacker may choose the keys.
  */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {

@@ -31,7 +31,7 @@ function lowerCase(form: RegExp) {
 }
 
 /**
- * The reply's value in its shape. Throws RpcError `refused` and `bad_answer`, which names the
+ * Parses the value of a reply. Throws RpcError `refused`, and `bad_answer`, which names the wrong
  * member.
  */
 export function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
@@ -39,7 +39,7 @@ export function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
   return readValue(shape, reply?.value)
 }
 
-/** The same of the result of a single call. */
+/** Parses the result of a single call. Throws as readAs does. */
 export function readValue<T>(shape: z.ZodType<T>, value: unknown): T {
   const parsed = shape.safeParse(value)
   if (parsed.success) return parsed.data

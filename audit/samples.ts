@@ -1,15 +1,15 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import type { TreeHead } from '../attestation/tree-head.ts'
 
-/** Leaves, and heads, that the gateway is asked to prove. */
+/** Maximum number of leaves, and of heads, for which the gateway must give a proof. */
 const SAMPLES_MAX = 16
 
-/** Gives a random whole number from 0 to below `end`. */
+/** Gives a random whole number from 0 to `end` - 1. */
 export type RandomBelow = (end: number) => number
 
 /**
- * A Random that cannot be predicted. `end` may be any size that a log claims: randomInt itself
- * takes no more than 2^48.
+ * A RandomBelow that cannot be predicted. `end` may be any size that a log claims, but randomInt
+ * accepts at most 2^48.
  */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)
@@ -17,8 +17,8 @@ export function drawRandom(end: number): number {
 }
 
 /**
- * A few leaves and heads of a log, drawn at random while it is walked: the gateway cannot know
- * which.
+ * A few leaves and heads of a log, drawn at random during the walk. The gateway cannot know which
+ * are drawn.
  */
 export class Samples {
   private readonly random: RandomBelow
@@ -44,12 +44,12 @@ export class Samples {
     }
   }
 
-  /** Forgets leaves from `start` on: they turned out not to be the log's. */
+  /** Drops the leaves from `start` on, because they do not belong to the log. */
   dropLeaves(start: number): void {
     for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
   }
 
-  /** Every head so far has the same chance to be kept. */
+  /** Every head so far is kept with the same probability. */
   addHead(head: TreeHead): void {
     this.seen++
     if (this.kept.length < SAMPLES_MAX) this.kept.push(head)

@@ -7,20 +7,22 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 import { FINDING_KINDS, type FindingCode } from './findings.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
 
-/** Shortest time between two writes on the way, milliseconds: each waits for the disk. */
+/**
+ * Shortest time between two writes during an audit, milliseconds. Each write waits for the disk.
+ */
 const SAVE_INTERVAL_MS = 1_000
 
-/** Where the state is kept between two runs, such as a file. */
+/** Keeps the state between two runs, for example in a file. */
 export type StateStore = {
   /** Null when nothing was written yet. */
   read(): Promise<string | null>
-  /** Writes whole or not at all. */
+  /** Writes the whole text or leaves the old text unchanged. */
   write(text: string): Promise<void>
 }
 
 /**
- * The audit cannot go on from what the store has: it is malformed, or of an audit of another scope,
- * and would hide what no run looked at. The message is the reason.
+ * The audit cannot continue from the stored state. The state is malformed or belongs to an audit
+ * with another scope, so parts that no run checked would stay hidden. The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -32,12 +34,12 @@ export class UnusableState extends Error {
   }
 }
 
-/** Where audits stand, log by log, over several runs. */
+/** The state of the audits of all logs, kept over several runs. */
 export type AuditState = Awaited<ReturnType<typeof openAuditState>>
 
 /**
- * Opens the state in a store; null keeps none. `scope` is the digest of what is audited. Throws
- * UnusableState, and what the store throws.
+ * Opens the state in a store. If the store is null, the state is not kept. `scope` is the digest of
+ * the audit's scope. Throws UnusableState, and the errors of the store.
  */
 export async function openAuditState(
   store: StateStore | null,
@@ -49,13 +51,14 @@ export async function openAuditState(
   let writtenAtMs = Number.NEGATIVE_INFINITY
   let isDirty = false
 
-  /** Writes what is not written yet. */
+  /** Writes the state if it has changed since the last write. */
   async function flush(): Promise<void> {
     if (store === null || !isDirty) return
     const written = Object.fromEntries(
       [...logs].map(([notary, saved]) => [notary, SavedLogForm.encode(saved)]),
     )
-    // When the payers of some logs were not recorded, those of the others would pass for all.
+    // If the payers of some logs were not recorded, a list with the payers of the other logs would
+    // look complete.
     const paid = payers.isWhole ? { relayers: payers.write() } : {}
     const state = { format: FORMAT, version: 1, scope, logs: written, ...paid }
     await store.write(`${JSON.stringify(state)}\n`)
@@ -64,12 +67,12 @@ export async function openAuditState(
   }
 
   return {
-    /** Who paid for the anchors of all logs so far; kept with them. */
+    /** The payers of the anchors of all logs so far. They are saved with the logs. */
     payers,
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
-    /** Of all logs that any run came to. */
+    /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
-    /** Keeps where a log stands; written at once, or within SAVE_INTERVAL_MS. */
+    /** Keeps the state of one log. It is written at once, or within SAVE_INTERVAL_MS. */
     async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true
@@ -138,19 +141,19 @@ const SavedLogForm = z
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
     /** The newest head that was compared with the tree; null before the first head. */
     head: HeadForm.nullable(),
-    /** Heads whose anchor was in no block yet. */
+    /** Heads whose anchor was not in a block yet. */
     waiting: z.array(WaitingForm).readonly(),
-    /** Newest block whose events were read; null: of none. */
+    /** Newest block whose events were read; null: no events were read. */
     eventBlock: Count.nullable(),
     bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
     findings: z.array(FindingForm).readonly(),
   })
   .refine(({ edge, head }) => isEdgeOf(edge, head), 'expected the edge of the head')
 
-/** Where the audit of one log stands, for the next run to go on from. */
+/** The state of the audit of one log. The next run continues from it. */
 export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
 
-/** Gives a log as it was saved; its findings are those of earlier runs now. Throws ZodError. */
+/** Reads a saved log. Its findings are marked as findings of an earlier run. Throws ZodError. */
 function readSavedLog(json: unknown): SavedLog {
   const saved = SavedLogForm.parse(json)
   return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }
@@ -162,7 +165,7 @@ function isEdgeOf(edge: Edge, head: TreeHead | null): boolean {
   return whole !== null && whole.size === head.size && equalBytes(rootOf(whole), head.root)
 }
 
-/** Hex without prefix in the file, bytes here. */
+/** In the file: hex without a prefix. In memory: bytes. */
 function bytesOf(length: number) {
   const text = z.string().regex(new RegExp(`^[0-9a-f]{${2 * length}}$`))
   return z.codec(text, z.custom<Uint8Array>(), { decode: decodeHex, encode: encodeHex })

@@ -7,17 +7,18 @@ import type { LogContext } from './audit-context.ts'
 import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
-/** Leaves under one head that are held, so that a wrong one among them can be found. */
+/** Maximum number of leaves under one head that are held. They are needed to find a wrong leaf. */
 const HELD_LEAVES_MAX = 1_000
 
 /**
- * The tree, built from the leaves as they come, and compared with every head: stronger than
- * consistency proofs, for it takes nothing from the gateway but the leaves.
+ * The tree, built from the leaves as they arrive, and compared with every head. This is stronger
+ * than consistency proofs: it uses only the leaves of the gateway.
  */
 export class TreeWalk {
   private edge: Edge
   /**
-   * Where the last head that matched left it, and the leaves since; null when those are too many.
+   * The edge at the last head that matched. `held` has the leaves since then; null when there are
+   * too many.
    */
   private matched: Edge
   private held: Uint8Array[] | null = []
@@ -47,25 +48,25 @@ export class TreeWalk {
     return rootOf(this.edge)
   }
 
-  /** Whether the tree at its size now has this root. */
+  /** Whether this is the root of the tree at its current size. */
   matches(root: Uint8Array): boolean {
     return equalBytes(this.root(), root)
   }
 
-  /** Takes the tree as it is for the notary's: a head matched it. */
+  /** Accepts the current tree as the notary's, after a head matched it. */
   settle(): void {
     this.matched = this.edge
     this.held = []
   }
 
   /**
-   * Finds out which leaves are to blame for a head that the tree does not match, by the gateway's
-   * own proofs that lead to that signed head. Whether the tree could be mended, and the walk can go
-   * on.
+   * Called when a head does not match the tree. Finds the wrong leaves with the gateway's own
+   * proofs for that signed head. Returns whether the tree could be repaired, so that the walk can
+   * continue.
    */
   async explain(
     head: TreeHead,
-    /** A signed head beyond, when there is one. */
+    /** A larger signed head; null if there is no such head. */
     beyond: TreeHead | null,
     context: LogContext,
   ): Promise<boolean> {
@@ -116,7 +117,7 @@ export class TreeWalk {
   }
 }
 
-/** The hash of a leaf as the gateway proves it to be in a signed head; null when it does not. */
+/** The hash of a leaf, if the gateway proves that the leaf is in a signed head; otherwise null. */
 async function proveLeaf(
   index: number,
   head: TreeHead,
@@ -136,9 +137,9 @@ async function proveLeaf(
 }
 
 /**
- * Asks the gateway to prove a few leaves and heads, drawn at random, to be in the newest head that
- * the tree matched. The tree shows that already: this shows that the gateway gives others proofs
- * that hold. Throws GatewayFault.
+ * Asks the gateway for proofs that some leaves and heads, drawn at random, are in the newest head
+ * that matched the tree. The tree already shows that they are. This check shows that the gateway
+ * gives valid proofs to other clients. Throws GatewayFault.
  */
 export async function auditProofs(
   newest: TreeHead,
@@ -154,7 +155,7 @@ export async function auditProofs(
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
       const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
-      // A verifier without the head compares with this root.
+      // A verifier that does not have the head compares with this root.
       if (!equalBytes(root, newest.root))
         throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })
@@ -173,8 +174,8 @@ export async function auditProofs(
 }
 
 /**
- * Why there is no proof that holds; null when there is. Throws what keeps the gateway from
- * answering at all.
+ * Gives the reason why there is no valid proof; null when the proof is valid. Throws faults that
+ * keep the gateway from answering at all.
  */
 export async function reasonAgainst(verify: () => Promise<unknown>): Promise<string | null> {
   try {

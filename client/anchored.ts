@@ -14,15 +14,18 @@ import { AffidavitError, withErrorCode } from './errors.ts'
 import { delay } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
-/** How long to wait for an anchor, and whom to ask about its block. */
+/** How long to wait for an anchor, and which endpoint to ask about its block. */
 export type AnchoredOptions = {
-  /** URL of a JSON-RPC endpoint of the chain: as far to trust as its operator. */
+  /** URL of a JSON-RPC endpoint of the chain. Its answers deserve as much trust as its operator. */
   readonly rpc?: string
-  /** How deep the block must be, itself included; with `rpc`. Default 1. */
+  /**
+   * Minimum number of confirmations: 1 means that the anchor's block may be the newest block. Used
+   * with `rpc`. Default 1.
+   */
   readonly confirmations?: number
   /** Default 120,000 ms. */
   readonly timeoutMs?: number
-  /** Key to ask the gateway with, in place of that of `connect`. */
+  /** API key for the requests to the gateway. Default: the key given to `connect`. */
   readonly apiKey?: string
   readonly signal?: AbortSignal
 }
@@ -31,40 +34,41 @@ export type AnchoredOptions = {
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
   /**
-   * The text of a file that `affidavit verify` takes: the bundle as the gateway gave it. The
-   * gateway cannot read an encrypted call: that bundle is completed from the proof.
+   * The text of a file for `affidavit verify`: the bundle as the gateway gave it. The gateway
+   * cannot read an encrypted call, so its bundle is completed from the proof.
    */
   readonly text: string
   /**
-   * The text of one file with request, answer and bundle, which `affidavit verify` takes: it needs
-   * no gateway any longer.
+   * The text of one file for `affidavit verify`, with request, answer and bundle. Its verification
+   * does not need the gateway.
    */
   save(): string
   /**
-   * `verified`, or `consistent` without `rpc`, and of an encrypted stream whose usage was not asked
-   * for: its chunks lack what the signed response has, and are bound by the stream hash that the
-   * proof's own checks compared. With every check.
+   * The result, with every check. It is `verified` with `rpc`, and `consistent` without it. It is
+   * also `consistent` for an encrypted stream without requested usage: the chunks lack the usage
+   * that the signed response has. The proof's own checks compared the stream hash, which binds
+   * these chunks.
    */
   readonly report: BundleReport
 }
 
 const TIMEOUT_MS_DEFAULT = 120_000
-/** Evidence holds the request and the answer. */
+/** Evidence contains the request and the answer. */
 const EVIDENCE_BYTES_MAX = 64 * 1024 * 1024
 const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
- * Waits until a block has the anchor of a call, and gives its evidence bundle, checked: of this
- * call, and with `rpc` that the block is on the chain. `options`: text is the `rpc` of them. Throws
- * AffidavitError `invalid_options`, `not_anchored` when it takes too long, `other_evidence`,
- * `invalid_evidence`, and as askGateway.
+ * Waits until a block has the anchor of a call, and gives its checked evidence bundle. The checks
+ * show that the bundle is of this call, and with `rpc` also that the block is on the chain. If
+ * `options` is a text, it is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored`
+ * when the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
   proof: Proof,
   parts: {
     readonly gateway: AskedGateway
-    /** Asked when the evidence is there: what is expected may have changed while it came. */
+    /** Called after the evidence arrived: the expectations may have changed in the meantime. */
     readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
   },
@@ -87,7 +91,7 @@ export async function awaitAnchor(
       const chain =
         rpc === undefined ? null : await fetchChainFacts(gateway, rpc, bundle.block.number)
       const isDeep = chain === null || chain.newestBlock - bundle.block.number + 1 >= confirmations
-      // A block that another one replaced may come again, in another.
+      // If another block replaced this block, the anchor may appear again in a later block.
       const isThere = chain === null || chain.blockHash === bundle.block.hash
       if (isDeep && isThere) {
         const report = await verifyBundle(
@@ -110,7 +114,9 @@ export async function awaitAnchor(
   }
 }
 
-/** A misspelt `confirmations` would count as 1, and a misspelt `rpc` as none. */
+/**
+ * Without this check, a misspelt `confirmations` would count as 1, and a misspelt `rpc` as missing.
+ */
 function readOptions(given: AnchoredOptions | string) {
   const asked = typeof given === 'string' ? { rpc: given } : given
   if (!hasOwnMembersAlone(asked)) throw invalid('expected options to be an object')
@@ -149,7 +155,7 @@ function invalid(message: string): AffidavitError {
   return new AffidavitError('invalid_options', message)
 }
 
-/** The bundle is of the call that was made: its request, its answer, its receipt. */
+/** Checks that the bundle is of this call: same request, answer and receipt. */
 function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void {
   const differing = compareExchange(record, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',
@@ -158,7 +164,7 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
 }
 
-/** An encrypted call's evidence has hashes alone; its caller kept what they are of. */
+/** The evidence of an encrypted call has only hashes. Its caller kept the hashed data. */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
   { request, answer }: Proof,

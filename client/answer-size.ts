@@ -6,7 +6,10 @@ import {
 } from '../attestation/json/json-size.ts'
 import { AffidavitError } from './errors.ts'
 
-/** Of an answer with its proof, or of all chunks of a stream, each of which repeats its frame. */
+/**
+ * Limits for an answer with its proof, or for all chunks of a stream. Each chunk repeats the same
+ * members.
+ */
 const SIZE_MAX: JsonSize = {
   containers: 4 * ANSWER_SIZE_MAX.containers,
   members: 4 * ANSWER_SIZE_MAX.members,
@@ -14,9 +17,10 @@ const SIZE_MAX: JsonSize = {
 }
 
 /**
- * Counts the values of one answer, which comes as JSON in one text or in several, before any of
- * them is built: 64 MiB of `0,` would take three gigabytes, and many seconds. `add` throws
- * AffidavitError `answer_too_large` for more than an enclave signs.
+ * Counts the values of one answer before any of them is built. The answer comes as JSON in one text
+ * or in several. Otherwise 64 MiB of `0,` would take three gigabytes, and many seconds. `add`
+ * throws AffidavitError `answer_too_large` when the answer is larger than any that an enclave
+ * signs.
  */
 export function createAnswerSize(): { add(json: Uint8Array | string): void } {
   let sum: JsonSize = { containers: 0, members: 0, items: 0 }

@@ -11,25 +11,25 @@ import {
   RECONNECT_PAUSE_MS,
 } from './gateway.ts'
 
-/** Lists of notaries, and documents with their boot configuration: the default. Bytes. */
+/** Default limit, bytes. It fits lists of notaries, and documents with their boot configuration. */
 const REPLY_BYTES_MAX = 4 * 1024 * 1024
 
-/** A gateway makes so many documents a second, for all who ask. */
+/** A gateway makes only a limited number of documents per second, for all clients together. */
 const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
 const TRIES_MAX = 4
 const TRY_PAUSE_MS = 500
 
-/** A gateway whose answers are bounded in time. */
+/** A gateway with a time limit for its answers. */
 export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 
-/** What the gateway answered: its body as JSON, read exactly, and as text. */
+/** The gateway's answer: its body as exactly parsed JSON, and as text. */
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /**
- * Asks the gateway for `path`, and once more when the connection breaks; `bytesMax` bounds the
- * reply. `timeoutMs` of the gateway bounds all tries together. Throws AffidavitError
- * `unreachable`, `gateway_error` (with the status), `redirected`, `invalid_reply`; and what
- * `signal` was aborted with.
+ * Asks the gateway for `path`, and once more when the connection breaks. `bytesMax` limits the
+ * reply. The gateway's `timeoutMs` limits all attempts together. Throws AffidavitError
+ * `unreachable`, `gateway_error` (with the status), `redirected`, `invalid_reply`, and the abort
+ * reason of `signal`.
  */
 export async function askGateway(
   gateway: AskedGateway,
@@ -67,7 +67,9 @@ export async function askGateway(
   }
 }
 
-/** Overload passes, and a connection that was kept may have ended: that is tried once. */
+/**
+ * An overload is temporary. A kept connection may have been closed: in that case, it retries once.
+ */
 function retryRead(): (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null {
   let isBroken = false
   return (tried, outcome) => {

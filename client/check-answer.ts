@@ -9,54 +9,58 @@ import { type RecordCheckName, verifyRecord } from '../attestation/verify-record
 import { AffidavitError, type AffidavitErrorCode, shown, withErrorCode } from './errors.ts'
 import type { AttestedNotary, Notaries } from './notaries.ts'
 
-/** What an answer is checked for, in the order of the report. */
+/** The checks of an answer, in the order of the report. */
 export type AnswerCheckName =
   | RecordCheckName
-  | 'notary' //               its enclave was shown to be an expected one
-  | 'attestation document' // genuine, valid now, of that enclave
-  | 'log domain' //           the log is for the chain and contract that the enclave was booted with
-  | 'provider' //             one of those that the enclave was booted with
-  | 'outcome' //              the answer has its end
-  | 'attempt' //              the enclave was asked as often as this client asked
-  | 'credential' //           the provider was shown the credential that the call demands
-  | 'encryption' //           the enclave states that the call was encrypted, as it was
+  | 'notary' // its enclave is an expected one
+  | 'attestation document' // genuine, valid now, made by that enclave
+  | 'log domain' // the log's chain and contract are in the enclave's boot configuration
+  | 'provider' // the provider is in the enclave's boot configuration
+  | 'outcome' // the answer was not cut
+  | 'attempt' // the enclave made the call as often as this client sent it
+  | 'credential' // the enclave used the credential that the call demands
+  | 'encryption' // the enclave states correctly whether the call was encrypted
 
-/** One check's outcome. Not checked is not passed. */
+/** The outcome of one check. "Not checked" does not mean "passed". */
 export type AnswerCheck = Check<AnswerCheckName>
 
-/** The call that an answer must be of. */
+/** The call that the answer must belong to. */
 export type SentCall = {
-  /** The body as it was sent, read strictly. */
+  /** The body as it was sent, parsed strictly. */
   readonly request: JsonObject
   /**
-   * How often this very body was sent from here; null when its nonce is the caller's own, who may
-   * have sent it elsewhere too.
+   * How often this client sent exactly this body. Null when the caller chose the nonce, because the
+   * caller may have sent the body elsewhere too.
    */
   readonly sends: number | null
   /** Whose credential the call demands. */
   readonly credential: CredentialDemand
-  /** Whether it was sent with an `Idempotency-Key`: then other chunks may say the same again. */
+  /**
+   * Whether the call was sent with an `Idempotency-Key`. Then the gateway may repeat an answer,
+   * split into other chunks.
+   */
   readonly isIdempotent: boolean
   readonly isEncrypted: boolean
 }
 
-/** What was established of an answer. */
+/** The result of the checks of an answer. */
 export type CheckedAnswer = {
   readonly checks: readonly AnswerCheck[]
   readonly notary: AttestedNotary
   readonly receipt: Receipt
   /** Hex, 64 digits, no prefix. */
   readonly hash: string
-  /** The transaction that the gateway says anchors the log's head: 0x and 32 bytes of hex. */
+  /**
+   * The transaction that anchors the log's head, as the gateway states it: 0x and 32 bytes of hex.
+   */
   readonly txHash: string
 }
 
 /**
- * Checks an answer, whole or all chunks of its stream, against the call and the notaries. Throws
- * AffidavitError with a code for the first thing that is wrong, and all checks that were made.
- *
- * Does NOT prove: that the log's head is anchored, now or ever (a bundle shows that); that the
- * provider ran the model it names; that the call was not read on its way.
+ * Checks an answer against the call and the notaries. The answer is whole, or all chunks of its
+ * stream. Throws AffidavitError with the code of the first fault, and with all checks that were
+ * made. Does NOT prove: that the log's head is anchored, now or ever (a bundle shows that); that
+ * the provider ran the model it names; that the call was not read on its way.
  */
 export async function checkAnswer(
   answer: KeptAnswer,
@@ -103,7 +107,7 @@ export async function checkAnswer(
   }
 }
 
-/** The object that carries the proof: the answer, or the last chunk of its stream. */
+/** The object that contains the proof: the answer, or the last chunk of its stream. */
 function proofOf(answer: KeptAnswer): JsonObject {
   const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
   if (isJsonObject(proof) && memberOf(proof, 'receipt') !== undefined) return proof
@@ -112,7 +116,7 @@ function proofOf(answer: KeptAnswer): JsonObject {
   throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
 }
 
-/** Describes an error that the gateway gave in place of an answer. */
+/** Describes an error that the gateway sent instead of an answer. */
 export function describeGatewayError(error: unknown): string {
   const members = isJsonObject(error as JsonObject) ? (error as JsonObject) : {}
   const { code, message } = members
@@ -120,7 +124,7 @@ export function describeGatewayError(error: unknown): string {
   return `the gateway gave an error in place of an answer: ${said.join(': ') || 'no message'}`
 }
 
-/** Of checks that failed, the code of each. Those that may be open are not here. */
+/** The error code for each failed check. Checks that may stay open are not listed. */
 const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   'request hash': 'wrong_request',
   'response hash': 'wrong_response',
@@ -145,8 +149,8 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
 }
 
 /**
- * The order in which failed checks are reported: a cause comes before its effects. A changed answer
- * fails its hash and its signature, too.
+ * The order in which failed checks are reported: a cause comes before its effects. For example, a
+ * changed answer also fails the checks of its hash and signature.
  */
 const ORDER: readonly AnswerCheckName[] = [
   'public key',
@@ -166,7 +170,7 @@ function refuseFailed(checks: readonly AnswerCheck[]): void {
   throw refusal(first, checks)
 }
 
-/** Checks without which nothing binds the answer, or what its receipt says. */
+/** Required checks: without them, the answer, or the content of its receipt, is not proved. */
 const NEEDED: readonly AnswerCheckName[] = [
   'request hash',
   'hash',
@@ -178,7 +182,10 @@ const NEEDED: readonly AnswerCheckName[] = [
   'tree head',
 ]
 
-/** Not checked is not passed. A stream is bound by its chunks, or by what they amount to. */
+/**
+ * "Not checked" does not mean "passed". A stream is bound by the hash of its chunks, or by the
+ * response that the chunks form.
+ */
 function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
   const hasPassed = (name: AnswerCheckName) =>
     checks.some((made) => made.name === name && made.outcome === 'passed')
@@ -229,7 +236,7 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   return `asked ${attempt} times, sent ${sends} times`
 }
 
-/** An enclave that does not know the demand would not say that it was made. */
+/** An enclave that does not know the demand would not state that the call contained it. */
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
   const used = receipt.version === 3 ? receipt.credential : null
   if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))
@@ -246,7 +253,7 @@ function checkEncryption(receipt: Receipt, { isEncrypted }: SentCall) {
   return isEncrypted ? 'encrypted to the enclave' : { notChecked: 'the call was not encrypted' }
 }
 
-/** The gateway's word; what it is worth shows in the bundle. */
+/** The gateway states the hash without a proof. The bundle proves it later. */
 function readTxHash(proof: JsonObject, checks: readonly AnswerCheck[]): string {
   const txHash = memberOf(proof, 'tx_hash')
   if (typeof txHash === 'string' && /^0x[0-9a-f]{64}$/.test(txHash)) return txHash
@@ -257,7 +264,7 @@ function passed(name: AnswerCheckName, detail: string): AnswerCheck {
   return { name, outcome: 'passed', detail }
 }
 
-/** What is thrown on the way has the checks that were made before it. */
+/** Adds the checks made so far to an error that is thrown. */
 async function withChecks<Type>(
   checks: readonly AnswerCheck[],
   run: () => Promise<Type>,

@@ -22,36 +22,42 @@ import { type Fetch, isRedirect, readAtMost, readTwice } from './gateway.ts'
 import type { Notaries } from './notaries.ts'
 import { createProof, type Proof } from './proof.ts'
 
-/** What createCheckedFetch needs. */
+/** The options of createCheckedFetch. */
 export type CheckedFetchOptions = {
-  /** Where verified calls go: the gateway's URL with `/v1/verified`. */
+  /** URL for verified calls: the gateway's URL with `/v1/verified`. */
   readonly baseURL: string
   readonly fetch: Fetch
   readonly notaries: Notaries
   /** Whether calls are encrypted to an enclave. */
   readonly encrypt: boolean
-  /** Whether a stream is given only when all of it was checked. */
+  /** Whether a stream is passed on only after all of it was checked. */
   readonly hold: boolean
   /** Largest answer, bytes. */
   readonly bytesMax: number
-  /** Takes each proof before the end of its answer is given. What it throws refuses the answer. */
+  /**
+   * Receives each proof before the end of its answer is passed on. If it throws, the answer is
+   * refused.
+   */
   readonly keep: (proof: Proof) => void | Promise<void>
-  /** Receives each proof with its answer, before the end of the answer is given. */
+  /** Receives each proof with its answer, before the end of the answer is passed on. */
   readonly bind: (answer: Response, proof: Proof) => void
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Gives a `fetch` for `POST {baseURL}/chat/completions` whose answers were checked, and for `GET
- * {baseURL}/models`. Everything else is refused with `unsupported_call`, so that nothing passes
+ * Gives a `fetch` for `POST {baseURL}/chat/completions`, which checks the answers, and for `GET
+ * {baseURL}/models`. It refuses all other requests with `unsupported_call`, so nothing passes
  * unchecked by mistake.
  *
- * The body gets a nonce, and whose credential the enclave may use: the one of
- * `Fine-Tune-Authorization`, else the operator's. What the body says itself is kept. An answer with
- * an error status is passed on with its error alone: it is not a completion, and is not signed.
+ * It adds a nonce to the body, and the credential that the enclave may use: the credential of
+ * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the body already has are kept.
+ * For an answer with an error status, only its error is passed on: it is not a completion, and is
+ * not signed.
+ *
  * When an answer is refused, reading its body rejects with AffidavitError; a stream rejects before
- * its end. So a client that repeats calls after a failed connection does not repeat this one.
+ * its end. Thus a client that repeats calls after a failed connection does not repeat a refused
+ * call.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -61,7 +67,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const { url, method, headers } = request
     switch (routeOf(url, { method, baseURL })) {
       case 'models':
-        // A read without effect: it is repeated when the connection breaks.
+        // This read has no side effects, so it is repeated when the connection breaks.
         return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), {
           signal: init.signal ?? request.signal,
         })
@@ -86,7 +92,8 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           const response = await sendSealed(send, { body, headers, credential, signal, options })
           return await checkResponse(response, { call: encrypted, options, signal })
         } catch (fault) {
-          // As every other refusal, it shows when the answer is read: a repeat does not help.
+          // Like every other refusal, this error appears when the answer is read, because a repeat
+          // does not help.
           if (fault instanceof AffidavitError && fault.status !== undefined)
             return refuse(new Response(), fault)
           throw fault
@@ -97,10 +104,10 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
 }
 
 /**
- * Encrypts a call, sends it, and opens its answer as it comes. When the enclave no longer has the
- * key, it did not process the call: the call is sent once more, with the key of another enclave if
- * there is one. A gateway that does not know yet which enclave is gone refuses this too: then the
- * caller's own client gets 503, so that it tries later.
+ * Encrypts a call, sends it, and decrypts its answer as it arrives. When the enclave no longer has
+ * the key, it did not process the call. Then the call is sent once more, with the key of another
+ * enclave if there is one. A gateway that does not know yet which enclave is gone refuses this too.
+ * Then the caller's own client gets 503, so that it tries later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -120,7 +127,7 @@ async function sendSealed(
       signal,
     )
     const sealed = await sealCall({ target, body: parts.body, credential: parts.credential })
-    // Its release may have been revoked meanwhile.
+    // The release of this enclave may have been revoked in the meantime.
     if (!options.notaries.isExpected(target.notary)) continue
     const headers = new Headers(parts.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
@@ -136,14 +143,20 @@ async function sendSealed(
   }
 }
 
-/** 422 says that a repeat does not help; here it does, and the official SDKs make it. */
+/**
+ * Status 422 says that a repeat does not help. Here it helps, and with 503 the official SDKs repeat
+ * the call.
+ */
 function retryLater(response: Response): Response {
   const headers = new Headers(response.headers)
   headers.set('retry-after', '1')
   return new Response(response.body, { status: 503, headers })
 }
 
-/** Null for none; the fault of one that the enclave could not use. */
+/**
+ * Null without a credential. Gives an AffidavitError for a credential that the enclave could not
+ * use.
+ */
 function readCredential(header: string | null): string | null | AffidavitError {
   if (header === null) return null
   const credential = header.replace(/^bearer(?:\s+|$)/i, '').trim()
@@ -154,7 +167,10 @@ function readCredential(header: string | null): string | null | AffidavitError {
   )
 }
 
-/** Rejects with the reason of a caller that leaves; what others wait for too goes on. */
+/**
+ * Rejects with the abort reason when the caller leaves. The shared work continues for the other
+ * callers.
+ */
 export async function leavable<Value>(
   running: Promise<Value>,
   signal: AbortSignal,
@@ -172,7 +188,9 @@ export async function leavable<Value>(
   }
 }
 
-/** Needed of a body that is a stream, by some engines; not in the types of all. */
+/**
+ * Some engines need this for a body that is a stream. Not all type definitions have this member.
+ */
 const HALF_DUPLEX = { duplex: 'half' } as RequestInit
 
 function routeOf(
@@ -188,13 +206,15 @@ function routeOf(
   )
 }
 
-/** The nonces of calls that may be repeated, by their Idempotency-Key. */
+/**
+ * Maximum number of Idempotency-Keys whose nonces are kept, because their calls may be repeated.
+ */
 const KEYED_CALLS_MAX = 1_000
 const NONCE_BYTES = 32
 
 type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: SentCall }
 
-/** Gives calls their nonces. A call that is repeated under its Idempotency-Key keeps its nonce. */
+/** Gives each call its nonce. A call that is repeated with its Idempotency-Key keeps its nonce. */
 function createSentCalls() {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
 
@@ -256,7 +276,7 @@ function readRequest(body: Uint8Array): JsonObject {
   throw new AffidavitError('invalid_request', 'expected the body to be a JSON object')
 }
 
-/** What the caller demands by itself. */
+/** Reads the demands that the caller set in the body. */
 function readDemands(request: JsonObject): Demands {
   try {
     return demandsOf(request) ?? {}
@@ -266,7 +286,7 @@ function readDemands(request: JsonObject): Demands {
   }
 }
 
-/** Puts demands into the text of an object, whose other bytes stay as the caller wrote them. */
+/** Adds demands to the text of an object. All other bytes stay as the caller wrote them. */
 function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const text = new TextDecoder().decode(body).trimStart()
   const rest = text.slice(1)
@@ -286,7 +306,7 @@ type SentDemands = { readonly nonce: string; readonly credential: CredentialDema
 type Answered = {
   readonly call: SentCall
   readonly options: CheckedFetchOptions
-  /** The call's own: its caller may leave. */
+  /** The signal of this call, with which its caller may abort. */
   readonly signal: AbortSignal
 }
 
@@ -296,7 +316,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   if (!response.ok) return await passError(response)
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
-  // Who reads events finds none in an object, and would show an answer without content.
+  // A reader of events finds no events in a plain object, and would show an empty answer.
   if (isStream !== (memberOf(parts.call.request, 'stream') === true))
     return refuse(response, wrongForm(isStream))
   if (isStream && response.body !== null)
@@ -304,7 +324,8 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   try {
     return await checkWhole(response, parts)
   } catch (fault) {
-    // Nothing was given yet: for a caller that left, or waited too long, the call itself failed.
+    // Nothing was passed on yet. If the caller aborted, or its time limit ended, the call itself
+    // rejects.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return refuse(response, fault)
   }
@@ -341,7 +362,7 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, parts)
   const checked = likewise(response, bytes)
   parts.options.bind(checked, proof)
-  // The gateway may name another type: some clients then give text in place of an object.
+  // The gateway may send another content type. Some clients then give text instead of an object.
   checked.headers.set('content-type', 'application/json')
   return checked
 }
@@ -362,7 +383,7 @@ function readAnswer(bytes: Uint8Array): JsonObject {
   return answer
 }
 
-/** The proof, kept, that the answer is what an expected enclave signed. */
+/** Checks that an expected enclave signed the answer, keeps the proof, and gives it. */
 async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
@@ -372,7 +393,7 @@ async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<P
   return proof
 }
 
-/** An answer like `response`, with another body, which is neither compressed nor as long. */
+/** A copy of `response` with another body. Its headers for compression and length are removed. */
 function likewise(
   { status, statusText, headers }: Response,
   body: ReadableStream<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>,
@@ -386,9 +407,9 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * An answer in place of a refused answer: it has no content, and reading it rejects with `fault`.
- * Some engines replace the error of a stream with their own error, so each way of reading is
- * replaced here.
+ * Gives a response that replaces a refused answer. It has no content, and reading it rejects with
+ * `fault`. Some engines replace the error of a stream with their own error, so each method for
+ * reading is replaced here.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

@@ -10,21 +10,21 @@ import { createAnswerSize } from './answer-size.ts'
 import { describeGatewayError } from './check-answer.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 
-/** One event of a stream that was read whole: what it is, and its bytes. */
+/** One complete event of a stream: its kind and its bytes. */
 type StreamEvent =
   | { readonly kind: 'unshown' } // comments and such
   | { readonly kind: 'chunk'; readonly chunk: JsonObject; readonly hasProof: boolean }
   | { readonly kind: 'end' } //     [DONE]
 
 /**
- * Gives a stream of server-sent events as it comes, but for its end: the chunk with the proof and
- * `[DONE]` are given only when `check` accepts all chunks. It fails, with what `check` rejects with
- * or AffidavitError, in place of an end that is not proved: `invalid_stream`, `cut_stream`,
- * `error_in_answer`, `answer_too_large`, `no_proof`, and what `source` fails with. Nothing that
- * comes after `[DONE]` is given.
+ * Passes on a stream of server-sent events as it arrives, except its end. The chunk with the proof
+ * and `[DONE]` are passed on only when `check` accepts all chunks. If the end is not proved, the
+ * stream fails instead: with the error of `check`, with the error of `source`, or with
+ * AffidavitError `invalid_stream`, `cut_stream`, `error_in_answer`, `answer_too_large`, `no_proof`.
  *
- * With `hold`, nothing is given before all of it was checked, and no comments. Back-pressure is
- * passed on; cancelling it cancels `source`. When `signal` was aborted, it fails as `source` does.
+ * Data after `[DONE]` is dropped. With `hold`, nothing is passed on before all of it was checked,
+ * and comments are dropped. Back-pressure is passed on. Cancelling this stream cancels `source`.
+ * When `signal` was aborted, this stream fails as `source` does.
  */
 export function checkedStream(
   source: ReadableStream<Uint8Array>,
@@ -45,16 +45,18 @@ export function checkedStream(
   const held: Uint8Array<ArrayBuffer>[] = []
   let isProven = false
 
-  /** Reads on until there is something to give, or the end. */
+  /** Reads until there is data to pass on, or until the end. */
   async function pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) {
     for (;;) {
       const { done, value } = await read()
       if (done) throw cut(events.hasProof())
       let isGiven = false
       for (const { event, bytes } of events.add(value)) {
-        // A reader that waits gets what is enqueued at once, and may stop at `[DONE]`.
+        // A waiting reader gets enqueued data at once, and may stop at `[DONE]`. So data from here
+        // on is held back until the check.
         if (hold || events.hasProof() || event.kind === 'end') {
-          // Comments are left out: they may come without end, and no reader needs them now.
+          // Comments are dropped: there may be endless comments, and the reader does not need them
+          // here.
           if (event.kind !== 'unshown') held.push(bytes)
         } else {
           controller.enqueue(bytes)
@@ -76,9 +78,9 @@ export function checkedStream(
     try {
       return await reader.read()
     } catch (cause) {
-      // This error shows clients that their caller left.
+      // Clients recognise by this error that their caller aborted.
       if (signal?.aborted === true) throw cause
-      // A frame that is not the enclave's: no end that came early.
+      // A frame does not come from the enclave. This is different from an early end.
       if (cause instanceof AffidavitError) throw cause
       throw new AffidavitError('cut_stream', `the stream ended early: ${messageOf(cause)}`, {
         cause,
@@ -100,7 +102,7 @@ export function checkedStream(
         if (!isProven) await reader.cancel(reason)
       },
     },
-    // Nothing is read from the gateway before the caller asks for it.
+    // Reads from the gateway only when the caller reads.
     { highWaterMark: 0 },
   )
 }
@@ -115,14 +117,14 @@ function cut(hasProof: boolean): AffidavitError {
 }
 
 /**
- * Splits bytes into events and reads each. Lines end with a line feed alone: the gateway writes no
- * other ends, and readers take others differently.
+ * Splits bytes into events and parses each event. Lines must end with a single line feed: the
+ * gateway writes no other line ends, and readers do not agree about them.
  */
 function createEventReader(bytesMax: number) {
   const assembly = emptyAssembly()
   const size = createAnswerSize()
   const chunks: JsonObject[] = []
-  /** What came since the last event. */
+  /** Bytes since the last complete event. */
   const rest = new ByteBuffer()
   let length = 0
   let hasProof = false
@@ -136,7 +138,7 @@ function createEventReader(bytesMax: number) {
     if (bytes.includes(CARRIAGE_RETURN))
       throw invalid('expected lines to end with a line feed alone')
     let start = 0
-    // The two line feeds may have come apart.
+    // The two line feeds may arrive in two parts.
     let end = rest.last === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
     for (;;) {
       if (end < 0) end = findEventEnd(bytes, start)
@@ -173,7 +175,7 @@ function createEventReader(bytesMax: number) {
   return { add, chunks: () => chunks, hasProof: () => hasProof }
 }
 
-/** How the gateway ends a stream that failed (interface, part 6). */
+/** The form in which the gateway ends a failed stream (interface, part 6). */
 function refuseError(text: string): void {
   const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
   if (data === undefined) return
@@ -186,14 +188,17 @@ function refuseError(text: string): void {
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
-/** Where the first event from `from` on ends: behind two line feeds. -1 when it is not whole. */
+/**
+ * Position of the end of the first event from `from` on: after two line feeds. -1 when the event is
+ * not complete.
+ */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
     if (bytes[at + 1] === LINE_FEED) return at + 2
   return -1
 }
 
-/** Keeps byte order marks: some readers drop one at the beginning of a line. */
+/** Keeps byte order marks. Some readers drop such a mark at the beginning of a line. */
 function decodeLines(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -9,67 +9,75 @@ import { type AttestedNotary, createNotaries, type RefusedNotary } from './notar
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import { createReleaseUpdates } from './release-updates.ts'
 
-/** What connect takes. */
+/** The options of connect. */
 export type ConnectOptions = {
   /** The gateway: `https://…`, or `http://…` on this machine. */
   readonly url: string
-  /** Sent to the gateway for evidence. Calls carry the key that their client sets. */
+  /** API key for requests for evidence. Calls carry the key that their own client sets. */
   readonly apiKey?: string
-  /** Which enclaves are acceptable. */
+  /** The enclaves that are acceptable. */
   readonly expect: Expectations
   /**
-   * Roots of attestation documents: PEM, or SHA-256 of a certificate's DER (64 hex digits, or 32
-   * bytes). Default: AWS's root.
+   * Trusted roots of attestation documents: PEM, or SHA-256 of a certificate's DER (64 hex digits,
+   * or 32 bytes). Default: AWS's root.
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
-  /** Accept enclaves whose memory their host can read. Default false. */
+  /** Accept enclaves in debug mode, whose memory their host can read. Default false. */
   readonly allowDebug?: boolean
   /**
-   * Encrypt calls to an expected enclave, so that the gateway cannot read them. Default true. Then
-   * only the caller keeps request and answer: keep the proofs.
+   * Encrypt calls to an expected enclave, so that the gateway cannot read them. Default true. With
+   * encryption, only the caller has the request and the answer, so keep the proofs.
    */
   readonly encrypt?: boolean
-  /** Give a stream only when all of it was checked. Default false: its chunks come as they come. */
+  /**
+   * Pass on a stream only after all of it was checked. Default false: its chunks are passed on as
+   * they arrive.
+   */
   readonly hold?: boolean
-  /** Proofs that are kept in `proofs`. Default 100. */
+  /** Maximum number of proofs that are kept in `proofs`. Default 100. */
   readonly proofsMax?: number
-  /** Largest answer, bytes. Default 64 MiB. */
+  /** Size limit of an answer, bytes. Default 64 MiB. */
   readonly answerBytesMax?: number
-  /** For questions to the gateway that are no completions, milliseconds. Default 30,000. */
+  /** Time limit for requests to the gateway, except completions, milliseconds. Default 30,000. */
   readonly timeoutMs?: number
-  /** Takes each proof before its answer's end is given; awaited. What it throws refuses that. */
+  /**
+   * Receives each proof before the end of its answer is passed on; awaited. If it throws, the
+   * answer is refused.
+   */
   readonly onProof?: (proof: Proof) => void | Promise<void>
-  /** In place of the global one: for proxies, and for tests. */
+  /** Used instead of the global `fetch`: for proxies, and for tests. */
   readonly fetch?: Fetch
   /** Ends connecting. */
   readonly signal?: AbortSignal
 }
 
-/** A gateway whose answers are checked here. */
+/** A gateway whose answers this client checks. */
 export type Affidavit = {
-  /** For the `baseURL` of an OpenAI client. */
+  /** The `baseURL` for an OpenAI client. */
   readonly baseURL: string
-  /** For its `fetch`. Needs no `this`. */
+  /** The `fetch` for an OpenAI client. It works without `this`. */
   readonly fetch: Fetch
-  /** The notaries whose enclaves are expected ones, with what was established of each. */
+  /** The notaries of the expected enclaves, with the verified facts about each. */
   readonly notaries: readonly AttestedNotary[]
-  /** Those that the gateway named and that were refused, with the reason. */
+  /** Notaries that the gateway named and that were refused, with the reason. */
   readonly refused: readonly RefusedNotary[]
   readonly proofs: Proofs
-  /** Adds a listener, as the option of the same name; gives what takes it away again. */
+  /** Adds a listener, like the option `onProof`. Returns a function that removes the listener. */
   onProof(listener: (proof: Proof) => void | Promise<void>): () => void
-  /** Waits until the chain has a call's anchor; gives its evidence bundle, checked. */
+  /** Waits until the chain has a call's anchor. Gives its checked evidence bundle. */
   anchored(proof: Proof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
-   * Takes newer releases in place of `expect.releases`, signed by the same keys: each list in the
-   * place of the one before, further ones after them. They hold from the call on: no call is sent
-   * to an enclave, and no answer of its taken, whose release they do not accept. Resolves when the
-   * enclaves have shown themselves again. Throws AffidavitError `older_releases` and
-   * `invalid_options`, when nothing has changed; then as `refresh`, when they were taken:
+   * Replaces `expect.releases` with newer releases, signed by the same keys. Each list takes the
+   * place of the old list at its position; further lists are added after them. The new lists hold
+   * from this call on: if they do not accept an enclave's release, no call is sent to this enclave,
+   * and its answers are refused.
+   *
+   * Resolves when all enclaves were attested again. Throws AffidavitError `older_releases` and
+   * `invalid_options`: then nothing has changed. After the change, throws as `refresh` does:
    * `no_notary` when no enclave is left.
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
-  /** Has all enclaves show themselves again. Else it is done when it is due. */
+  /** Attests all enclaves again now. Otherwise this happens when it is due. */
   refresh(): Promise<void>
 }
 
@@ -78,10 +86,10 @@ const ANSWER_BYTES_MAX_DEFAULT = 64 * 1024 * 1024
 const TIMEOUT_MS_DEFAULT = 30_000
 
 /**
- * Connects to a gateway: asks for its notaries, has each one's enclave make an attestation document
- * over a nonce chosen here, and verifies it against what is expected. Resolves when at least one
- * holds; answers of others are refused. Enclaves that come later are asked as they answer, and all
- * of them again before their documents end.
+ * Connects to a gateway. It asks the gateway for its notaries, and each notary's enclave for an
+ * attestation document with a nonce chosen here. It checks the documents against the expectations.
+ * Resolves when at least one enclave passes; answers of other enclaves are refused. New enclaves
+ * are checked when they answer. All enclaves are checked again before their documents expire.
  *
  * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
  * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,
@@ -103,7 +111,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     roots,
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
-  // Not as a method of `globalThis`: browsers refuse to run it as a method of another object.
+  // `fetch` must not be called as a method of another object: browsers refuse that.
   const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
   const gateway: AskedGateway = {
     url,
@@ -181,7 +189,9 @@ const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
   'signal',
 ])
 
-/** Types do not bind callers in JavaScript: what is misspelt would not be checked. */
+/**
+ * Types do not bind callers in JavaScript. Without this check, a misspelt option would be ignored.
+ */
 function checkMembers(options: ConnectOptions): void {
   if (!hasOwnMembersAlone(options)) throw invalid('expected options to be an object')
   const unknown = Object.keys(options).find((name) => !MEMBERS.has(name))
@@ -202,7 +212,10 @@ function checkMembers(options: ConnectOptions): void {
     throw invalid('expected signal to be an AbortSignal')
 }
 
-/** Without a slash at its end. A key must not be sent in the clear over a network. */
+/**
+ * The URL without a slash at its end. `http` is only accepted for this machine, because a key must
+ * not be sent unencrypted over a network.
+ */
 function readUrl(text: unknown): string {
   let url: URL
   try {

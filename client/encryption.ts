@@ -26,7 +26,7 @@ import { FormatError } from '../attestation/errors.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { readAtMost } from './gateway.ts'
 
-/** A key that a call is encrypted to, and whose it is. */
+/** A key for the encryption of calls, and the notary that it belongs to. */
 export type EncryptionTarget = {
   /** Address of the notary that signed the key: 0x, lower case. */
   readonly notary: string
@@ -34,14 +34,14 @@ export type EncryptionTarget = {
   readonly publicKey: Uint8Array
 }
 
-/** A call as it goes over the wire, and what opens its answer. */
+/** An encrypted call, ready to be sent, with a function that decrypts its answer. */
 export type SealedCall = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array<ArrayBuffer>
   /**
-   * Gives the answer with its body opened as it comes. The body fails with AffidavitError
-   * `not_encrypted` at the first frame that is not the enclave's, or is not in its place, or is
-   * longer than `bytesMax`. Throws the same for an answer that is not encrypted.
+   * Gives the answer, whose body is decrypted as it arrives. The body fails with AffidavitError
+   * `not_encrypted` at the first frame that does not come from the enclave, is out of order, or is
+   * longer than `bytesMax`. If the answer is not encrypted, `open` throws this error.
    */
   open(response: Response, options: { readonly bytesMax: number }): Promise<Response>
 }
@@ -53,12 +53,13 @@ const suite = new HPKE.CipherSuite(
 )
 
 const SECRET_BYTES = 32
-/** Bytes of a problem that are read. */
+/** Maximum number of bytes that are read of an error answer. */
 const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
- * Encrypts a call to an enclave (EHBP). `credential`: what `Fine-Tune-Authorization` has, without
- * `Bearer`; it is sealed to the same key and bound to this call. Null for none.
+ * Encrypts a call to an enclave (EHBP). `credential` is the value of `Fine-Tune-Authorization`
+ * without `Bearer`. It is encrypted to the same key and bound to this call. Null without a
+ * credential.
  */
 export async function sealCall(parts: {
   readonly target: EncryptionTarget
@@ -89,7 +90,10 @@ export async function sealCall(parts: {
   }
 }
 
-/** Whether an answer says that the key is none of its enclave's: then nothing was processed. */
+/**
+ * Whether the answer says that the enclave does not have this key. Then the enclave processed
+ * nothing.
+ */
 export async function isKeyConfigProblem(response: Response): Promise<boolean> {
   const type = response.headers.get('content-type') ?? ''
   if (response.status !== 422 || !/^application\/problem\+json\b/i.test(type)) return false
@@ -108,7 +112,7 @@ async function setUp({ publicKey }: EncryptionTarget, info: string) {
   return { enc: encapsulatedSecret, ctx }
 }
 
-/** Bound to its call: the hex of the call's encapsulated key is the AAD. */
+/** The credential is bound to its call: the AAD is the hex of the call's encapsulated key. */
 export async function sealCredential(
   target: EncryptionTarget,
   { credential, enc }: { readonly credential: string; readonly enc: Uint8Array },
@@ -120,8 +124,8 @@ export async function sealCredential(
 }
 
 /**
- * Gives an encrypted answer with its body opened as it comes, as SealedCall.open does. `enc`: the
- * call's encapsulated key; `secret`: what its context exports for answers.
+ * Gives an encrypted answer, whose body is decrypted as it arrives, like SealedCall.open. `enc` is
+ * the call's encapsulated key. `secret` is the secret that the call's context exports for answers.
  */
 export async function openAnswer(
   response: Response,
@@ -133,7 +137,7 @@ export async function openAnswer(
 ): Promise<Response> {
   const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
   if (nonce === null) {
-    // An error before the enclave opened the call is the gateway's, in the clear.
+    // An error before the enclave decrypted the call comes from the gateway, unencrypted.
     if (!response.ok) return response
     throw notEncrypted('expected an encrypted answer')
   }
@@ -149,7 +153,7 @@ export async function openAnswer(
 
 type Opener = (frame: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>
 
-/** Opens the frames of an answer, in their order. */
+/** Decrypts the frames of an answer, in their order. */
 async function createOpener(parts: {
   readonly enc: Uint8Array
   readonly secret: Uint8Array
@@ -180,7 +184,9 @@ async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.sign('HMAC', imported, new Uint8Array(data)))
 }
 
-/** The end of a body does not show that it is whole: the body's reader must check that. */
+/**
+ * The end of the body does not prove that it is complete. The reader of the body must check that.
+ */
 function openBody(
   source: ReadableStream<Uint8Array>,
   { open, bytesMax }: { readonly open: Opener; readonly bytesMax: number },

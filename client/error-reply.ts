@@ -2,13 +2,13 @@ import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { readAtMost } from './gateway.ts'
 
-/** Bytes of an error that are read. */
+/** Maximum number of bytes that are read of an error. */
 const ERROR_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives an answer whose status is an error, with only `error` and `detail` of its body: a
- * completion beside them, or in their place, was not checked, and some readers ignore the status.
- * Both are the gateway's word. Headers stay, but for those of the body.
+ * Gives an answer with an error status, reduced to `error` and `detail` of its body. A completion
+ * in the body was not checked, and some readers ignore the status. Both members are unproved
+ * statements of the gateway. Headers are kept, except those that describe the body.
  */
 export async function passError(response: Response): Promise<Response> {
   const { status, statusText } = response
@@ -21,7 +21,7 @@ export async function passError(response: Response): Promise<Response> {
   return new Response(body, { status, statusText, headers })
 }
 
-/** Null when it has neither: an error of something between here and the gateway. */
+/** Null when the body has neither member: then a proxy before the gateway made the error. */
 function membersOf(bytes: Uint8Array | null): JsonObject | null {
   const json = bytes === null ? null : readJson(bytes)
   if (!isJsonObject(json)) return null

@@ -1,18 +1,18 @@
 import { ByteBuffer } from '../attestation/byte-buffer.ts'
 
-/** A `fetch` as browsers and Node have it. */
+/** The type of `fetch` in browsers and Node. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
 
-/** Where the gateway is, and how it is reached. */
+/** The address of the gateway, and how to connect to it. */
 export type GatewayOptions = {
-  /** Without a path of the API and without a slash at its end. */
+  /** Without an API path, and without a slash at its end. */
   readonly url: string
-  /** Null: none is sent. */
+  /** Null: no key is sent. */
   readonly apiKey: string | null
   readonly fetch: Fetch
-  /** Longest that one exchange may take, from connect to the last byte; null: no limit. */
+  /** Time limit for one exchange, from the connection to the last byte; null: no limit. */
   readonly timeoutMs: number | null
-  /** Sent with each call, beside those of the call. */
+  /** Headers that are sent with each call, in addition to the call's own headers. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
@@ -21,30 +21,33 @@ export type GatewayCall = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Sent as JSON. */
   readonly body?: object
-  /** Limits the answer, for any status. */
+  /** Size limit of the answer, for any status. */
   readonly bytesMax: number
   readonly signal?: AbortSignal | undefined
   /**
-   * Milliseconds until the call is made again; null: it is not. Left out: no call is made twice.
-   * `tried` counts the exchanges so far.
+   * Milliseconds until the call is repeated; null: it is not repeated. If this option is left out,
+   * no call is repeated. `tried` is the number of exchanges so far.
    */
   readonly retryAfterMs?: (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null
-  /** Waits between two exchanges. Rejects with the reason when the signal is aborted meanwhile. */
+  /**
+   * Waits between two exchanges. Rejects with the signal's reason when the signal is aborted during
+   * the wait.
+   */
   readonly pause?: (ms: number, signal: AbortSignal | undefined) => Promise<void>
 }
 
-/** What the gateway answered, read whole. Nothing in it is trusted. */
+/** The gateway's complete answer. Its content is not trusted. */
 export type GatewayAnswer = {
   readonly status: number
   readonly headers: Headers
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
-/** No answer that can be used. `cause` is what `fetch`, or the body, rejected with. */
+/** There is no usable answer. `cause` is the error of `fetch`, or of reading the body. */
 export class NoAnswer extends Error {
   override readonly name = 'NoAnswer'
   readonly code: 'unreachable' | 'too_slow' | 'too_large' | 'redirected'
-  /** HTTP status; null when none came. A browser hides that of a redirection, and gives 0. */
+  /** HTTP status; null without an answer. Browsers hide the status of a redirect and give 0. */
   readonly status: number | null
 
   constructor(
@@ -59,10 +62,10 @@ export class NoAnswer extends Error {
 }
 
 /**
- * Calls `path` of the gateway: the one client of our own API, in pages, audits, the command line,
- * node agents and the client of callers. Redirections are not followed, so that no key goes
- * elsewhere. An answer with an error status is one too: errorWordsOf reads it. Throws NoAnswer, and
- * what `signal` was aborted with.
+ * Calls `path` of the gateway. All clients of our own API use this function: pages, audits, the
+ * command line, node agents and the client library. Redirects are not followed, so that a key is
+ * never sent to another server. An answer with an error status is returned too: errorWordsOf reads
+ * it. Throws NoAnswer, and the abort reason of `signal`.
  */
 export async function callGateway(
   gateway: GatewayOptions,
@@ -122,14 +125,14 @@ async function exchange(
   }
 }
 
-/** Why `fetch` failed: the system's code, such as ECONNREFUSED, where there is one, else words. */
+/** The reason why `fetch` failed: the system's code, such as ECONNREFUSED, or the error message. */
 export function systemReasonOf(fault: unknown): string {
   const cause = fault instanceof Error && fault.cause instanceof Error ? fault.cause : fault
   if (!(cause instanceof Error)) return 'unknown fault'
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }
 
-/** What an answer says in the error envelope of our API. */
+/** The content of an error envelope of our API. */
 export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
 
 /** Gives the message of the error envelope, `{"error": {"message", "code"}}`, and its code. */
@@ -144,7 +147,7 @@ export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {
   }
 }
 
-/** Whether a key may be sent to `url`: encrypted, or to this machine. */
+/** Whether a key may be sent to `url`: the connection must be encrypted, or go to this machine. */
 export function isSafeForKey({ protocol, hostname }: URL): boolean {
   return protocol === 'https:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
 }
@@ -154,7 +157,7 @@ export class UnsafeKey extends Error {
   override readonly name = 'UnsafeKey'
 }
 
-/** Throws UnsafeKey when there is a key that may not be sent to `url`. */
+/** Throws UnsafeKey when there is a key and it may not be sent to `url`. */
 export function checkKeySafety(url: URL, apiKey: string | null): void {
   if (apiKey !== null && !isSafeForKey(url))
     throw new UnsafeKey(
@@ -163,16 +166,16 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 }
 
 /**
- * How long a pool of connections has to notice which of them ended, milliseconds: then the next
- * read takes a new one.
+ * Time in which a connection pool notices closed connections, milliseconds. After this time, the
+ * next read opens a new connection.
  */
 export const RECONNECT_PAUSE_MS = 100
 
 /**
- * Makes a read, and once more when its connection broke (`isBroken`; left out: for any rejection).
- * A gateway that was restarted has closed the connections that are kept here, and the next request
- * on one fails, though the gateway is there. Only for reads without effect: a call that makes a
- * completion may have been made.
+ * Makes a read, and repeats it once when its connection broke (`isBroken`; if left out: after any
+ * rejection). A restarted gateway has closed the connections in our pool. The next request on such
+ * a connection fails, although the gateway is running. Use this only for reads without side
+ * effects: a broken call for a completion may already have been processed.
  */
 export async function readTwice<Type>(
   read: () => Promise<Type>,
@@ -193,12 +196,14 @@ export async function readTwice<Type>(
   }
 }
 
-/** A browser hides what a redirection says: its status is then 0. */
+/** A browser hides a redirect: its status is then 0. */
 export function isRedirect({ status, type }: Response): boolean {
   return type === 'opaqueredirect' || (status >= 300 && status < 400)
 }
 
-/** Gives a body of at most `bytesMax` bytes, null when it is longer. Rejects as its stream does. */
+/**
+ * Gives a body of at most `bytesMax` bytes; null when it is longer. Rejects when the stream fails.
+ */
 export async function readAtMost(
   response: Response,
   bytesMax: number,
@@ -217,7 +222,7 @@ export async function readAtMost(
   }
 }
 
-/** Rejects with the signal's reason when it is aborted meanwhile. */
+/** Rejects with the signal's reason when the signal is aborted during the delay. */
 export async function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const abort = () => {

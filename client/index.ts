@@ -1,4 +1,4 @@
-/** What callers of the gateway use. README.md says what is checked and what is not. */
+/** The API for callers of the gateway. README.md explains what is checked and what is not. */
 
 export type { Expectations } from '../attestation/report/expectations.ts'
 export type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'

@@ -33,93 +33,109 @@ import {
   withErrorCode,
 } from './errors.ts'
 
-/** What was established of a notary's enclave. */
+/** The checks of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
 
-/** A notary whose enclave showed that it is an expected one. */
+/** A notary whose enclave proved to be an expected one. */
 export type AttestedNotary = {
-  /** Its address: 0x, lower case. */
+  /** The notary's address: 0x, lower case. */
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /** When it showed it, and until when that holds: the end of its document's certificates. */
+  /** Time of the attestation. `validUntil` is the end of its document's certificates. */
   readonly attestedAt: Date
   readonly validUntil: Date
-  /** What it was booted with: providers, certificate authorities, chain, contract. */
+  /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
   readonly configuration: JsonObject
   readonly checks: readonly Check<NotaryCheckName>[]
-  /** What its document proves. */
+  /** The facts that the attestation document proves. */
   readonly facts: AttestationFacts
 }
 
-/** A notary that the gateway names, whose enclave was not shown to be an expected one. */
+/** A notary of the gateway whose enclave did not prove to be an expected one. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
-/** The notaries that were found, and what answers are held against. */
+/** The notaries of a gateway. Answers are checked against them. */
 export type Notaries = {
-  /** Those that hold now, and those that were refused when they were asked last. */
+  /** The notaries that are attested now, and the notaries that were refused at the last attempt. */
   list(): {
     readonly attested: readonly AttestedNotary[]
     readonly refused: readonly RefusedNotary[]
   }
   /**
-   * Asks the gateway for its notaries and has each enclave make a new document. Throws
-   * AffidavitError `no_notary` when none holds (`document_not_yet_valid` when none does yet), and
-   * as askGateway.
+   * Asks the gateway for its notaries, and each enclave for a new document. Throws AffidavitError
+   * `no_notary` when no enclave is an expected one (`document_not_yet_valid` when all documents
+   * become valid later), and the errors of askGateway.
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
-   * The notary of a public key (0x, hex), which holds now: a new one is asked for a document, and
-   * one whose document ended. Throws AffidavitError `unknown_notary` with the cause.
+   * Gives the attested notary of a public key (0x, hex). If the notary is new, or its document has
+   * expired, its enclave is asked for a document. Throws AffidavitError `unknown_notary` with the
+   * cause.
    */
   find(publicKey: string): Promise<AttestedNotary>
   /**
-   * Checks the document that an answer carries: genuine and valid now, of the notary's key, code
-   * and configuration. Gives what it is, in words. Throws AffidavitError.
+   * Checks the document of an answer: it must be genuine and valid now, and have the notary's key,
+   * an expected code and an expected configuration. Gives a description of the document. Throws
+   * AffidavitError.
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
-   * A key that a call can be encrypted to, signed by the notary of an expected enclave. `gone`: the
-   * notary whose key was just refused; then the gateway is asked for its keys first, and a key of
-   * another notary is taken if there is one. Throws AffidavitError `no_encryption_key`, and as
-   * refresh.
+   * Gives a key for the encryption of a call, signed by the notary of an expected enclave. `gone`
+   * is the notary whose key was just refused. Then the gateway is asked for its keys first, and a
+   * key of another notary is preferred. Throws AffidavitError `no_encryption_key`, and the errors
+   * of refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /**
-   * Holds enclaves to another policy from now on. What was established under the earlier policy no
-   * longer counts: each enclave must show itself again before it is sent a call, or its answer is
-   * taken.
+   * Checks enclaves against another policy from now on. Results under the old policy no longer
+   * count: each enclave must be attested again before it receives a call, or before its answer is
+   * accepted.
    */
   replacePolicy(policy: BundlePolicy): void
-  /** The policy that enclaves are held to. */
+  /** The policy that enclaves are checked against. */
   policy(): BundlePolicy
-  /** Whether a notary's enclave is known to be an expected one now. */
+  /** Whether the notary's enclave is attested as an expected one now. */
   isExpected(notary: string): boolean
-  /**
-   * Resolves when an expected enclave is known under the policy that replaced another. Throws as
-   * refresh.
-   */
+  /** Resolves when an expected enclave is attested under the current policy. Throws as refresh. */
   ensure(): Promise<void>
-  /** What of a notary's configuration answers are compared with. */
+  /** The parts of a notary's configuration that answers are compared with. */
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
 
-/** Bytes of the nonce that a document is asked over. */
+/** Bytes of the nonce in a request for a document. */
 const NONCE_BYTES = 32
-/** Keys that one notary may have: a new one an hour, each good for two. */
+/**
+ * Maximum number of keys of one notary. It makes a new key every hour; each is valid for two hours.
+ */
 const KEYS_MAX = 16
-/** A key that ends sooner is not used, milliseconds: the call has to be read by then. */
+/**
+ * A key that expires within this time is not used, milliseconds: the enclave must read the call
+ * before the key expires.
+ */
 const KEY_MARGIN_MS = 60_000
-/** A document is renewed when it has so little left, milliseconds: leaves of AWS live 3 hours. */
+/**
+ * A document is renewed when it expires within this time, milliseconds. AWS's leaf certificates
+ * live 3 hours.
+ */
 const RENEW_BEFORE_MS = 30 * 60_000
-/** But not asked for again before this, milliseconds: a module may reuse a leaf to its end. */
+/**
+ * Shortest time between two renewals, milliseconds: a module may reuse a leaf certificate until it
+ * expires.
+ */
 const RENEW_PAUSE_MS = 60_000
-/** How long a key that was refused is not asked about again: a hostile gateway names any number. */
+/**
+ * How long a refused key is not checked again, milliseconds: a hostile gateway can name any number
+ * of keys.
+ */
 const REFUSAL_MS = 10_000
-/** Documents of answers that are remembered. An enclave makes a few a day. */
+/**
+ * Maximum number of documents of answers that are remembered. An enclave makes a few documents a
+ * day.
+ */
 const DOCUMENTS_MAX = 64
 
-/** What of a document was found, to be found again. */
+/** The remembered result for one document. */
 type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number }
 
 /** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
@@ -139,7 +155,7 @@ export function createNotaries(
   let renewing: Promise<void> | null = null
   let isReplaced = false
 
-  /** One question at a time for each notary. */
+  /** Runs at most one request at a time for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const running = asking.get(notary)
     if (running !== undefined) return running
@@ -164,7 +180,7 @@ export function createNotaries(
         throw reason
       }
     }
-    // The policy was replaced meanwhile: the result does not count.
+    // The policy was replaced during the request, so its result does not count.
     return await ask(notary, signal)
   }
 
@@ -187,7 +203,7 @@ export function createNotaries(
     return readNotaries(json)
   }
 
-  /** Takes the keys of expected enclaves. Keys that their notary did not sign are left out. */
+  /** Stores the keys of expected enclaves. Keys that their notary did not sign are ignored. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys }) => {
       const known = attested.get(notary)
@@ -201,12 +217,13 @@ export function createNotaries(
   }
 
   async function renewKeys(): Promise<void> {
-    // Documents need not be new: a notary's key is its enclave's as long as that runs.
+    // Known documents are enough here: a notary's key belongs to its enclave while the enclave
+    // runs.
     if (listAttested().length > 0) {
       takeKeys(await listNamed())
       if (usableKeys().length > 0) return
     }
-    // Other enclaves may have taken the place of those that were known.
+    // Other enclaves may have replaced the known enclaves.
     await refresh()
   }
 
@@ -262,7 +279,7 @@ export function createNotaries(
     )
     const isEarly = ({ code }: AffidavitError) => code === 'document_not_yet_valid'
     throw new AffidavitError(
-      // All of them: then rather this machine's clock is wrong than each enclave another one.
+      // If all documents seem to be early, this machine's clock is probably wrong.
       reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'
@@ -349,13 +366,16 @@ export function createNotaries(
 
 const EMPTY = new Uint8Array()
 
-/** A key that a notary signed, and when it ends. */
+/** A key that a notary signed, with its expiry time. */
 type UsableKey = EncryptionTarget & { readonly endMs: number }
 
-/** A notary that a gateway names, and what it says of the keys of its enclave. */
+/** A notary of the gateway, with the encryption keys that the gateway states for it. */
 type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
 
-/** The notaries that a gateway names. What it says of them is asked of each enclave itself. */
+/**
+ * Reads the notaries that a gateway names. Statements about them are not trusted: each enclave is
+ * asked itself.
+ */
 function readNotaries(json: JsonObject): readonly NamedNotary[] {
   const list = memberOf(json, 'notaries')
   if (!isJsonArray(list) || list.length > NOTARIES_MAX)
@@ -365,7 +385,7 @@ function readNotaries(json: JsonObject): readonly NamedNotary[] {
     const notary = memberOf(members, 'notary')
     if (typeof notary !== 'string' || !ADDRESS.test(notary))
       throw invalidReply('notaries: expected the address of each')
-    // An older gateway names none.
+    // Older gateways do not have this member.
     const keys = memberOf(members, 'encryption_keys') ?? []
     if (!isJsonArray(keys) || keys.length > KEYS_MAX)
       throw invalidReply(`encryption_keys: expected an array of at most ${KEYS_MAX}`)
@@ -374,7 +394,7 @@ function readNotaries(json: JsonObject): readonly NamedNotary[] {
   return [...new Map(named.map((entry) => [entry.notary, entry])).values()]
 }
 
-/** Null for a key that is malformed, not its notary's, or not usable now. */
+/** Null for a key that is malformed, not signed by its notary, or not usable now. */
 function readKey(
   json: Json,
   parts: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
@@ -390,7 +410,10 @@ function readKey(
 
 const ADDRESS = /^0x[0-9a-f]{40}$/
 
-/** Has the enclave of a notary make a document over a nonce of ours, and holds it to the policy. */
+/**
+ * Asks the enclave of a notary for a document with our nonce, and checks the document against the
+ * policy.
+ */
 async function askNotary(
   gateway: AskedGateway,
   parts: {
@@ -403,7 +426,7 @@ async function askNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // With the key: callers without a key do not delay callers with a key.
+  // Sent with the API key, so that callers without a key do not delay callers with a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, {
     withKey: true,
@@ -438,7 +461,9 @@ async function askNotary(
   }
 }
 
-/** Of its digest, and an expected one. */
+/**
+ * Checks that the document states the digest of this configuration, and that the policy expects it.
+ */
 function checkConfiguration(
   configuration: JsonObject,
   parts: {
@@ -458,7 +483,7 @@ function checkConfiguration(
   const { outcome, detail } = check('configuration', () =>
     checkExpectedConfiguration(digest, { document, policy: parts.policy }),
   )
-  // Not checked is not passed.
+  // "Not checked" does not mean "passed".
   if (outcome !== 'passed') throw new AffidavitError('unexpected_configuration', detail)
   return detail
 }
@@ -493,7 +518,7 @@ async function verifyDocument(
   }
 }
 
-/** What the reader does about a document that is refused, by the rule that it breaks. */
+/** The error code for a refused document, by the rule that it breaks. */
 function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
     return 'document_not_yet_valid'
@@ -509,7 +534,7 @@ function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   }
 }
 
-/** When a document's first certificate ends, Unix milliseconds. */
+/** The expiry time of the document's certificate that expires first, Unix milliseconds. */
 function endOf({ certificates }: AttestationFacts): number {
   return Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
 }
@@ -527,7 +552,7 @@ function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
   return { name, outcome: 'passed', detail }
 }
 
-/** Any fault, as what the client throws. */
+/** Converts any error into an AffidavitError. */
 function faultOf(fault: unknown): AffidavitError {
   if (fault instanceof AffidavitError) return fault
   return new AffidavitError('unreachable', shown(messageOf(fault)), { cause: fault })

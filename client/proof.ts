@@ -5,31 +5,31 @@ import { sayVerdict } from '../attestation/report/say-verdict.ts'
 import { writeSavedProof } from '../attestation/saved-proof.ts'
 import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
 
-/** One call whose answer was checked: what was asked, what was said, and why to believe it. */
+/** One call with a checked answer: the request, the answer, and the proof. */
 export type Proof = {
-  /** The completion's hash, which its answer carries too: 64 hex digits. */
+  /** The completion's hash, as its answer states it: 64 hex digits. */
   readonly hash: string
   /** The enclave's signing account: 0x, lower case. */
   readonly notary: string
-  /** The transaction that the gateway says anchors it. */
+  /** The transaction that anchors the completion, as the gateway states it. */
   readonly txHash: string
   readonly receipt: Receipt
-  /** Every check, in its order, with what was found. */
+  /** All checks in their order, with their results. */
   readonly checks: readonly AnswerCheck[]
   readonly checkedAt: Date
   /** The body as it was sent, with its nonce. */
   readonly request: JsonObject
   readonly answer: KeptAnswer
   /**
-   * The text of a file that `affidavit verify` takes: without boot configuration and anchor, which
-   * `anchored` adds.
+   * The text of a file for `affidavit verify`. It does not contain the boot configuration and the
+   * anchor: `anchored` adds them.
    */
   save(): string
-  /** The verdict, and the checks, one to a line. */
+  /** The verdict, and the checks, one per line. */
   toString(): string
 }
 
-/** Gives what is kept of a call whose answer was checked. */
+/** Creates the proof of a call whose answer was checked. */
 export function createProof(
   { hash, notary, txHash, receipt, checks }: CheckedAnswer,
   kept: { readonly request: JsonObject; readonly answer: KeptAnswer; readonly checkedAt: Date },
@@ -48,14 +48,14 @@ export function createProof(
   }
 }
 
-/** What is left open of an answer that was taken: its anchor, at least. */
+/** Names of the checks that stay open for an accepted answer: at least the check of its anchor. */
 function openIn(checks: readonly AnswerCheck[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }
 
 const OUTCOME_WIDTH = 'not checked'.length
 
-/** Checks for people, one to a line. Texts of the gateway's are escaped. */
+/** Prints checks for people, one per line. Texts of the gateway are escaped. */
 export function printChecks(
   checks: readonly { name: string; outcome: string; detail: string }[],
 ): string {
@@ -75,26 +75,29 @@ function escapeControls(text: string): string {
   )
 }
 
-/** The proofs of this client's latest answers, by hash. The oldest goes when there are too many. */
+/**
+ * The proofs of this client's latest answers, by hash. When there are too many, the oldest is
+ * removed.
+ */
 export type Proofs = Iterable<Proof> & {
   readonly size: number
-  /** The proof of a completion's hash (64 hex digits, with or without 0x). */
+  /** The proof of the completion with this hash (64 hex digits, with or without 0x). */
   get(hash: string): Proof | undefined
-  /** The proof of an answer of `fetch`, once its body was read to its end. */
+  /** The proof of an answer of `fetch`. It exists after the answer's body was read to its end. */
   of(answer: Response): Proof | undefined
-  /** The newest one that is there. */
+  /** The newest proof that is kept. */
   readonly latest: Proof | undefined
-  /** Forgets one, or all. */
+  /** Removes one proof; `clear` removes all. */
   delete(hash: string): boolean
   clear(): void
 }
 
-/** An answer that was not checked has no hash, and so no proof. */
+/** An answer that was not checked has no hash, and therefore no proof. */
 function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }
 
-/** Keeps up to `max` proofs; `add` takes in another, of an answer that `bind` names. */
+/** Keeps up to `max` proofs. `add` stores a proof; `bind` links an answer to its proof. */
 export function createProofs(max: number): {
   readonly proofs: Proofs
   add(proof: Proof): void

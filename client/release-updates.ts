@@ -10,22 +10,21 @@ import {
 } from '../attestation/report/expectations.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
-/** What is expected, whose releases can be exchanged for newer ones. */
+/** The expected policy, whose releases can be replaced by newer ones. */
 type ReleaseUpdates = {
-  /** The policy that the expectations say at first. */
+  /** The first policy, from the given expectations. */
   readonly policy: BundlePolicy
   /**
-   * The policy with `releases` in place of those before: each list takes the place of the one
-   * before, in their order, and further ones follow. Throws AffidavitError `older_releases` for a
-   * list that is older or left out, `invalid_options` where readExpectations throws.
+   * Gives the policy with `releases` instead of the old releases. Each list replaces the old list
+   * at its position; further lists are added. Throws AffidavitError `older_releases` when a list is
+   * older or missing, and `invalid_options` where readExpectations throws.
    */
   update(releases: Expectations['releases']): BundlePolicy
 }
 
 /**
- * Reads what is expected. Throws AffidavitError `invalid_options` where readExpectations throws.
- *
- * Does NOT notice that a list is held back: where lists come from is for the caller to choose.
+ * Reads the expectations. Throws AffidavitError `invalid_options` where readExpectations throws.
+ * Does NOT notice that a newer list is held back: the caller chooses the source of the lists.
  */
 export function createReleaseUpdates(
   expect: Expectations,
@@ -35,7 +34,7 @@ export function createReleaseUpdates(
     withErrorCode('invalid_options', () => readExpectations(given, options))
   const policy = read(expect)
   const first = ownMembers(expect)
-  // Times, not lists: the caller may change an object that was given.
+  // Only the times are kept, because the caller may change the given objects.
   let takenMs = timesOf(releaseLists(first.releases))
   return {
     policy,
@@ -60,7 +59,7 @@ function timesOf(lists: readonly ReleaseList[]): readonly number[] {
   return lists.map(({ issued_at }) => millisecondsOf(issued_at))
 }
 
-/** A list that is left out, or older, could hide a revocation. */
+/** A list that is missing or older could hide a revocation. */
 function checkNewer(lists: readonly ReleaseList[], takenMs: readonly number[]): void {
   if (lists.length < takenMs.length)
     throw older(`expected ${takenMs.length} lists or more, as before, got ${lists.length}`)

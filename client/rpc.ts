@@ -1,18 +1,18 @@
 import { encodeBase64, encodeUtf8 } from '../attestation/bytes.ts'
 import { type Fetch, readAtMost } from './gateway.ts'
 
-/** Most calls in one batch; many endpoints refuse more. */
+/** Maximum number of calls in one batch. Many endpoints refuse larger batches. */
 const BATCH_CALLS_MAX = 100
-/** Most bytes of one answer: 100 receipts with their logs have under 300 KB. */
+/** Size limit of one answer, bytes: 100 receipts with their logs take less than 300 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Time for one HTTP exchange, from connect to the last byte. */
+/** Time limit for one HTTP exchange, from the connection to the last byte, milliseconds. */
 const RPC_TIMEOUT_MS = 10_000
-/** How many characters of an endpoint's error message are kept. */
+/** Maximum length of an endpoint's error message; the rest is cut. */
 const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
 
-/** The endpoint's answer to one call. The endpoint wrote everything in it: check it before use. */
+/** The endpoint's answer to one call. It is not trusted: check it before use. */
 export type RpcReply =
   | { readonly kind: 'result'; readonly value: unknown }
   | { readonly kind: 'error'; readonly code: number | null; readonly message: string }
@@ -20,22 +20,22 @@ export type RpcReply =
 /** JSON-RPC 2.0 over HTTP. */
 export type Rpc = {
   /**
-   * The result of one call. Throws RpcError; `refused` when the endpoint answers with an error
-   * object.
+   * Gives the result of one call. Throws RpcError; with `refused` when the endpoint answers with an
+   * error object.
    */
   call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
   /**
-   * Replies in the order of the calls, which are sent BATCH_CALLS_MAX at a time. Throws RpcError,
-   * except `refused`.
+   * Gives the replies in the order of the calls. Sends BATCH_CALLS_MAX calls at a time. Throws
+   * RpcError, except `refused`.
    */
   batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]>
-  /** Ends running exchanges. */
+  /** Aborts running exchanges. */
   close(): Promise<void>
 }
 
 /**
- * The endpoint could not be reached, or its answer made no sense; the call may be tried again. The
- * message never holds the URL's secrets.
+ * The endpoint did not answer, or its answer is invalid. The call may be repeated. The message
+ * never contains the URL's secrets.
  */
 export class RpcError extends Error {
   override readonly name = 'RpcError'
@@ -53,8 +53,9 @@ export class RpcError extends Error {
 }
 
 /**
- * Client for the endpoint at `url` (http or https; user and password in it become an Authorization
- * header). Redirects are not followed. No retries: the caller knows what may be repeated.
+ * Gives a client for the endpoint at `url` (http or https). A user and password in the URL become
+ * an Authorization header. Redirects are not followed. The client does not retry: only the caller
+ * knows what may be repeated.
  */
 export function createRpc(options: {
   readonly url: string
@@ -118,7 +119,7 @@ export function createRpc(options: {
   }
 }
 
-/** `fetch` takes no URL that has a password in it. */
+/** `fetch` refuses URLs with a password. */
 function splitUrl(text: string): { readonly url: URL; readonly headers: Record<string, string> } {
   const url = new URL(text)
   const headers: Record<string, string> = { 'content-type': 'application/json' }
@@ -139,7 +140,9 @@ function parseAnswer(bytes: Uint8Array): unknown {
   }
 }
 
-/** Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6); the `id` names the call. */
+/**
+ * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6). The `id` identifies the call.
+ */
 function readReplies(answer: unknown, count: number): readonly RpcReply[] {
   if (!Array.isArray(answer)) {
     const reply = readReply(answer)
@@ -177,7 +180,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** What went wrong is in the cause of the error that `fetch` rejects with. */
+/** The actual reason is in the cause of the error of `fetch`. */
 function describeNetworkError(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
   const code = isObject(cause) ? cause.code : undefined
@@ -191,7 +194,7 @@ export function toQuantity(value: number): string {
   return `0x${value.toString(16)}`
 }
 
-/** The number from 0 to 2^53-1 that a quantity is; null for any other value. */
+/** Reads a quantity from 0 to 2^53-1; null for any other value. */
 export function readQuantity(value: unknown): number | null {
   if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,14}$/.test(value)) return null
   const number = Number.parseInt(value, 16)

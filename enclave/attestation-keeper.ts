@@ -5,35 +5,33 @@ import { CallFault } from './call-fault.ts'
 import { describeError, type EventLog } from './logger.ts'
 import type { Nsm } from './nsm/nsm.ts'
 
-/** A document is not used any more when its leaf certificate has only so long to live. */
+/** A document is no longer used when its leaf certificate expires within this time. */
 export const LEAF_MARGIN_MS = 5 * 60_000
 
-/** Wait after a renewal that failed. */
+/** Pause after a failed renewal. */
 export const RETRY_MS = 5_000
 
-/**
- * Calls for fresh documents that may wait for the module, of each kind; it answers one at a time.
- */
+/** Most calls of each kind that may wait for the module, which answers one call at a time. */
 export const FRESH_CALLS_MAX = 16
 
-/** An attestation document, and until when records may carry it. */
+/** An attestation document, and the time until which records may carry it. */
 export type KeptDocument = {
-  /** SHA-256 (hex) of its bytes. */
+  /** SHA-256 of the document, hex. */
   readonly digest: string
-  /** Standard base64 of its bytes. */
+  /** The document in standard base64. */
   readonly base64: string
-  /** notAfter of its leaf certificate, Unix milliseconds. */
+  /** notAfter of the document's leaf certificate, Unix milliseconds. */
   readonly leafNotAfterMs: number
 }
 
 export type AttestationKeeper = {
   /**
-   * The document that records carry now. Null while no document is valid for LEAF_MARGIN_MS more,
-   * or while the enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a receipt
-   * would state a wrong time.
+   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. Also null
+   * while the enclave's clock differs from the module's by more than CLOCK_SKEW_MAX_MS, because
+   * receipts would state a wrong time.
    */
   readonly current: () => KeptDocument | null
-  /** Why there is no current document, for the caller. */
+  /** The fault for callers while there is no current document. */
   readonly unavailable: () => CallFault
   /**
    * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault
@@ -41,10 +39,10 @@ export type AttestationKeeper = {
    */
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
-   * The same with the digest of another statement as user_data. It must be a statement of the
-   * enclave itself: relying parties take any such digest for the enclave's word. These calls have
-   * their own limit, because anyone may ask for nonces: a flood of nonces must not keep the log
-   * from being attested.
+   * Like attestNonce, with the digest of another statement as user_data. The statement must come
+   * from the enclave itself, because relying parties trust such a digest as the enclave's
+   * statement. These calls have a separate limit: anyone may ask for nonces, and a flood of nonces
+   * must not stop the attestation of the log.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -53,7 +51,7 @@ export type AttestationKeeper = {
   readonly stop: () => void
 }
 
-/** Shortest delay before a renewal, for any document that the module gives. */
+/** Shortest delay before a renewal, even if the module's document expires soon. */
 const DELAY_MIN_MS = 1_000
 
 type KeeperOptions = {
@@ -64,15 +62,15 @@ type KeeperOptions = {
   readonly renewMs: number
   /** The enclave's clock, Unix milliseconds. */
   readonly now: () => number
-  /** Milliseconds of a clock that is never set. */
+  /** A monotonic clock, milliseconds. */
   readonly monotonic: () => number
   readonly log: EventLog
 }
 
 /**
- * Makes the first document, and then one whenever the newest is `renewMs` old or three margins from
- * its end, trying again every RETRY_MS. Throws what the module throws when the first one cannot be
- * made.
+ * Makes the first document. Makes another when the newest is `renewMs` old, or expires within three
+ * margins; after a failure, it retries every RETRY_MS. Throws the module's error when the first
+ * document cannot be made.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
@@ -151,8 +149,8 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
 type Calls = { running: number }
 
 /**
- * Reads what the keeper must know of a document by the enclave's own module. Does not check the
- * document: relying parties verify it (verifyAttestation).
+ * Reads the facts that the keeper needs from a document of the enclave's own module. Does not check
+ * the document: relying parties verify it (verifyAttestation).
  */
 function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestampMs: number } {
   const [, , payload] = decodeCbor(bytes).value as readonly [unknown, unknown, Uint8Array]
@@ -168,30 +166,30 @@ function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestam
 }
 
 /**
- * Furthest that the enclave's clock may be from the security module's, milliseconds. Receipts state
- * its time under oath; a clock that is kept in step is right to milliseconds, and a call to the
- * module may take a tenth of a second.
+ * Largest difference between the enclave's clock and the security module's, milliseconds. Receipts
+ * state the enclave's time. A synchronised clock is right to milliseconds, and a call to the module
+ * may take a tenth of a second.
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
-/** How far the enclave's clock is from the security module's, as far as this can be measured. */
+/** Measures how far the enclave's clock is from the security module's. */
 type ClockWatch = {
   /**
-   * Begins an observation of the module's time; what it gives takes the time that the module then
-   * stated, Unix milliseconds.
+   * Starts a measurement, before the module is called. The returned function takes the time that
+   * the module stated, Unix milliseconds.
    */
   observe(): (statedMs: number) => void
   /**
-   * Milliseconds that the clock is ahead (behind: below 0), at least; 0 before the first
-   * observation.
+   * Minimum number of milliseconds that the clock is ahead (negative: behind); 0 before the first
+   * measurement.
    */
   skewMs(): number
 }
 
 /**
- * Watches the clock `now` (Unix milliseconds): against each time that the module states, and
- * between those against a clock that is never set, so that a step is seen at once. A host that
- * pauses the enclave, which stops both, shows at the next observation.
+ * Watches the clock `now` (Unix milliseconds). It is compared with each time that the module
+ * states, and in between with a monotonic clock, so a step is seen at once. A host that pauses the
+ * enclave stops both clocks; that is seen at the next measurement.
  */
 function watchClock({
   now,
@@ -206,7 +204,7 @@ function watchClock({
     observe: () => {
       const beforeMs = now()
       return (statedMs) => {
-        // The module stated its time somewhere between the two.
+        // The module stated its time between `beforeMs` and `afterMs`.
         const afterMs = now()
         const ahead = Math.max(0, beforeMs - statedMs)
         const behind = Math.max(0, statedMs - afterMs)

@@ -13,18 +13,16 @@ import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/messages.ts'
 import { recoverPoint } from './protocol/recover-point.ts'
 
-/**
- * Largest body of a request, bytes: 1,000 heads of at most 320 bytes each as JSON, and some room.
- */
+/** Size limit of a request, bytes: 1,000 heads of at most 320 bytes of JSON each, and a reserve. */
 export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 
-/** What an enclave states of the logs that it was shown before its own had a leaf. */
+/** Keeps the enclave's statement about earlier logs, made before its own log has a leaf. */
 export type BootStatementKeeper = {
   /**
-   * States the heads in the body of a request, once, while the log is empty. Every later request
-   * gets that first statement, also for other heads. So it is not lost with the gateway that asked
+   * States the heads in a request's body, once, while the log is empty. Every later request gets
+   * this first statement, even with other heads, so the statement outlives the gateway that asked
    * first. Throws CallFault `invalid_call`, `log_conflict` when the log had leaves before the first
-   * request, and what attestStatement throws.
+   * request, and the errors of attestStatement.
    */
   state(body: Uint8Array): Promise<BootStatementReply>
 }
@@ -53,7 +51,7 @@ export function keepBootStatement(given: {
         throw new CallFault('log_conflict', 'The log has leaves: it is too late for this.')
       const made = make(decodeHeads(body, domain))
       first = made
-      // The security module failed: nothing was stated yet.
+      // The security module failed, so no statement exists yet.
       made.catch(() => {
         first = null
       })

@@ -2,8 +2,8 @@ import { type EnclaveFault, FAULT_STATUS } from './protocol/messages.ts'
 import type { Refusal } from './protocol/refusal.ts'
 
 /**
- * A call that gives no answer, and why, as the gateway receives it. Messages are for the caller of
- * the gateway: they may repeat what a provider said, never a prompt or a credential. They are never
+ * The fault of a call without an answer, as the gateway receives it. Its message is for the
+ * gateway's caller: it may repeat a provider's words, never a prompt or a credential. It is never
  * logged.
  */
 export class CallFault extends Error {
@@ -20,12 +20,12 @@ export class CallFault extends Error {
   }
 }
 
-/** The fault of a call for which there is no memory. */
+/** The fault of a call when there is not enough memory. */
 export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }
 
-/** A provider's own 4xx. It has its own class because its status and words are the provider's. */
+/** A provider's own 4xx. This is a separate class, because status and text are the provider's. */
 export class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'
   readonly fault: EnclaveFault
@@ -60,12 +60,12 @@ export function refusalFault(
   )
 }
 
-/** The gateway closed the connection, or stopped reading: the answer has no reader now. */
+/** The gateway closed the connection, or stopped reading, so the answer has no reader. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }
 
-/** The fault of any error that was thrown. An unexpected error gives no details to the outside. */
+/** Converts any error into a fault. Unexpected errors show no details to the outside. */
 export function faultOf(error: unknown): EnclaveFault {
   if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
   return new CallFault('internal_error', 'The enclave failed; its log has more.').fault

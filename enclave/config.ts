@@ -11,14 +11,13 @@ import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/pars
 import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.ts'
 
 /**
- * Everything that can be set about an enclave process. Each field names its variable; an empty
- * variable counts as unset. What a relying party must know (providers, CAs, chain, contract) is in
- * the boot configuration that the attestation document names; the rest only decides how long and
- * how much.
+ * All settings of an enclave process. Each field names its variable; an empty variable counts as
+ * unset. Settings that a relying party must know (providers, CAs, chain, contract) are in the boot
+ * configuration, which the attestation document names. The others only set limits of time and size.
  */
 export type EnclaveConfig = {
   /**
-   * NODE_ENV: `production` refuses everything simulated and every plain-http provider. Default:
+   * NODE_ENV: `production` refuses all simulated parts and plain-http providers. Default:
    * development.
    */
   readonly isProduction: boolean
@@ -28,15 +27,15 @@ export type EnclaveConfig = {
    */
   readonly socketPath: string
   /**
-   * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: this user alone. `660`: the group of its
-   * file too, for an image, where the bridges run as another user and a folder with the setgid bit
-   * gives the file their group. Default: 600.
+   * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: only this user. `660`: also the group of
+   * its file. An image needs this: its bridges run as another user, and a folder with the setgid
+   * bit gives the file their group. Default: 600.
    */
   readonly socketMode: SocketMode
   /**
-   * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development).
-   * Default: software, since a developer's machine has no device; in production it must be set, to
-   * device, so that no enclave gets it by omission.
+   * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; for development).
+   * Default: software, since a developer's machine has no device. In production it must be set to
+   * `device`, so no enclave gets `software` by omission.
    */
   readonly nsm: 'device' | 'software'
   /**
@@ -50,8 +49,8 @@ export type EnclaveConfig = {
    */
   readonly chainId: number
   /**
-   * CONTRACT_ADDRESS: the anchor contract there, 0x and 40 hex digits; kept lower-case. Required,
-   * as CHAIN_ID.
+   * CONTRACT_ADDRESS: the anchor contract on that chain, 0x and 40 hex digits; kept lower-case.
+   * Required, like CHAIN_ID.
    */
   readonly contract: string
   /**
@@ -78,7 +77,7 @@ export type EnclaveConfig = {
   readonly shutdownGraceMs: number
 }
 
-/** How long and how much one call, and all together, may take. Milliseconds and bytes. */
+/** Limits of time and size for one call, and for all together. Milliseconds and bytes. */
 export type Limits = {
   /**
    * CONNECT_TIMEOUT_MS: DNS, TCP and TLS to a provider. Default 10000: several times a slow
@@ -96,12 +95,10 @@ export type Limits = {
    * that long.
    */
   readonly idleTimeoutMs: number
-  /**
-   * ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an answer that drips for ever.
-   */
+  /** ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an endless, slow answer. */
   readonly answerTimeoutMs: number
   /**
-   * DRAIN_TIMEOUT_MS: a gateway that does not read on for so long counts as gone. Default 60000, as
+   * DRAIN_TIMEOUT_MS: a gateway that stops reading for this long counts as gone. Default 60000, as
    * the idle timeout.
    */
   readonly drainTimeoutMs: number
@@ -111,22 +108,22 @@ export type Limits = {
    */
   readonly answerBytesMax: number
   /**
-   * PENDING_BYTES_MAX: memory of completions that the gateway has not acknowledged and of all calls
-   * under way, as estimated (log/weigh-json.ts). At the limit new calls are refused, and a running
-   * call that needs more ends alone (`answer_too_large`). Default: half of the heap's limit, which
-   * the image sets from the enclave's memory. The other half is for garbage, for the texts of a
-   * pull, and for the rest of the process.
+   * PENDING_BYTES_MAX: memory of completions that the gateway has not acknowledged and of all
+   * running calls, as estimated (log/weigh-json.ts). At the limit, new calls are refused, and a
+   * running call that needs more memory ends (`answer_too_large`). Default: half of the heap's
+   * limit, which the image derives from the enclave's memory. The other half is for garbage, for
+   * the texts of a pull, and for the rest of the process.
    */
   readonly pendingBytesMax: number
   /**
-   * Completion calls at once, beside what PENDING_BYTES_MAX bounds. A call takes two file
-   * descriptors; a fifth of all is for everything else.
+   * Most completion calls at once, in addition to PENDING_BYTES_MAX. A call takes two file
+   * descriptors; a fifth of them is kept for everything else.
    */
   readonly callsMax: number
 }
 
 /**
- * The configuration is wrong. `faults` has all faults, a sentence each, for the operator who set
+ * The configuration is wrong. `faults` has one sentence for each fault, for the operator who set
  * the variables.
  */
 export class ConfigError extends Error {
@@ -140,7 +137,7 @@ export class ConfigError extends Error {
 }
 
 /**
- * The configuration that the variables give, with the files they name; `heapBytesMax` and
+ * Gives the configuration of the variables and the files that they name. `heapBytesMax` and
  * `descriptorsMax` are this process's limits. Throws ConfigError with all faults.
  */
 export function readConfig(
@@ -183,7 +180,7 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-/** Descriptors that this process may have open; if unknown, the fewest that a system gives. */
+/** Most descriptors that this process may open; if unknown, the lowest limit of any system. */
 function readDescriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -233,7 +230,7 @@ function developmentFaults(
 ): readonly string[] {
   if (nsm === 'device' && nsmSocket !== null)
     return ['NSM_SOCKET: expected with NSM=software alone: a device is no socket']
-  // An NSM of an unknown kind and a path that is too long are among the faults already.
+  // An unknown kind of NSM and a path that is too long are already reported.
   return (NSM || 'software') === 'software' && !NSM_SOCKET
     ? ['NSM_SOCKET: required with NSM=software']
     : []
@@ -253,7 +250,7 @@ function productionFaults(
   return faults
 }
 
-/** Reads variables one by one, and keeps the faults until all are read. */
+/** Reads variables one by one, and collects their faults. */
 class Variables {
   readonly faults: string[] = []
   private readonly environment: Readonly<Record<string, string | undefined>>
@@ -282,7 +279,7 @@ class Variables {
     }
   }
 
-  /** `standIn` is never used: a fault was recorded, and readConfig throws. */
+  /** The value `standIn` is never used: a fault was recorded, so readConfig throws. */
   required<Value>(name: string, parse: (text: string) => Value, standIn: Value): Value {
     if (!this.environment[name]) this.faults.push(`${name}: required`)
     return this.read(name, parse, standIn)
@@ -335,8 +332,8 @@ function parseDemoOrigin(text: string): string {
 }
 
 /**
- * What of the configuration a relying party must know: the attestation document names its digest
- * (digestBootConfiguration). Of a provider it has the members of the protocol and no others.
+ * The part of the configuration that a relying party must know. The attestation document names its
+ * digest (digestBootConfiguration). A provider has only the members of the protocol.
  */
 export function bootConfigurationOf(
   config: Pick<EnclaveConfig, 'providers' | 'cas' | 'chainId' | 'contract'>,

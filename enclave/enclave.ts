@@ -22,20 +22,20 @@ import { createEnclaveServer, type Gate } from './server.ts'
 export type Enclave = {
   /** Address of the signing account, 0x, lower case. */
   readonly notary: string
-  /** 0x + 65 bytes uncompressed point. */
+  /** 0x and 65 bytes of hex: the uncompressed point. */
   readonly publicKey: string
   /**
-   * Ends it in good order: new completions are refused (`not_ready`), running ones finish, and the
-   * gateway can still pull and acknowledge what is sealed; when nothing is left to do, or after
-   * `graceMs`, everything is closed. Gives how many sealed completions were not acknowledged: they
-   * are lost.
+   * Stops in good order: new completions are refused (`not_ready`), running completions finish, and
+   * the gateway can still pull and acknowledge sealed completions. When all is done, or after
+   * `graceMs`, everything is closed. Gives the number of sealed completions that were not
+   * acknowledged: they are lost.
    */
   readonly stop: (graceMs: number) => Promise<{ readonly unacknowledged: number }>
 }
 
 /**
- * Starts an enclave: a new account from the module's randomness, its attestation document over the
- * boot configuration, and the server on the Unix socket. Throws NsmError and SocketError.
+ * Starts an enclave: a new account from the module's random numbers, its attestation document over
+ * the boot configuration, and the server on the Unix socket. Throws NsmError and SocketError.
  */
 export async function startEnclave(
   config: Pick<
@@ -59,10 +59,10 @@ export async function startEnclave(
     readonly nsm: Nsm
     /** Unix milliseconds. */
     readonly now: () => number
-    /** Milliseconds of a clock that is never set. */
+    /** A monotonic clock, milliseconds. */
     readonly monotonic: () => number
     readonly log: EventLog
-    /** Of encrypted calls: instead of KEEP_ALIVE_MS and PROOF_TIMEOUT_MS. */
+    /** Limits of encrypted calls, instead of KEEP_ALIVE_MS and PROOF_TIMEOUT_MS. */
     readonly waits?: { readonly keepAliveMs?: number; readonly proofMs?: number }
   },
 ): Promise<Enclave> {
@@ -157,16 +157,15 @@ export async function startEnclave(
 const ATTEMPTS_KEY_BYTES = 16
 
 /**
- * One request of a generation is remembered for each so many bytes of PENDING_BYTES_MAX. Two
- * generations of 27 bytes a request then take less than half of PENDING_BYTES_MAX beside it, in an
- * enclave of any size.
+ * A generation remembers one request per 128 bytes of PENDING_BYTES_MAX. Two generations with 27
+ * bytes per request thus take less than half as much again, in an enclave of any size.
  */
 const ATTEMPT_SHARE = 128
 
-/** How long answers that were just sent may take to be taken. */
+/** How long the gateway may take to read the last answers. */
 const CLOSE_MS = 500
 
-/** How often a stopping enclave looks whether it is done. */
+/** How often a stopping enclave checks whether it is done. */
 const POLL_MS = 20
 
 async function waitUntil(isDone: () => boolean, timeoutMs: number): Promise<void> {

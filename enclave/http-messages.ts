@@ -3,10 +3,10 @@ import { ByteBuffer } from '../attestation/byte-buffer.ts'
 import { CallerGone, CallFault, logFull } from './call-fault.ts'
 
 /**
- * The body of a request. Throws CallFault `invalid_request` with status 413 over `bytesMax`,
- * CallerGone when it ends in the middle. `take` gets the number of bytes of each packet before the
- * packet is kept. When it gives false, there is no memory: the rest is read and dropped, so that
- * the connection stays usable, and CallFault `log_full` is thrown.
+ * Reads the body of a request. Throws CallFault `invalid_request` with status 413 above `bytesMax`,
+ * CallerGone when the body is cut. `take` receives the size of each packet before the packet is
+ * kept. If it returns false, there is not enough memory: the rest is read and dropped, so the
+ * connection stays usable, and CallFault `log_full` is thrown.
  */
 export async function readRequest(
   request: IncomingMessage,

@@ -2,7 +2,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
 import type { Server } from 'node:http'
 import { connect } from 'node:net'
 
-/** The enclave cannot listen on the socket. The operator who starts it must correct that. */
+/** The enclave cannot listen on the socket. The operator who starts it must correct this. */
 export class SocketError extends Error {
   override readonly name = 'SocketError'
   readonly code: 'in_use' | 'not_a_socket' | 'unusable'
@@ -13,13 +13,13 @@ export class SocketError extends Error {
   }
 }
 
-/** Who may open the socket: this user alone, or the group of the socket's file too. */
+/** Who may open the socket: only this user, or also the group of the socket's file. */
 export type SocketMode = 0o600 | 0o660
 
 /**
- * Makes `server` listen on a Unix socket that only this user, or its group, may open. Replaces the
- * socket file of a killed enclave, but not a socket that still answers, and not a file of another
- * kind. Throws SocketError.
+ * Makes `server` listen on a Unix socket that only this user, or its group, may open. It replaces
+ * the socket file of a killed enclave. It never replaces a socket that still answers, or a file of
+ * another kind. Throws SocketError.
  */
 export async function listenOnSocket(
   server: Server,
@@ -27,8 +27,7 @@ export async function listenOnSocket(
   mode: SocketMode = 0o600,
 ): Promise<void> {
   await removeStaleSocket(path)
-  // The file is made with these bits; set afterwards, there would be a moment in which others can
-  // connect.
+  // The file is created with these bits. If they were set later, others could connect before.
   const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {
@@ -60,7 +59,7 @@ function isAnswered(path: string): Promise<boolean> {
       resolve(answered)
     }
     socket.once('connect', () => finish(true))
-    // Only a refusal shows that no process listens: a full queue or a missing permission does not.
+    // Only ECONNREFUSED shows that no process listens; a full queue gives another error.
     socket.once('error', (error) => finish(codeOf(error) !== 'ECONNREFUSED'))
   })
 }

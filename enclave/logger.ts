@@ -1,25 +1,25 @@
 /**
- * What may stand in a log line beside its time and event: short facts. No request, answer or
- * credential ever does.
+ * Facts that a log line may contain beside its time and event. They are short, and never a request,
+ * an answer or a credential.
  */
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>
 
 /** Writes one event. */
 export type EventLog = (level: 'info' | 'warn' | 'error', event: string, facts?: LogFacts) => void
 
-/** A log of one JSON object a line: { time (ISO 8601), level, event, …facts }. */
+/** A log with one JSON object per line: { time (ISO 8601), level, event, …facts }. */
 export function createEventLog(write: (line: string) => void, now: () => number): EventLog {
   return (level, event, facts = {}) => write(formatLine(now(), level, event, facts))
 }
 
-/** A line of that log, at Unix milliseconds. */
+/** One line of the log, for a time in Unix milliseconds. */
 export function formatLine(atMs: number, ...[level, event, facts]: Parameters<EventLog>): string {
   return `${JSON.stringify({ time: new Date(atMs).toISOString(), level, event, ...facts })}\n`
 }
 
 /**
- * What may be logged of any error: its name, its code and where it was thrown. Not its message:
- * those of parsers and network errors repeat what they were given.
+ * The facts of any error that may be logged: its name, its code and where it was thrown. The
+ * message is left out, because messages of parsers and network errors repeat their input.
  */
 export function describeError(error: unknown): LogFacts {
   if (!(error instanceof Error)) return { error: typeof error }

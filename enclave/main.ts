@@ -8,22 +8,22 @@ import { openSocketNsm } from './nsm/socket-nsm.ts'
 import { openStandardError } from './protocol/line-writer.ts'
 
 /**
- * The enclave process: README.md of this folder. Standard output gets one line, the ready line;
- * standard error the log, a JSON object a line. Exit codes: 0 after SIGTERM or SIGINT, 1 after
- * anything else.
+ * The enclave process: see README.md in this folder. It writes one line to standard output, the
+ * ready line, and its log to standard error, one JSON object per line. Exit codes: 0 after SIGTERM
+ * or SIGINT, 1 otherwise.
  */
 const lines = openStandardError({
   describeDropped: (lines) => formatLine(Date.now(), 'warn', 'log lines dropped', { lines }),
 })
 const log = createEventLog(lines.write, Date.now)
-// Who started it reads one line, and may be gone before.
+// The parent process reads one line, and may have ended before.
 process.stdout.on('error', () => undefined)
 
-// A verifier in an unknown state must not sign on: a dead one is noticed and replaced.
+// A verifier in an unknown state must not sign. A dead process is noticed and replaced.
 process.on('uncaughtException', (error) => die('uncaught exception', error))
 process.on('unhandledRejection', (error) => die('unhandled rejection', error))
-// Started by a gateway, over a channel, it is of no use without it: the next gateway starts an
-// enclave of its own.
+// A gateway started this enclave over a channel. Without the gateway it has no use, because the
+// next gateway starts its own enclave.
 process.on('disconnect', () => die('gateway gone', null))
 if (process.connected === false) die('gateway gone', null)
 
@@ -62,7 +62,7 @@ async function run(): Promise<void> {
   process.on('SIGINT', () => stop('SIGINT'))
 }
 
-/** Only with NSM=software is there a socket, and production refuses both. */
+/** A socket exists only with NSM=software, and production refuses both. */
 function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
   return nsmSocket === null ? openDeviceNsm() : openSocketNsm(nsmSocket)
 }
@@ -70,7 +70,7 @@ function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
 function die(event: string, error: unknown): never {
   if (error instanceof ConfigError)
     for (const fault of error.faults) log('error', 'configuration', { fault })
-  // These say what to mend, and were written by us, of our own configuration.
+  // We wrote these messages about our own configuration, and they state what to correct.
   else if (error instanceof SocketError || error instanceof NsmError)
     log('error', event, { code: error.code, message: error.message })
   else log('error', event, error === null ? {} : describeError(error))

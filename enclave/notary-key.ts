@@ -1,11 +1,11 @@
 import { isPrivate, pointFromScalar, signRecoverable } from 'tiny-secp256k1'
 import { addressOf } from '../attestation/account.ts'
 
-/** The enclave's signing account, the notary. The key stays inside: nothing here gives it out. */
+/** The enclave's signing account, the notary. The key never leaves this closure. */
 export type NotaryAccount = {
   /** 65 bytes, uncompressed. */
   readonly publicKey: Uint8Array
-  /** Its address: 0x, lower case. The log's id. */
+  /** The account's address (0x, lower case), which identifies the log. */
   readonly notary: string
   /**
    * Signs a digest of 32 bytes: r||s||v, 65 bytes, low s (EIP-2), v 27 or 28, deterministic (RFC
@@ -15,9 +15,9 @@ export type NotaryAccount = {
 }
 
 /**
- * Makes a new account from `random` (gives so many bytes of the security module's randomness). It
- * lives as long as the process. Throws what `random` throws, and when 8 draws in a row are not
- * private keys (one draw in 2^127 is not, so the source is broken).
+ * Makes a new account from `random`, which gives random bytes of the security module. The account
+ * lives as long as the process. Throws the error of `random`. Throws when 8 draws in a row are not
+ * private keys: one draw in 2^127 is not, so the source is broken.
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,
@@ -45,14 +45,14 @@ async function drawSecretKey(random: (length: number) => Promise<Uint8Array>): P
 }
 
 /**
- * Bitcoin Core's libsecp256k1, as WebAssembly: constant in time, and a fifth of what the same takes
- * in JavaScript numbers; signing is the dearest step of a completion (test/bench/signing.ts).
+ * Bitcoin Core's libsecp256k1, as WebAssembly. It takes constant time, and a fifth of the time of
+ * plain JavaScript. Signing is the most expensive step of a completion (test/bench/signing.ts).
  */
 function signDigest(digest: Uint8Array, secretKey: Uint8Array): Uint8Array {
   const { signature, recoveryId } = signRecoverable(digest, secretKey)
   const signed = new Uint8Array(65)
   signed.set(signature)
-  // Ethereum has the recovery bit last, and counts from 27.
+  // Ethereum puts the recovery bit last, and counts from 27.
   signed[64] = 27 + recoveryId
   return signed
 }

@@ -28,35 +28,35 @@ import {
   REQUEST_BYTES_MAX,
 } from './protocol/messages.ts'
 
-/** Largest body of a request for a head attestation, bytes. */
+/** Size limit of a request for a head attestation, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
 
-/** Body that brings the proofs of a commit, bytes: some 2,000 for each of its encrypted calls. */
+/** Size limit of a pull with a commit's proofs, bytes: about 2,000 per encrypted call. */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
-/** Headers of a call: the context and the credential, in JSON, in base64url. */
+/** Size limit of a call's headers: context and credential as base64url of JSON. */
 const HEADER_BYTES_MAX = 64 * 1024
 
 /**
- * How long a request may take to arrive, milliseconds. An encrypted one comes as slowly as its
- * caller sends it: the gateway gives up before (120 s).
+ * Time limit for a request to arrive, milliseconds. An encrypted request arrives as slowly as its
+ * caller sends it. The gateway's limit is shorter (120 s).
  */
 const REQUEST_TIMEOUT_MS = 130_000
 
 /**
- * How long an unused connection of the gateway is kept, milliseconds: longer than its own pool
- * keeps it.
+ * How long an unused connection of the gateway is kept, milliseconds: longer than in the gateway's
+ * pool.
  */
 const KEEP_ALIVE_MS = 120_000
 
-/** Calls that run, and whether new ones are taken. */
+/** Number of running calls, and whether new calls are refused. */
 export type Gate = { running: number; isClosed: boolean }
 
 type ServerOptions = {
   readonly core: CompletionCore
   readonly encryption: Omit<EncryptedCore, 'core' | 'log'>
   readonly boot: BootConfiguration
-  /** Digest of it (digestBootConfiguration). */
+  /** Digest of the boot configuration (digestBootConfiguration). */
   readonly configuration: Uint8Array
   readonly bootStatement: BootStatementKeeper
   readonly gate: Gate
@@ -65,8 +65,8 @@ type ServerOptions = {
 }
 
 /**
- * The server of messages.ts, not listening yet. Only the gateway may reach it: the server trusts
- * that every request comes from the gateway.
+ * Gives the server for messages.ts, which does not listen yet. Only the gateway may reach it: the
+ * server trusts that every request comes from the gateway.
  */
 export function createEnclaveServer(options: ServerOptions): Server {
   const settings = {
@@ -75,7 +75,7 @@ export function createEnclaveServer(options: ServerOptions): Server {
     keepAliveTimeout: KEEP_ALIVE_MS,
   }
   return createServer(settings, (request, response) => {
-    // Writing to a connection that the gateway has closed is an error here, and of no interest.
+    // A write to a connection that the gateway has closed gives an error, which is ignored.
     response.on('error', () => undefined)
     serve(options, request, response).catch((error: unknown) =>
       sendFault(options.log, response, error),
@@ -159,7 +159,7 @@ async function throughGate(gate: Gate, callsMax: number, run: () => Promise<void
 }
 
 /**
- * The body, with memory taken for it while it comes. Throws CallFault `log_full` without enough
+ * Reads the body, and reserves memory as it arrives. Throws CallFault `log_full` without enough
  * memory, and as readRequest.
  */
 async function readCompletionRequest(space: Space, request: IncomingMessage): Promise<Uint8Array> {
@@ -180,7 +180,7 @@ async function pull(
   const { log } = options.core
   const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
   for (const proof of asked.proofs) options.encryption.waiters.give(proof)
-  // Before waiting: what is acknowledged need not be kept while nothing new comes.
+  // Before the wait: acknowledged completions need not be kept in memory during the wait.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())
@@ -189,9 +189,9 @@ async function pull(
 }
 
 /**
- * The order carries the proof: the hash is here, then the log is looked at, then the document is
- * made. So what the head lacks came after the block, and what it has was there by the document's
- * time.
+ * The order is part of the proof: the hash arrives, then the head is read, then the document is
+ * made. So leaves after the head came after the block, and leaves in the head existed before the
+ * document's time.
  */
 async function attestHead(
   { core: { account, attestation, log }, configuration }: ServerOptions,

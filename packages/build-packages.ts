@@ -25,7 +25,7 @@ export type PackageReport = {
   readonly packages: readonly {
     readonly file: string
     readonly bytes: number
-    /** Of all files, after npm unpacks them. */
+    /** Size of all files after npm unpacks them. */
     readonly unpackedBytes: number
     readonly sha256: string
   }[]
@@ -35,10 +35,10 @@ export type PackageReport = {
 }
 
 /**
- * Builds all packages of `root`, a git checkout with its npm packages, into the folder `output`, in
- * place of earlier ones. Each package gets a tarball that npm publishes and installs, an SBOM and a
- * provenance statement; SHA256SUMS covers all of these. The tarballs' bytes depend on the commit
- * alone, not on the machine, the folder or the time. Throws BuildError.
+ * Builds all packages of `root`, a git checkout with its npm packages, into the folder `output`,
+ * and replaces earlier packages there. Each package gets a tarball that npm publishes and installs,
+ * an SBOM and a provenance statement. SHA256SUMS covers all of these. The tarballs' bytes depend
+ * only on the commit, not on the machine, the folder or the time. Throws BuildError.
  */
 export async function buildPackages(root: string, output: string): Promise<PackageReport> {
   const project = await readProject(root)
@@ -128,7 +128,7 @@ async function readText(root: string, path: string): Promise<string> {
 
 const LOCK = 'package-lock.json'
 
-/** The sources of the build itself, beside the sources in the packages. */
+/** The sources of the build itself, in addition to the sources in the packages. */
 const BUILT_BY = [
   'packages',
   'attestation',
@@ -198,7 +198,7 @@ async function writePackages(
   }
   const sums = [...files].map(([name, bytes]) => `${digestsOf(bytes).sha256}  ${name}\n`)
   await mkdir(output, { recursive: true })
-  // Removes earlier versions, whose sums are not in the new list. All other files may be the
+  // Removes earlier versions, which are not in the new list of sums. All other files may be the
   // user's.
   for (const name of await readdir(output))
     if (WRITTEN.test(name)) await rm(join(output, name), { force: true })

@@ -14,26 +14,26 @@ export type PackageBundle = {
   readonly exports: ReadonlyMap<string, string>
   readonly program: string
   /**
-   * Sources, also of npm packages, with some text in the files; paths from the repository's root.
+   * Sources, also of npm packages, that contribute text to the files; paths from the repository's
+   * root.
    */
   readonly sources: readonly string[]
-  /** npm packages that the files import and do not contain; sorted. */
+  /** npm packages that the files import and do not contain, sorted. */
   readonly imported: readonly string[]
 }
 
 /**
- * esbuild writes newer syntax in the older syntax of these targets: the library for browsers, the
+ * esbuild converts newer syntax to the syntax of these targets: the library is for browsers, the
  * program for Node.
  */
 const LIBRARY_TARGET = ['es2022']
 const PROGRAM_TARGET = [`node${NODE_VERSION_MIN}`]
 
 /**
- * Bundles the JavaScript of a package. Library and program are bundled apart, because the library
- * imports no Node modules. Code that a command loads when it is called stays in a separate file.
+ * Bundles the JavaScript of a package. Library and program are bundled separately, because the
+ * library imports no Node modules. Code that a command loads on demand stays in a separate file.
  * The same sources give the same bytes in any place. Throws BuildError `closure_incomplete` for a
- * package that is neither in the files nor among the dependencies, and for a dependency that
- * nothing imports.
+ * package that is neither in the files nor among the dependencies, and for an unused dependency.
  */
 export async function bundlePackage(
   root: string,
@@ -74,7 +74,10 @@ export async function bundlePackage(
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
-/** zod brings its messages in fifty languages, a fifth of a program. English is the one in use. */
+/**
+ * zod contains its messages in fifty languages, which are a fifth of a program. Only English is
+ * used.
+ */
 const ENGLISH_ALONE: Plugin = {
   name: 'english-alone',
   setup: ({ onLoad }) =>
@@ -98,7 +101,8 @@ async function runEsbuild(
   },
 ): Promise<Part> {
   const { contents, folder, modules, isProgram } = part
-  // Never written: source maps name sources relative to it, always by the same distance.
+  // This folder is never written. Source maps name sources relative to it, always at the same
+  // depth.
   const outdir = join(root, folder)
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
@@ -111,7 +115,7 @@ async function runEsbuild(
     format: 'esm',
     platform: isProgram ? 'node' : 'neutral',
     target: isProgram ? PROGRAM_TARGET : LIBRARY_TARGET,
-    // Otherwise a linked folder of packages would be named by its real path.
+    // Without this, a linked folder of packages would appear under its real path.
     preserveSymlinks: true,
     tsconfigRaw: '{}',
     external: Object.keys(contents.dependencies),
@@ -138,7 +142,7 @@ function runnable(entry: TreeEntry): TreeEntry {
 }
 
 /**
- * The npm packages that stay outside the files, by name; an import of a part of a package counts
+ * Names of the npm packages that stay outside the files. An import of a part of a package counts
  * for the package.
  */
 function importsOf({ outputs }: Metafile): readonly string[] {
@@ -149,7 +153,7 @@ function importsOf({ outputs }: Metafile): readonly string[] {
   )
 }
 
-/** The sources with some text left in the files. */
+/** The sources that contribute text to the files. */
 function sourcesOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([path, { bytesInOutput }]) =>

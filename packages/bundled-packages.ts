@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import { BuildError } from '../enclave/image/build-error.ts'
 
-/** An npm package with some text in our files. */
+/** An npm package whose text is in our files. */
 export type BundledPackage = {
   readonly name: string
   readonly version: string
@@ -11,7 +11,7 @@ export type BundledPackage = {
   readonly license: string
   /** SHA-512 of the package's own tarball, hex, from package-lock.json; null without one. */
   readonly sha512: string | null
-  /** The texts that its licence asks us to pass on: its LICENSE and NOTICE files. */
+  /** The texts that its licence requires us to distribute: its LICENSE and NOTICE files. */
   readonly notices: readonly string[]
 }
 
@@ -25,7 +25,7 @@ const lockSchema = z.object({
 })
 
 /**
- * Gives the npm packages that sources (paths from the root) belong to, sorted by name and version.
+ * Gives the npm packages of the given sources (paths from the root), sorted by name and version.
  * Throws BuildError `package_incomplete` for a package that does not state its licence.
  */
 export async function listBundledPackages(
@@ -46,7 +46,7 @@ export async function listBundledPackages(
   return found.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1))
 }
 
-/** The texts that the licences of third parties ask for, as one text. */
+/** The texts that third-party licences require, as one text. */
 export function formatNotices(packages: readonly BundledPackage[]): string {
   const parts = packages.map(({ name, version, license, notices }) =>
     [`${name} ${version} (${license})`, ...notices].join('\n\n'),
@@ -82,7 +82,7 @@ async function readNotices(root: string, folder: string): Promise<readonly strin
   return texts.map((text) => text.replaceAll('\r\n', '\n').trim())
 }
 
-/** `sha512-BASE64`, the form of npm. */
+/** Hex of npm's form `sha512-BASE64`. */
 function hexOf(integrity: string | undefined): string | null {
   const [, base64] = /^sha512-([A-Za-z0-9+/]{86}==)$/.exec(integrity ?? '') ?? []
   return base64 === undefined ? null : Buffer.from(base64, 'base64').toString('hex')

@@ -16,30 +16,30 @@ export type PackageContents = {
   /** Whether it contains VERIFIER_FILE. */
   readonly bringsVerifier: boolean
   /**
-   * npm packages that are installed beside this one. All other imported packages are in its files,
-   * so that a program starts quickly, and runs with exactly the code that was tested.
+   * npm packages that npm installs with this package. All other imported packages are in its files.
+   * So a program starts quickly, and runs exactly the code that was tested.
    */
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
 
-/** How `package.json` names an npm package. */
+/** A dependency as `package.json` names it. */
 type Dependency = {
   /** Default: the range of the repository's own package.json. */
   readonly range?: string
-  /** Used where the user installed it, and never installed by itself. */
+  /** Used if the user installed it, and never installed automatically. */
   readonly isOptional?: boolean
 }
 
 /**
- * The oldest Node.js that the packages run on: the oldest version that all their dependencies name.
- * It is the first 20 with the modules of 22.
+ * The oldest Node.js that the packages support: the oldest version that all their dependencies
+ * support. It is the first version 20 with the modules of 22.
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
-/** The page that checks evidence, before data is put in. It is known by its SHA-256. */
+/** The page that checks evidence, before data is inserted. Saved pages name its SHA-256. */
 export const VERIFIER_FILE = 'verify.html'
 
-/** Files of a package beside its programs and licences. */
+/** Files of a package in addition to its programs and licences. */
 export function filesOf({ files, bringsVerifier }: PackageContents): readonly string[] {
   return [...Object.keys(files), ...(bringsVerifier ? [VERIFIER_FILE] : [])]
 }
@@ -60,11 +60,11 @@ export const PACKAGES: readonly PackageContents[] = [
     files: { 'expect.schema.json': 'client/expect.schema.json' },
     bringsVerifier: true,
     dependencies: {
-      // For the library: an application that also has them shares them, and their corrections.
+      // For the library. An application that also uses them shares one copy, and its corrections.
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},
-      // The program's, for audits: with a file of WebAssembly.
+      // For audits in the program. It contains a WebAssembly file.
       'tiny-secp256k1': {},
     },
   },
@@ -78,10 +78,10 @@ export const PACKAGES: readonly PackageContents[] = [
     files: {},
     bringsVerifier: false,
     dependencies: {
-      // They have worker threads or native parts, or call programs of the system.
+      // These packages have worker threads or native parts, or call programs of the system.
       'pino-pretty': { isOptional: true },
       systeminformation: {},
-      // Its version 8 is for Node.js 22 and later; 7 has the same calls, and is for 20, too.
+      // Version 8 needs Node.js 22. Version 7 has the same calls, and also supports Node.js 20.
       undici: { range: '^7.30.0' },
       ws: {},
     },

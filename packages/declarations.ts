@@ -5,7 +5,7 @@ import { dirname, normalize } from 'node:path/posix'
 import { type FileTree, textFile } from '../enclave/image/file-tree.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
 
-/** The folder of a package with its types. */
+/** The folder for a package's types. */
 const TYPES_FOLDER = 'types'
 
 /** The types of the modules that other code imports. */
@@ -16,9 +16,9 @@ export type Declarations = {
 }
 
 /**
- * Makes the declarations of modules, and of all modules that these name. The compiler reads
- * packages/tsconfig.json, which knows only the JavaScript of the oldest Node.js that the packages
- * run on: any newer call is an error. Throws BuildError `command_failed`.
+ * Makes the declarations of modules, and of all modules that these import. The compiler reads
+ * packages/tsconfig.json, which only has the JavaScript of the oldest supported Node.js, so any
+ * newer call is an error. Throws BuildError `command_failed`.
  */
 export async function declareModules(
   root: string,
@@ -54,7 +54,7 @@ export async function declareModules(
   }
 }
 
-/** Adds a declaration, and the declarations that it imports. */
+/** Adds a declaration, and all declarations that it imports. */
 async function addDeclaration(
   files: Map<string, string>,
   folder: string,
@@ -62,7 +62,7 @@ async function addDeclaration(
 ): Promise<void> {
   if (files.has(path)) return
   const text = await readFile(join(folder, path), 'utf8')
-  // With `x.js`, a reader of declarations finds `x.d.ts` under all settings.
+  // An import of `x.js` finds `x.d.ts` under all compiler settings.
   files.set(path, text.replaceAll(IMPORT, '$1$2.js$3'))
   for (const [, , specifier = ''] of text.matchAll(IMPORT))
     await addDeclaration(

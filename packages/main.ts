@@ -11,7 +11,7 @@ const USAGE = `npm run package -- [options]
 `
 
 /**
- * `npm run package`: see README.md of this folder. Exit codes: 0 for success, 1 when the packages
+ * `npm run package`: see README.md in this folder. Exit codes: 0 for success, 1 when the packages
  * cannot be built, 2 for wrong usage.
  */
 await run(process.argv.slice(2)).catch((error: unknown) => {

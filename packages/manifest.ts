@@ -20,7 +20,7 @@ export async function readProject(root: string): Promise<Project> {
   return projectSchema.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
 }
 
-/** The paths of the parts of a package, below its folder. */
+/** The paths of a package's parts, relative to its folder. */
 export type Layout = {
   readonly program: string
   readonly exports: readonly {
@@ -30,9 +30,7 @@ export type Layout = {
   }[]
 }
 
-/**
- * Version ranges of the npm packages that are installed with a package of ours, by name, sorted.
- */
+/** Version ranges of the npm packages that npm installs with our package, by name, sorted. */
 export function rangesOf(
   { dependencies }: Pick<PackageContents, 'dependencies'>,
   project: Project,
@@ -51,7 +49,7 @@ export function rangesOf(
 }
 
 /**
- * Gives the package.json of a package. `commit`: null when its sources differ from every commit.
+ * Gives the package.json of a package. `commit` is null when the sources differ from the commit.
  */
 export function writeManifest(
   contents: PackageContents,
@@ -81,7 +79,7 @@ export function writeManifest(
         [...filesOf(contents), 'package.json'].map((path) => [`./${path}`, `./${path}`]),
       ),
     },
-    // Loading the library's modules has no effect: bundlers leave out unused ones.
+    // Loading a module of the library has no side effects, so bundlers can drop unused modules.
     sideEffects: ['./bin/*.js'],
     files: [
       'bin',
@@ -102,5 +100,5 @@ export function writeManifest(
   return `${JSON.stringify(manifest, null, 2)}\n`
 }
 
-/** npm adds README.md, LICENSE and package.json by itself. */
+/** npm adds README.md, LICENSE and package.json automatically. */
 const LICENCES = ['NOTICE', 'THIRD-PARTY-LICENSES.txt']

@@ -13,16 +13,19 @@ export type BuiltPackage = {
   /** The files in the tarball. */
   readonly files: FileTree
   readonly bundled: readonly BundledPackage[]
-  /** Version ranges of the packages that are installed with it, by name. */
+  /** Version ranges of the packages that npm installs with this package, by name. */
   readonly dependencies: Readonly<Record<string, string>>
 }
 
 /** The sources and the tools of a build. */
 export type BuildFacts = {
-  /** The commit that was checked out, hex. */
+  /** The checked-out commit, hex. */
   readonly commit: string
   readonly committedAtMs: number
-  /** Sources that differ from the commit: with them, no other build gives the same bytes. */
+  /**
+   * Sources that differ from the commit. If there are any, another build does not give the same
+   * bytes.
+   */
   readonly uncommitted: readonly string[]
   /** Versions of the tools, by name. */
   readonly tools: Readonly<Record<string, string>>
@@ -38,9 +41,9 @@ export function digestsOf(bytes: Uint8Array): Digests {
 }
 
 /**
- * States what a tarball was built from: an in-toto statement (v1) with SLSA's provenance (v1). Its
- * subjects are the tarball and every file in it. It is not signed: without trust in its origin, it
- * shows only what to build and to compare.
+ * Gives a statement about the sources of a tarball: an in-toto statement (v1) with SLSA's
+ * provenance (v1). Its subjects are the tarball and every file in it. It is not signed: without
+ * trust in its origin, it shows only what to build and to compare.
  */
 export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object {
   const { commit, uncommitted, tools } = facts
@@ -66,7 +69,7 @@ export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object 
   }
 }
 
-/** A component in the files, or one that npm installs beside them. */
+/** A component that is in the files, or that npm installs with them. */
 type Part = {
   readonly how: 'bundled' | 'installed'
   readonly ref: string

@@ -11,4 +11,4 @@ const openai = new OpenAI({ baseURL: affidavit.baseURL, apiKey, fetch: affidavit
 const messages = [{ role: 'user' as const, content: prompt }]
 const answer = await openai.chat.completions.create({ model: 'demo/echo', messages })
 console.log(answer.choices[0]?.message.content)
-console.log(String(affidavit.proofs.latest)) // every check that was made before the line above
+console.log(String(affidavit.proofs.latest)) // prints every check of the answer

@@ -8,22 +8,19 @@ import { CallFault } from '../call-fault.ts'
 import { ANSWER_ROOM_BYTES, type Reservation } from '../log/memory-budget.ts'
 import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 
-/**
- * Memory for each byte that waits for the end of its event: the buffer that grows, and the text of
- * its lines.
- */
+/** Memory for each byte of an incomplete event: the growing buffer, and the text of its lines. */
 const WAITING_FACTOR = 6
 
 /**
- * At the limit, an assembly is counted again only when the events since the last count are over 1/8
- * of that count.
+ * At the limit, an assembly is counted again only if the events since the last count have more than
+ * 1/8 of its bytes.
  */
 const RECOUNT_SHARE = 8
 
 /**
- * Takes the memory that a whole answer (attacker-controlled bytes) will need, before anything of it
- * is built. Throws CallFault `answer_too_large` when it is over ANSWER_SIZE_MAX, or when all calls
- * together would need more than there is.
+ * Reserves the memory for a whole answer (attacker-controlled bytes) before any part is built.
+ * Throws CallFault `answer_too_large` when the answer is over ANSWER_SIZE_MAX, or when all calls
+ * together would need more memory than the limit.
  */
 export function admitAnswer(space: Pick<Reservation, 'hold'>, body: Uint8Array): void {
   const size = measureJson(body)
@@ -41,21 +38,21 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. It sums up the most that each event can have added. When
- * that sum is as large as the last count, it counts what the assembly really has. So a long stream
- * of small chunks, which mostly replace the same members, holds little, and counting costs a
- * constant time for each part of an event.
+ * Accounts for the memory of one stream. It adds the maximum that each event can need. When this
+ * sum reaches the last count, it measures the assembly again. Thus a long stream of small chunks,
+ * which mostly replace the same members, reserves little memory, and counting takes constant time
+ * for each part of an event.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
   private readonly assembly: unknown
-  /** Of the assembly, when it was last counted. */
+  /** Bytes of the assembly at the last count. */
   private knownBytes = 0
-  /** Of the events since then: at least what they added. */
+  /** Upper bound for the bytes of the events since then. */
   private addedBytes = 0
-  /** Of the event that was admitted last, which the assembly may not have yet. */
+  /** Bytes of the newest admitted event. The assembly may not contain it yet. */
   private eventBytes = 0
-  /** Of the event that is not complete yet. */
+  /** Bytes of the incomplete event. */
   private waitingBytes = 0
 
   constructor(space: Pick<Reservation, 'hold'>, assembly: unknown) {
@@ -64,9 +61,9 @@ export class StreamMemory {
   }
 
   /**
-   * Takes the memory that an event (attacker-controlled) will need, before anything of it is built.
-   * Throws CallFault `answer_too_large` as admitAnswer does, of the event and of all that is
-   * assembled. `size`: of the event, where that is known.
+   * Reserves the memory for an event (attacker-controlled) before any part is built. Throws
+   * CallFault `answer_too_large` as admitAnswer does, for the event and for the whole assembly.
+   * `size` is the event's size, if it is known.
    */
   admit(data: string, size: JsonSize = measureJson(data)): void {
     checkSize(size)
@@ -77,9 +74,7 @@ export class StreamMemory {
     this.hold()
   }
 
-  /**
-   * Says how many bytes wait for the end of their event now. Throws CallFault `answer_too_large`.
-   */
+  /** Sets the number of bytes in the incomplete event. Throws CallFault `answer_too_large`. */
   wait(bytes: number): void {
     this.waitingBytes = bytes * WAITING_FACTOR
     this.hold()
@@ -94,7 +89,7 @@ export class StreamMemory {
 
   private hold(): void {
     if (this.space.hold(this.sum())) return
-    // The sum is an upper bound. Counting again is worth it when much was added.
+    // The sum is an upper bound. If much was added, a new count may give a smaller one.
     if (this.addedBytes > this.knownBytes / RECOUNT_SHARE) this.countAssembly()
     takeSpace(this.space.hold(this.sum()))
   }

@@ -6,27 +6,27 @@ import type { Sealed } from '../log/seal.ts'
 import { type EnclaveFault, STREAM_EVENTS } from '../protocol/messages.ts'
 import { openSink, type StreamSink } from './stream-sink.ts'
 
-/** Where a completion call's answer goes. */
+/** The receiver of a completion call's answer. */
 export type AnswerPort = {
   /** Whether the receiver of the answer has gone. */
   isGone(): boolean
-  /** Calls `listener` when that happens; gives what takes it away again. */
+  /** Calls `listener` when the receiver goes. Returns a function that removes the listener. */
   onGone(listener: () => void): () => void
-  /** Before the first write, faults can still have a status. */
+  /** Opens a stream. Before its first write, a fault can still set the status. */
   openStream(options: {
     readonly cancel: AbortController
     readonly drainTimeoutMs: number
   }): StreamSink
   /** Ends the answer to a sealed call that is not a stream. */
   endWhole(sealed: Sealed, response: JsonObject): Promise<void>
-  /** Ends a stream that is sealed; `fault`: why it is not whole, if it is not. */
+  /** Ends a sealed stream. `fault` is the reason if the stream is not complete; otherwise null. */
   endStream(
     sealed: Sealed,
     stream: { readonly fault: CallFault | null; readonly response: JsonObject },
   ): Promise<void>
 }
 
-/** The port of a call that is not encrypted: the gateway reads what messages.ts has. */
+/** The port of an unencrypted call: the gateway reads the messages of messages.ts. */
 export function plainPort(response: ServerResponse): AnswerPort {
   return {
     isGone: () => response.destroyed,
@@ -40,7 +40,7 @@ export function plainPort(response: ServerResponse): AnswerPort {
   }
 }
 
-/** Calls `listener` when the connection closes; gives what takes it away again. */
+/** Calls `listener` when the connection closes. Returns a function that removes the listener. */
 export function onClose(response: ServerResponse, listener: () => void): () => void {
   response.once('close', listener)
   return () => {
@@ -48,13 +48,13 @@ export function onClose(response: ServerResponse, listener: () => void): () => v
   }
 }
 
-/** Answers a call that failed: with a status, or within its stream. */
+/** Answers a failed call: with an error status, or with an event in the stream. */
 export function sendFault(response: ServerResponse, fault: EnclaveFault): void {
   if (response.headersSent) response.end(encodeEvent(STREAM_EVENTS.fault, fault))
   else sendJson(response, fault.status, fault)
 }
 
-/** Text of a server-sent event with a name. */
+/** The text of a named server-sent event. */
 export function encodeEvent(event: string, data: object): string {
   return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }

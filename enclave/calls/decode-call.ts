@@ -25,8 +25,8 @@ const ENCAPSULATED_KEY = formOf(/^[0-9a-f]{64}$/)
 const TX_HASH = formOf(/^0x[0-9a-f]{64}$/)
 
 /**
- * Printable, because it travels in a header: a line break in it would be a header of the caller's
- * own.
+ * The value must be printable, because it is sent in a header: with a line break, the caller could
+ * add another header.
  */
 const CREDENTIAL = {
   form: new RegExp(`^[\\x20-\\x7e]{1,${CREDENTIAL_BYTES_MAX}}$`),
@@ -68,7 +68,7 @@ export function decodeEncryptedCall(header: string | readonly string[] | undefin
   })
 }
 
-/** What the gateway knows of a call's proof, from its body. Throws CallFault `invalid_call`. */
+/** The gateway's facts for a call's proof, from its body. Throws CallFault `invalid_call`. */
 export function decodeAnchorProof(body: Uint8Array): AnchorProof {
   return decodeObject(body, readAnchorProof)
 }
@@ -98,8 +98,8 @@ export function decodePull(body: Uint8Array): Required<PullRequest> {
 }
 
 /**
- * A request for a head attestation, from its body: this member, in this form, and no other. Throws
- * CallFault `invalid_call`.
+ * A request for a head attestation, from its body, which must have exactly this member in this
+ * form. Throws CallFault `invalid_call`.
  */
 export function decodeHeadAttestationRequest(body: Uint8Array): HeadAttestationRequest {
   return decodeObject(body, (value) => {
@@ -120,7 +120,7 @@ function credentialOf(value: Json | undefined): string {
   return textOf(value, 'a credential', CREDENTIAL)
 }
 
-/** False where it is left out. */
+/** False when the member is left out. */
 function flagOf(call: Members, name: string): boolean {
   const { [name]: flag = false } = call
   if (typeof flag === 'boolean') return flag

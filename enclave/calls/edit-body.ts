@@ -2,13 +2,11 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * The body with `stream_options.include_usage` set to true and every other byte as it was: order of
- * members, spelling of numbers and white space are the caller's (a provider that follows a JSON
- * schema answers in the schema's order).
- *
- * `body` is a JSON object that parseStrictJson accepted. `options` is the value of its
- * `stream_options`, or null without that member. Options that are not an object are replaced: the
- * provider would refuse them anyway.
+ * Sets `stream_options.include_usage` to true and keeps every other byte. Order of members,
+ * spelling of numbers and white space stay the caller's: a provider that follows a JSON schema
+ * answers in the schema's order. `body` is a JSON object that parseStrictJson accepted. `options`
+ * is the value of its `stream_options`, or null without that member. Options that are not an object
+ * are replaced, because the provider would refuse them anyway.
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })
@@ -19,8 +17,8 @@ export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
 }
 
 /**
- * The body without the top-level member `name` and with every other byte as it was. `body` is a
- * JSON object that parseStrictJson accepted. Gives `body` itself when it has no such member.
+ * Removes the top-level member `name` and keeps every other byte. `body` is a JSON object that
+ * parseStrictJson accepted. Gives `body` itself when it does not have the member.
  */
 export function removeMember(body: Uint8Array, name: string): Uint8Array {
   const member = findMember(body, name)
@@ -32,11 +30,11 @@ export function removeMember(body: Uint8Array, name: string): Uint8Array {
 
 type Range = { readonly start: number; readonly end: number }
 
-/** Where a member stands: from its name's quote to before the comma or brace that ends it. */
+/** A member's range: from its name's quote up to the comma or brace that ends it. */
 type Member = Range & {
-  /** Where its value begins, with the white space before it. */
+  /** Start of the value, including the white space before it. */
   readonly valueStart: number
-  /** Where the comma before it stands; null for the first. */
+  /** Position of the comma before the member; null for the first member. */
   readonly commaBefore: number | null
 }
 
@@ -47,7 +45,7 @@ const OPENERS: ReadonlySet<number> = new Set([0x7b, 0x5b])
 const CLOSERS: ReadonlySet<number> = new Set([0x7d, 0x5d])
 const CLOSE_BRACE = 0x7d
 
-/** Where the top-level member `name` stands in the text of a valid JSON object, or null. */
+/** Finds the top-level member `name` in the text of a valid JSON object; null without it. */
 function findMember(body: Uint8Array, name: string): Member | null {
   let depth = 0
   let isName = false
@@ -82,7 +80,7 @@ function endOfString(body: Uint8Array, start: number): number {
   return index + 1
 }
 
-/** A name may be written with escapes: `stream\u005foptions` is the same member. */
+/** A name may have escapes: `stream\u005foptions` names the same member. */
 function decodeString(token: Uint8Array): unknown {
   return JSON.parse(Buffer.from(token).toString('utf8'))
 }

@@ -8,23 +8,23 @@ import { CallFault } from '../call-fault.ts'
 import { readJson } from '../protocol/request-faults.ts'
 import { removeMember, setIncludeUsage } from './edit-body.ts'
 
-/** A caller's request, and what is sent on. */
+/** A caller's request, and the body for the provider. */
 export type ParsedRequest = {
-  /** As the caller wrote it. */
+  /** The request as the caller wrote it. */
   readonly request: JsonObject
-  /** Canonical JSON text of it without unset members: what is hashed and echoed. */
+  /** Canonical JSON text of the request without unset members. It is hashed and echoed. */
   readonly canonicalRequest: string
-  /** SHA-256 of that text. */
+  /** SHA-256 of `canonicalRequest`. */
   readonly requestDigest: Uint8Array
   readonly model: string
   readonly demands: Demands
   readonly isStream: boolean
-  /** The caller asked for usage in the stream himself. */
+  /** Whether the caller asked for usage in the stream. */
   readonly usageAsked: boolean
-  /** `n`, 1 when it is missing. */
+  /** The value of `n`; 1 without this member. */
   readonly choicesAsked: number
   /**
-   * The caller's own bytes, but for `stream_options.include_usage` on a stream, and without
+   * The caller's own bytes, except `stream_options.include_usage` on a stream and the member
    * `affidavit`.
    */
   readonly forwarded: Uint8Array
@@ -33,11 +33,10 @@ export type ParsedRequest = {
 }
 
 /**
- * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents
- * faithfully, an object with a model and messages. The member `affidavit` is what the caller
- * demands of the enclave (demandsOf), and is not sent on. Everything else is between caller and
- * provider.
- * `request`: the JSON of the body, where that was read before. Throws CallFault `invalid_request`.
+ * Parses a request body (attacker-controlled bytes). It must be JSON that canonical JSON represents
+ * exactly: an object with a model and messages. The member `affidavit` contains the caller's
+ * demands on the enclave (demandsOf), and is not forwarded. The provider judges all else. `request`
+ * is the body's JSON, if it was parsed before. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
   body: Uint8Array,
@@ -49,7 +48,7 @@ export function parseRequest(
   const demands = readDemands(request)
   const isStream = stream === true
   const usageAsked = asksForUsage(request)
-  // Looked for in the bytes only where it is: that reads all of the body once more.
+  // Only searched if the member exists, because the search reads the whole body again.
   const own = Object.hasOwn(request, DEMANDS_MEMBER) ? removeMember(body, DEMANDS_MEMBER) : body
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))

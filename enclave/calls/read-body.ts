@@ -5,25 +5,22 @@ import { CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/memory-budget.ts'
 import { takeSpace } from './answer-memory.ts'
 
-/** What reading an answer's body needs to know. */
+/** Limits and tools for reading an answer's body. */
 export type BodyTerms = {
   readonly signal: AbortSignal
   readonly bytesMax: number
-  /** Gives memory for every packet. */
+  /** The memory reservation, which grows with every packet. */
   readonly space: Pick<Reservation, 'grow'>
 }
 
-/**
- * Memory for each byte of a body that is being read: the array that it is kept in grows by
- * doubling.
- */
+/** Memory for each byte of a body during reading: its buffer grows by doubling. */
 const BUFFER_FACTOR = 2
 
 /**
- * The packets of a provider's answer as they come; reading pauses while the consumer does. Ends
- * when the body ended as HTTP says it should. Throws the reason the call was cancelled for,
- * CallFault `provider_error` when the connection was lost in the middle, `answer_too_large` over
- * `bytesMax` and when there is no memory for the next packet.
+ * Gives the packets of a provider's answer as they arrive. Reading pauses while the consumer
+ * pauses. Ends when the body ended as HTTP requires. Throws the reason for which the call was
+ * cancelled; CallFault `provider_error` when the connection was lost before the end;
+ * `answer_too_large` above `bytesMax`, and when there is no memory for the next packet.
  */
 export async function* readPackets(
   body: IncomingMessage,
@@ -50,9 +47,9 @@ export async function* readPackets(
 }
 
 /**
- * The whole body and its SHA-256 (hex). White space before the first other byte does not count as
- * an answer for the watchdog: providers send it to keep connections open while they think. Throws
- * as readPackets.
+ * Gives the whole body and its SHA-256 (hex). Leading white space does not count as an answer for
+ * the watchdog: providers send it to keep connections open while they compute. Throws as
+ * readPackets.
  */
 export async function readAnswerBody(
   body: IncomingMessage,
@@ -73,22 +70,20 @@ export async function readAnswerBody(
   return { bytes: buffer.take(), hash: hash.digest('hex') }
 }
 
-/** Of JSON (RFC 8259 section 2). */
+/** White space of JSON (RFC 8259 section 2). */
 const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 
-/**
- * Ends a call whose provider is silent too long: cancels it with a CallFault `provider_timeout`.
- */
+/** Cancels a call with CallFault `provider_timeout` when its provider is silent too long. */
 export type Watchdog = {
-  /** Starts waiting for something; replaces what was waited for before. */
+  /** Starts waiting for `what`. This replaces the earlier expectation. */
   readonly expect: (what: string, withinMs: number) => void
-  /** It came: the wait starts again. */
+  /** Data arrived: restarts the time limit. */
   readonly touch: () => void
-  /** Nothing is expected of the provider now. */
+  /** Stops waiting: the provider need not send anything now. */
   readonly rest: () => void
 }
 
-/** A watchdog over one call. Rest it when the call is over. */
+/** Gives a watchdog for one call. Call `rest` when the call has ended. */
 export function createWatchdog(cancel: AbortController): Watchdog {
   let timer: NodeJS.Timeout | undefined
   return {

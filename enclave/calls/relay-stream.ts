@@ -30,18 +30,18 @@ import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 
 /**
- * How long the body may go on after `[DONE]` before it is given up, milliseconds: only its end
+ * How long the body may continue after `[DONE]` before it is given up, milliseconds. Only its end
  * should follow.
  */
 const LINGER_MS = 1_000
 
 /**
- * After so many, the stream is one whose chunks are more than text: making templates takes as long
- * as reading an event.
+ * After this many failures, templates are no longer made for the stream. Its chunks differ by more
+ * than text, and making a template takes as long as parsing an event.
  */
 const TEMPLATES_UNUSED_MAX = 8
 
-/** What relaying one stream needs. */
+/** Input and tools for relaying one stream. */
 type RelayInput = {
   readonly body: IncomingMessage
   readonly bodyTerms: BodyTerms & { readonly space: Reservation }
@@ -51,16 +51,16 @@ type RelayInput = {
   readonly idleTimeoutMs: number
 }
 
-/** A stream that is over and of which at least one chunk was passed on. */
+/** An ended stream of which at least one chunk was passed on. */
 type RelayedStream = {
   readonly outcome: Receipt['outcome']
-  /** The completion assembled from the chunks, as far as they came, with usage if it was stated. */
+  /** The completion assembled from all received chunks, with usage if the provider stated it. */
   readonly response: JsonObject
-  /** hashChunks (hex) over the chunks that were given out. */
+  /** hashChunks (hex) of the chunks that were passed on. */
   readonly streamHash: string
-  /** SHA-256 (hex) of the body bytes as far as they came. */
+  /** SHA-256 (hex) of all received bytes of the body. */
   readonly receivedHash: string
-  /** Why the outcome is upstream_error; else null. */
+  /** The fault if the outcome is upstream_error; otherwise null. */
   readonly fault: CallFault | null
 }
 
@@ -95,17 +95,17 @@ class StreamRelay {
   private readonly received = createHash('sha256')
   private readonly given = createHash('sha256')
   private readonly assembly = emptyAssembly()
-  /** Events that are due. */
+  /** Events that are ready to be sent. */
   private text = ''
-  /** Chunks that were given out and are not hashed yet, each with its line feed. */
+  /** Chunks that were passed on but not hashed yet, each with its line feed. */
   private unhashed = ''
   /** Canonical text of a chunk that may be the last. */
   private held: string | null = null
-  /** The same of the chunk that is the last. */
+  /** Canonical text of the chunk that is the last. */
   private last: string | null = null
-  /** Of the event before, if the next may be like it. */
+  /** Made from the previous event; null if the next event cannot be like it. */
   private template: TextTemplate | null = null
-  /** Events in a row that gave no template, or a template that the next event did not match. */
+  /** Number of events in a row without a template, or with a template that did not match. */
   private templatesUnused = 0
   private readonly memory: StreamMemory
   private state: ChunkState = NO_CHUNKS
@@ -121,7 +121,7 @@ class StreamRelay {
   async readAll(): Promise<void> {
     for await (const packet of readPackets(this.input.body, this.input.bodyTerms)) {
       this.received.update(packet)
-      // What follows [DONE] is hashed, being part of what was received, and otherwise ignored.
+      // Data after [DONE] is hashed, because it was received; otherwise it is ignored.
       if (!this.isDone) await this.relayEvents(() => this.parser.push(packet))
     }
     if (!this.isDone) await this.relayEvents(() => this.parser.end())
@@ -129,15 +129,14 @@ class StreamRelay {
   }
 
   /**
-   * Sends what is due, and the chunk that was held: the stream is not whole, so it has no last
-   * chunk.
+   * Sends pending events and the held chunk. The stream is not complete, so it has no last chunk.
    */
   async release(): Promise<void> {
     this.flush()
     await this.send()
   }
 
-  /** The result after everything was read, or after `error` ended that. */
+  /** The result after the whole body was read, or after `error` ended the reading. */
   finish(error: unknown): RelayedStream {
     if (this.isDone) return this.result('complete', null)
     if (!this.hasGiven) throw error
@@ -185,8 +184,8 @@ class StreamRelay {
   }
 
   /**
-   * Passes on an event that differs from the one before in nothing but its text; false, and nothing
-   * is done, for any other.
+   * Passes on an event that differs from the previous event only in its text. For any other event,
+   * it does nothing and returns false.
    */
   private relayText(data: string): boolean {
     const { template } = this
@@ -204,13 +203,13 @@ class StreamRelay {
     return true
   }
 
-  /** The template of an event that was given out as this text; null when no template gives it. */
+  /** The template of an event that was passed on as `given`; null if no template gives that. */
   private learn(data: string, given: string): TextTemplate | null {
     const template = makeTextTemplate(data, (marked) => this.giveMarked(marked))
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
 
-  /** The one chunk that is given out for an event with other text; null for any other result. */
+  /** The chunk for an event with other text; null unless the event gives exactly one chunk. */
   private giveMarked(marked: string): JsonObject | null {
     try {
       const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
@@ -225,7 +224,7 @@ class StreamRelay {
     }
   }
 
-  /** Gives the text of the chunk that was given out, if there was one and it was not held. */
+  /** Returns the text of the chunk if exactly one was passed on and it is not held; else null. */
   private relayChunk(chunk: JsonObject): string | null {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
@@ -235,7 +234,7 @@ class StreamRelay {
       return given.length === 1 && this.held === null ? (given[0] ?? null) : null
     } catch (error) {
       if (!(error instanceof FormatError)) throw error
-      // Until one was given out whole, the call can still fail with a status, and leave no record.
+      // Before the first complete chunk, the call can still fail without a record.
       if (!this.hasGiven) this.discard()
       throw providerError(
         WRONG_CHUNKS[error.code] ?? 'The provider sent a chunk of the wrong form.',
@@ -243,7 +242,7 @@ class StreamRelay {
     }
   }
 
-  /** Adds a chunk to the record and gives it out. Throws FormatError, and then does neither. */
+  /** Adds a chunk to the record and passes it on. On FormatError, it has done neither. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
@@ -269,8 +268,8 @@ class StreamRelay {
   }
 
   /**
-   * The stream is complete: gives the last chunk, and waits no longer than LINGER_MS for the body's
-   * end.
+   * Called when the stream is complete: passes on the last chunk, and waits at most LINGER_MS for
+   * the end of the body.
    */
   private conclude(): void {
     const { stream, watchdog } = this.input
@@ -288,8 +287,8 @@ class StreamRelay {
   }
 
   /**
-   * The body ended cleanly without [DONE]. Some providers never send it; what they finished is
-   * complete.
+   * The body ended cleanly without [DONE]. Some providers never send [DONE]. If all choices have
+   * ended, the answer is complete.
    */
   private async relayEnd(): Promise<void> {
     const { choicesAsked } = this.input.stream
@@ -306,11 +305,11 @@ class StreamRelay {
     this.hasData = true
   }
 
-  /** While the gateway does not read, neither do we, so nothing is expected of the provider. */
+  /** While the gateway does not read, the provider is not read either, so its time limit rests. */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
     const { text, last } = this
-    // A call for each packet, not for each chunk.
+    // One call per packet is cheaper than one per chunk.
     this.given.update(this.unhashed)
     this.unhashed = ''
     this.text = ''
@@ -344,7 +343,7 @@ function hasFinishReason({ choices }: JsonObject): boolean {
   )
 }
 
-/** The caller's messages for chunks that checkChunk refused, by code. */
+/** Messages for the caller when checkChunk refuses a chunk, by code. */
 const WRONG_CHUNKS: Readonly<Record<string, string>> = {
   changed_type:
     'The provider sent a chunk that goes on in another type than the stream began with.',

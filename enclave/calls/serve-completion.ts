@@ -20,12 +20,12 @@ import { createWatchdog, readAnswerBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
 
 /**
- * How long the body of a refusal may take, milliseconds; then the refusal goes on without the
- * provider's words.
+ * Time limit for the body of a refusal, milliseconds. After it, the refusal is passed on without
+ * the provider's text.
  */
 const REFUSAL_TIMEOUT_MS = 10_000
 
-/** What completion calls work with. */
+/** Settings and tools for completion calls. */
 export type CompletionCore = {
   readonly providers: readonly ProviderEntry[]
   readonly limits: Limits
@@ -37,25 +37,25 @@ export type CompletionCore = {
   readonly attestation: AttestationKeeper
   /** The enclave's clock, Unix milliseconds. */
   readonly now: () => number
-  /** A new `chatcmpl-…` id, for a provider that gives none. */
+  /** Makes a `chatcmpl-…` id for an answer without one. */
   readonly makeId: () => string
 }
 
-/** One call as it arrived. */
+/** A call that has arrived. */
 type ArrivedCall = {
   readonly call: CompletionCall
   readonly isEncrypted: boolean
   readonly parsed: ParsedRequest
-  /** Memory that the request takes. */
+  /** Bytes of memory for the request. */
   readonly requestBytes: number
 }
 
 /**
- * Makes one completion: chooses the provider, asks it (once: nothing is ever sent twice), answers
- * the gateway, and appends a leaf to the log. What the gateway gets is in messages.ts. The
- * provider's request is ended at once when the gateway closes the connection, unless the call
- * outlives it. Throws CallFault, ProviderRefusal or CallerGone when there is no leaf; the response
- * may have begun by then.
+ * Makes one completion: chooses the provider, calls it (once: nothing is ever sent twice), answers
+ * the gateway, and appends a leaf to the log. messages.ts defines the answer to the gateway. When
+ * the gateway closes the connection, the provider's request is aborted at once, unless the call may
+ * outlive the connection. Throws CallFault, ProviderRefusal or CallerGone when no leaf was made;
+ * the response may have begun by then.
  */
 export async function serveCompletion(
   core: CompletionCore,
@@ -101,7 +101,7 @@ export async function serveCompletion(
   }
 }
 
-/** A call that is under way. */
+/** A call that is being processed. */
 type RunningCall = {
   readonly core: CompletionCore
   readonly call: CompletionCall
@@ -112,7 +112,7 @@ type RunningCall = {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly port: AnswerPort
-  /** How many times the log was asked for a completion of this request. */
+  /** How often the log was asked for a completion of this request. */
   readonly attempt: number
   readonly startedAtMs: number
 }
@@ -131,8 +131,8 @@ function findProvider(
 }
 
 /**
- * A gateway may leave a caller's credential out, or bring another one; the caller's word about it
- * is in the request, which it cannot change unnoticed. Throws CallFault `credential_mismatch`.
+ * A gateway may leave out or replace a caller's credential. The request contains the caller's
+ * demand, which the gateway cannot change unnoticed. Throws CallFault `credential_mismatch`.
  */
 function checkCredential({ credential, is_callers: isCallers }: CompletionCall, demands: Demands) {
   const { nonce = '', credential: demand } = demands
@@ -171,13 +171,13 @@ async function askProvider(running: RunningCall): Promise<void> {
       await checkHead(running, answer)
       await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
     } finally {
-      // A body that was not read to its end holds its connection.
+      // A body that was not read to its end would keep its connection open.
       if (!answer.body.readableEnded) answer.body.destroy()
     }
   } catch (error) {
     if (!(mayBeMade && error instanceof CallFault)) throw error
     const { code, message, ...more } = error.fault
-    // Of ProviderRefusal alone, which is another class.
+    // Only ProviderRefusal has this code, and it is another class.
     if (code === 'provider_refused') throw error
     throw new CallFault(code, message, { ...more, may_be_made: true })
   }
@@ -216,7 +216,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws when a stream was asked for and something else came, which may say why. */
+/** Throws when the answer should be a stream but is not. Such an answer may state a reason. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return
@@ -273,7 +273,7 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
 function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
   let id: string | null = null
   return {
-    // Made when it is asked for: nearly all providers have an id of their own.
+    // Created only on demand: nearly all providers send their own id.
     get id() {
       id ??= core.makeId()
       return id

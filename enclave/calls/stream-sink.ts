@@ -2,22 +2,22 @@ import type { ServerResponse } from 'node:http'
 import { CallerGone } from '../call-fault.ts'
 import { STREAM_EVENTS } from '../protocol/messages.ts'
 
-/** The gateway's end of a streamed call. */
+/** The gateway's side of a streamed call. */
 export type StreamSink = {
-  /** Sends text, the response's head before the first; says whether there is room for more. */
+  /** Sends text, before the first text also the response's head. Returns whether there is room. */
   readonly write: (text: string) => boolean
   /**
-   * Resolves when there is room again. A gateway that does not make room within the drain timeout
-   * cancels the call as CallerGone. Resolves too when the call is cancelled.
+   * Resolves when there is room again. If the gateway does not make room within the drain timeout,
+   * the call is cancelled with CallerGone. Also resolves when the call is cancelled.
    */
   readonly drained: () => Promise<void>
-  /** Takes the last chunk (canonical text), which is given with the proof; says the same. */
+  /** Takes the last chunk (canonical text), which is sent with the proof. Returns as `write`. */
   readonly last: (chunk: string) => boolean
 }
 
 /**
- * Opens the sink over a response whose head was not sent. Before the first write, faults can still
- * have a status.
+ * Opens the sink for a response whose head was not sent yet. Before the first write, a fault can
+ * still set the status.
  */
 export function openSink(
   response: ServerResponse,
@@ -25,7 +25,7 @@ export function openSink(
 ): StreamSink {
   const { cancel, drainTimeoutMs } = options
   const write = (text: string) => {
-    // A call that outlives its gateway goes on without a reader.
+    // A call that outlives its gateway's connection continues without a reader.
     if (response.destroyed) return true
     if (!response.headersSent)
       response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
@@ -38,7 +38,7 @@ export function openSink(
   }
 }
 
-/** Resolves when the response has room again, or is closed, as StreamSink has it. */
+/** Resolves when the response has room again, or is closed. See StreamSink.drained. */
 export function waitForDrain(
   response: ServerResponse,
   cancel: AbortController,

@@ -20,18 +20,18 @@ import { createFrameSealer } from './frames.ts'
 import { KEY_BYTES } from './hpke.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/** How long nothing is sent before a comment is, milliseconds: a caller's connection stays open. */
+/** Interval of comments in a silent stream, milliseconds. They keep the connection open. */
 export const KEEP_ALIVE_MS = 15_000
 
-/** Content of one frame of an answer, bytes. */
+/** Largest content of one frame of an answer, bytes. */
 const FRAME_BYTES_MAX = 64 * 1024
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 
-/** What a provider was shown. */
+/** The credential that was sent to a provider. */
 export type ShownCredential = {
   readonly credential: string | null
-  /** The operator's own key, and not the caller's. */
+  /** Whether this is the operator's key, and not the caller's. */
   readonly isOperators: boolean
 }
 
@@ -40,23 +40,23 @@ export const NO_CREDENTIAL: ShownCredential = { credential: null, isOperators: f
 type AnswerOptions = {
   readonly response: ServerResponse
   readonly waiters: ProofWaiters
-  /** Of the call's context. */
+  /** The secret that the call's context exports for answers. */
   readonly secret: Uint8Array
   readonly enc: Uint8Array
-  /** A gateway that reads nothing for so long is gone, milliseconds. */
+  /** A gateway that reads nothing for this long counts as gone, milliseconds. */
   readonly drainTimeoutMs: number
   readonly keepAliveMs: number
 }
 
 /**
- * The answer to one encrypted call: EncryptedRecords on one response. Each method that ends it
- * resolves when the gateway has taken the whole answer. So a call counts for as long as it takes
- * memory. A gateway that does not take the answer is CallerGone.
+ * Writes the answer to one encrypted call, as EncryptedRecords on one response. Each method that
+ * ends the answer resolves when the gateway has read the whole answer. So a call counts as long as
+ * it takes memory. Throws CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
-  /** What was asked for; null before it was read. */
+  /** The requested model; null before the request was read. */
   model: string | null = null
-  /** What faults must not repeat. */
+  /** The credential, which faults must not repeat. */
   shown: ShownCredential = NO_CREDENTIAL
   readonly #response: ServerResponse
   readonly #options: AnswerOptions
@@ -113,7 +113,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
       this.#recordSealed(sealed, response, '')
-      // What its reader left is not ended as if it were whole, also when he reads again.
+      // An answer that the reader left must not look complete, even if it reads again.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
       return
@@ -124,7 +124,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /** Answers with an error: with its status, or within the stream that has begun. */
+  /** Answers with an error: by its status, or within the stream if that has begun. */
   fail(fault: EnclaveFault): Promise<void> {
     const report = hideCredential(fault, this.shown)
     return this.#answer(answerFault(report, this.shown.isOperators), fault.code)
@@ -134,12 +134,12 @@ export class EncryptedAnswerPort implements AnswerPort {
     return this.#answer(answerError(error), 'invalid_request')
   }
 
-  /** Answers a request that is out of bounds. */
+  /** Answers a request that exceeds a limit. */
   refuseRequest(faults: readonly RequestFault[]): Promise<void> {
     return this.#answer(answerInvalid(faults), 'invalid_request')
   }
 
-  /** Ends what goes on by itself. */
+  /** Stops the keep-alive timer. */
   close(): void {
     if (this.#keepAlive !== null) clearTimeout(this.#keepAlive)
     this.#keepAlive = null
@@ -158,7 +158,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /** The text of the proof's members; null when it did not come, which is answered. */
+  /** Gives the proof's members as text. If they come too late, it answers and gives null. */
   async #awaitProof(sealed: Sealed, response: JsonObject): Promise<string | null> {
     if (this.isGone()) throw gone()
     const { waiters } = this.#options
@@ -193,7 +193,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     return this.#record(ENCRYPTED_RECORDS.frame, this.#sealer.seal(content))
   }
 
-  /** The head comes first; only the first call counts. */
+  /** Writes the head, before all else. Later calls have no effect. */
   #begin(head: Partial<EncryptedHead> & Pick<EncryptedHead, 'content_type'>): void {
     if (this.#hasHead) return
     this.#hasHead = true
@@ -264,7 +264,7 @@ function* piecesOf(text: Uint8Array): Generator<Uint8Array> {
     yield text.subarray(at, at + FRAME_BYTES_MAX)
 }
 
-/** Puts members into the canonical text of an object, behind its own. */
+/** Adds members to the canonical text of an object, after its own members. */
 function withMembers(object: string, members: string): string {
   return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }

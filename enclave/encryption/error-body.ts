@@ -9,16 +9,16 @@ import {
 import type { EnclaveFault, EncryptedHead } from '../protocol/messages.ts'
 import type { RequestFault } from '../protocol/request-faults.ts'
 
-/** An error as the caller of an encrypted call gets it, in the envelope of other calls. */
+/** An error for the caller of an encrypted call, in the same envelope as for other calls. */
 export type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
 
-/** Gives the answer of a fault; `isOperators` as in callErrorOf. */
+/** Gives the answer for a fault; `isOperators` as in callErrorOf. */
 export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAnswer {
   const error = callErrorOf(fault, isOperators)
   return 'fault' in error ? answerInvalid([error.fault]) : answerError(error)
 }
 
-/** Gives the answer of an error; its body is also the data of a stream's `event: error`. */
+/** Gives the answer for an error. Its body is also the data of a stream's `event: error`. */
 export function answerError(error: {
   readonly code: CallErrorCode
   readonly message: string
@@ -38,7 +38,7 @@ export function answerError(error: {
   }
 }
 
-/** Gives the 422 of a request with all its faults. */
+/** Gives the 422 answer for a request, with all its faults. */
 export function answerInvalid(faults: readonly RequestFault[]): ErrorAnswer {
   return {
     head: {

@@ -10,14 +10,14 @@ import { GCM_NONCE_BYTES, GCM_TAG_BYTES, nonceAt } from '../../attestation/ehbp.
 import { CallFault } from '../call-fault.ts'
 
 /*
- * HPKE (RFC 9180), the recipient of base mode, for one suite: DHKEM(X25519, HKDF-SHA256),
- * HKDF-SHA256, AES-256-GCM. On node:crypto: a recipient costs an eighth of what the same costs in
- * WebCrypto, and there is nothing more to measure.
+ * HPKE (RFC 9180), the recipient's side of base mode, for one suite: DHKEM(X25519, HKDF-SHA256),
+ * HKDF-SHA256, AES-256-GCM. With node:crypto, a recipient costs an eighth of the time that it costs
+ * with WebCrypto, and no further code must be measured.
  */
 
-/** Bytes of secrets, of public keys, of AES keys, and of SHA-256. */
+/** Length of secrets, of public keys, of AES keys, and of SHA-256, bytes. */
 export const KEY_BYTES = 32
-/** Bytes that SHA-256 takes at once. */
+/** Block size of SHA-256, bytes. */
 const BLOCK_BYTES = 64
 const FIRST_BLOCK = Buffer.from([1])
 const NOTHING = Buffer.alloc(0)
@@ -25,24 +25,24 @@ const NOTHING = Buffer.alloc(0)
 /** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM (RFC 9180 section 7). */
 const kem = labelledBy('KEM\x00\x20')
 const suite = labelledBy('HPKE\x00\x20\x00\x01\x00\x02')
-/** The key schedule's context up to the hash of `info`: base mode, and no id of a shared key. */
+/** The key schedule's context up to the hash of `info`: base mode, no id of a shared key. */
 const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_hash', NOTHING)])
 
 /** An X25519 key pair, both in raw bytes. */
 export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint8Array }
 
-/** One call's context, as its recipient has it. */
+/** The recipient's context of one call. */
 export type RecipientContext = {
   /**
-   * Opens the next ciphertext, in the order in which they were sealed. Throws CallFault
-   * `bad_ciphertext` for anything else; the context is of no use after that.
+   * Decrypts the next ciphertext. They must come in the order of their encryption. Throws CallFault
+   * `bad_ciphertext` for anything else; then the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
-  /** Exports a secret of so many bytes (RFC 9180 section 5.3). */
+  /** Exports a secret of this many bytes (RFC 9180 section 5.3). */
   export(exporterContext: string, length: number): Buffer
 }
 
-/** The public key of 32 random bytes (RFC 7748; clamping is part of the multiplication). */
+/** The public key for 32 random bytes (RFC 7748; the multiplication includes the clamping). */
 export function publicKeyOf(secretKey: Uint8Array): Buffer {
   const spki = createPublicKey(privateKeyOf(secretKey)).export({ type: 'spki', format: 'der' })
   return spki.subarray(-KEY_BYTES)
@@ -50,9 +50,8 @@ export function publicKeyOf(secretKey: Uint8Array): Buffer {
 
 /**
  * SetupBaseR of RFC 9180 for the encapsulated key `enc` (32 bytes). Throws CallFault
- * `bad_ciphertext` for a key of small order.
- *
- * Does NOT show that `enc` was made for this key: only opening a ciphertext does.
+ * `bad_ciphertext` for a key of small order. Does NOT show that `enc` was made for this key: only
+ * decrypting a ciphertext shows that.
  */
 export function setUpRecipient(
   { secretKey, publicKey }: KeyPair,
@@ -87,7 +86,7 @@ function decapsulate(
   return kem.expand(prk, 'shared_secret', { context, length: KEY_BYTES })
 }
 
-/** X25519. OpenSSL refuses a result of zeros, which keys of small order give (RFC 7748). */
+/** X25519. OpenSSL refuses an all-zero result, which keys of small order give (RFC 7748). */
 function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
   try {
     return diffieHellman({
@@ -102,10 +101,10 @@ function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
   }
 }
 
-/** DER of what stands before the 32 bytes (RFC 8410). */
+/** The DER prefix of the 32 key bytes (RFC 8410). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex')
 
-/** Not kept: a key object cannot be overwritten when its key ends. */
+/** Key objects are not kept, because they cannot be overwritten when the key expires. */
 function privateKeyOf(secretKey: Uint8Array): KeyObject {
   const der = Buffer.concat([PKCS8_PREFIX, secretKey])
   try {
@@ -135,7 +134,7 @@ function openGcm(
   return opened
 }
 
-/** The fault does not say which step failed. */
+/** The fault does not reveal which step failed. */
 export function badCiphertext(): CallFault {
   return new CallFault('bad_ciphertext', 'The encrypted call cannot be opened.')
 }
@@ -156,8 +155,8 @@ function labelledBy(id: string) {
 }
 
 /**
- * HKDF-Extract (RFC 5869), which is HMAC (RFC 2104), with SHA-256: by two hashes of whole messages,
- * at a fifth of what `createHmac` costs.
+ * HKDF-Extract (RFC 5869), which is HMAC (RFC 2104), with SHA-256. Two hashes of whole messages
+ * take a fifth of the time of `createHmac`.
  */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
   const key = salt.length > BLOCK_BYTES ? sha256(salt) : salt
@@ -169,7 +168,7 @@ export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
   return sha256(outer, sha256(inner, material))
 }
 
-/** HKDF-Expand (RFC 5869) with SHA-256, of at most 32 bytes: one block is enough here. */
+/** HKDF-Expand (RFC 5869) with SHA-256 for at most 32 bytes, which is a single block. */
 export function hkdfExpand(prk: Uint8Array, info: Uint8Array, length: number): Buffer {
   if (length > KEY_BYTES) throw new RangeError(`expected at most ${KEY_BYTES} bytes`)
   return hkdfExtract(prk, Buffer.concat([info, FIRST_BLOCK])).subarray(0, length)

@@ -9,55 +9,55 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/** How long a key is usable, milliseconds: calls under an older one need not fail. */
+/** Lifetime of a key, milliseconds, so calls under the previous key still succeed. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * A key is stated to be usable from so long ago, for callers whose clocks are slow. So it is stated
- * to end so much sooner than it does, which calls that are on their way then need.
+ * The stated validity of a key starts this long ago, for callers whose clocks are slow. It also
+ * ends this long before the key does, which leaves time for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
-/** Wait after a key could not be made. */
+/** Pause after a key could not be made. */
 const RETRY_MS = 5_000
 
 /**
- * Encapsulated keys that are remembered under one key: a new key is made before there are more. The
- * memory is 13 to 27 bytes for each.
+ * Most encapsulated keys that are remembered per key: a new key is made before there are more. Each
+ * takes 13 to 27 bytes.
  */
 const SEEN_MAX = 2 ** 20
 
 /**
- * Keys at once. Where calls fill their memories faster than keys end, the oldest goes before its
- * time: its calls are refused as those of an ended one.
+ * Most keys at once. If calls fill up keys faster than keys expire, the oldest key is removed
+ * early. Its calls are refused like calls under an expired key.
  */
 export const KEYS_MAX = 4
 
-/** A key of the ring, as a call is opened with it. */
+/** A key of the ring, for decrypting calls. */
 export type RingKey = KeyPair & {
   /**
-   * Takes the encapsulated key of a call that was opened. False when it was taken before: then the
-   * call is a repeated one.
+   * Records the encapsulated key of a decrypted call. Returns false when it was recorded before:
+   * then the call is a replay.
    */
   take(enc: Uint8Array): boolean
 }
 
-/** The enclave's keys that calls are encrypted to. The secrets stay inside. */
+/** The enclave's keys for encrypted calls. The secrets never leave the enclave. */
 export type KeyRing = {
-  /** Those that are usable, the newest first. A secret is overwritten when its key ends. */
+  /** The usable keys, newest first. A secret is overwritten when its key expires. */
   readonly keys: () => readonly RingKey[]
-  /** The same keys, as the notary signed them. */
+  /** The same keys as statements signed by the notary. */
   readonly statements: () => readonly EncryptionKey[]
   /** Erases all. */
   readonly stop: () => void
 }
 
 type KeyRingOptions = {
-  /** Gives so many bytes of the security module's randomness. */
+  /** Gives this many random bytes of the security module. */
   readonly random: (length: number) => Promise<Uint8Array>
   readonly account: Pick<NotaryAccount, 'sign'>
   readonly domain: LogDomain
-  /** The enclave's clock, Unix milliseconds: for what is stated. */
+  /** The enclave's clock, Unix milliseconds: used in statements. */
   readonly now: () => number
-  /** Milliseconds of a clock that is never set: for when a key ends. */
+  /** A monotonic clock, milliseconds: decides when a key expires. */
   readonly monotonic: () => number
   readonly log: EventLog
   /** Default: SEEN_MAX. */
@@ -67,13 +67,13 @@ type KeyRingOptions = {
 type KeptKey = RingKey & {
   readonly statement: EncryptionKey
   readonly endsAtMs: number
-  /** Whether no more encapsulated keys can be remembered. */
+  /** Whether the key cannot remember further encapsulated keys. */
   readonly isFull: () => boolean
 }
 
 /**
- * Makes the first key, and then a new one every ROTATION_MS, or before the memory of the newest is
- * full. Ended keys are overwritten. Throws what `random` throws when the first cannot be made.
+ * Makes the first key, and a new key every ROTATION_MS, or before the newest key is full. Expired
+ * keys are overwritten. Throws the error of `random` when the first key cannot be made.
  */
 export async function openKeyRing(options: KeyRingOptions): Promise<KeyRing> {
   const ring = new Ring(options)
@@ -106,7 +106,7 @@ class Ring {
     this.#schedule()
   }
 
-  /** Keys that are neither ended nor full: a full key cannot recognize a repeated call. */
+  /** Keys that are not expired and not full: a full key cannot recognize a replayed call. */
   usable(): readonly KeptKey[] {
     const now = this.#options.monotonic()
     return this.#kept.filter((key) => key.endsAtMs > now && !key.isFull())
@@ -118,7 +118,7 @@ class Ring {
     this.#keep([])
   }
 
-  /** Keeps these keys, and overwrites the secrets of all others. */
+  /** Keeps only these keys, and overwrites the secrets of the others. */
   #keep(keys: readonly KeptKey[]): void {
     for (const key of this.#kept) if (!keys.includes(key)) key.secretKey.fill(0)
     this.#kept = keys
@@ -135,7 +135,7 @@ class Ring {
         fingerprintKey,
         seenMax: this.#seenMax,
         whenNearlyFull: (full) => {
-          // Once: an older key fills up under calls of callers who have not seen the newer one.
+          // Only the newest key causes a rotation: callers may still use an older key and fill it.
           if (full === this.#kept[0]) this.#rotate()
         },
       })
@@ -163,7 +163,7 @@ class Ring {
     this.#schedule()
   }
 
-  /** Wakes up for the next key that ends, or is due. */
+  /** Sets the timer for the next expiry or the next new key. */
   #schedule(): void {
     clearTimeout(this.#timer)
     if (this.#isStopped) return
@@ -203,11 +203,11 @@ function makeKey(
     endsAtMs: parts.monotonic() + LIFETIME_MS,
     isFull: () => seen.size >= parts.seenMax,
     take: (enc) => {
-      // That key is secret, so no caller can find two encapsulated keys that count as one.
+      // fingerprintKey is secret, so callers cannot find two keys with the same fingerprint.
       const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
-      // Before it is full: the calls that come until there is a new key need room, too.
+      // Earlier than full: calls that arrive before the new key exists need room, too.
       if (seen.size * 4 > parts.seenMax * 3) parts.whenNearlyFull(key)
       return true
     },

@@ -18,27 +18,27 @@ import {
 import { badCiphertext, KEY_BYTES, type RecipientContext, setUpRecipient } from './hpke.ts'
 import type { KeyRing, RingKey } from './key-ring.ts'
 
-/** An encrypted call, opened. */
+/** A decrypted call. */
 export type OpenedCall = {
   readonly body: Uint8Array
-  /** Of the same context: what the answer is sealed with. */
+  /** The secret for the answer, from the context of this call. */
   readonly secret: Uint8Array
-  /** The caller's own credential; null when it sent none. */
+  /** The caller's own credential; null without one. */
   readonly callerCredential: string | null
 }
 
 /**
- * What the frames of a body may take beside its content, bytes: lengths, tags, and frames without
- * content. Each frame costs a decryption, so their number needs a bound: 52,000 of one byte.
+ * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. Each frame
+ * costs a decryption, so their number needs a limit: 52,000 frames of one byte.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
 /**
- * Opens an encrypted call as it comes. Throws CallFault: `unknown_key` when no key of the ring
- * opens the first frame, which looks the same whether the key or the frame is another;
- * `replayed_call` when its encapsulated key was used before; `bad_ciphertext` for any later frame,
- * and for a credential that is not of this call; `invalid_request` (413) for a body that is too
- * long; `log_full` without memory. Throws CallerGone when the body is cut.
+ * Decrypts an encrypted call as it arrives. Throws CallFault: `unknown_key` when no key of the ring
+ * decrypts the first frame (a wrong key and a wrong frame look the same); `replayed_call` when its
+ * encapsulated key was used before; `bad_ciphertext` for a wrong later frame, or a credential of
+ * another call; `invalid_request` (413) for a body that is too long; `log_full` without memory.
+ * Throws CallerGone when the body is cut.
  */
 export async function openCall(
   request: IncomingMessage,
@@ -49,7 +49,7 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // What is left of it is dropped, so that the answer gets out: its sender may read only then.
+    // The rest of the request is dropped: its sender may read the answer only after sending all.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error
@@ -88,12 +88,12 @@ async function readCall(
   }
 }
 
-/** Leaving the loop leaves the connection open: the fault is answered on it. */
+/** Ending the loop early keeps the connection open, so that the fault can be sent on it. */
 function packetsOf(request: IncomingMessage): AsyncIterable<Buffer> {
   return request.iterator({ destroyOnReturn: false })
 }
 
-/** Memory for each byte of a body that is being read: its frame, and the content, which doubles. */
+/** Memory for each byte of a body during reading: its frame, and its buffer, which doubles. */
 const BUFFER_FACTOR = 3
 
 type FirstFrame = {
@@ -102,7 +102,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/** All that needs the key, at once: it may end while the rest of the body comes. */
+/** Does all work that needs the key at once: the key may expire while the rest arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },
@@ -118,7 +118,7 @@ function openFirst(
   throw new CallFault('unknown_key', 'No key of this enclave opens the call: fetch its keys again.')
 }
 
-/** Null when the frame is not for this key. */
+/** Null when this key does not decrypt the frame. */
 function tryKey(
   key: RingKey,
   { enc, frame }: { readonly enc: Uint8Array; readonly frame: Uint8Array },
@@ -132,7 +132,7 @@ function tryKey(
   }
 }
 
-/** Bound to its call: the encapsulated key of that, in lower-case hex, is its AAD. */
+/** The credential is bound to its call: its AAD is the call's encapsulated key, lower-case hex. */
 function openCredential(key: RingKey, call: EncryptedCall): string | null {
   if (call.sealed_credential === null) return null
   const sealed = Buffer.from(call.sealed_credential, 'base64url')
@@ -141,7 +141,7 @@ function openCredential(key: RingKey, call: EncryptedCall): string | null {
   const credential = setUpRecipient(key, { enc, info: CREDENTIAL_INFO })
     .open(sealed.subarray(KEY_BYTES), Buffer.from(call.encapsulated_key))
     .toString('latin1')
-  // Printable, because it travels in a header.
+  // The credential must be printable, because it is sent in a header.
   if (!/^[\x21-\x7e]+$/.test(credential) || credential.length > CREDENTIAL_BYTES_MAX)
     throw badCiphertext()
   return credential

@@ -1,18 +1,18 @@
 import type { AnchorProof } from '../protocol/messages.ts'
 
-/** How long a sealed call waits for its commit, milliseconds: the gateway gives up after 60 s. */
+/** How long a sealed call waits for its commit, milliseconds. The gateway waits only 60 s. */
 export const PROOF_TIMEOUT_MS = 65_000
 
-/** What became of a call that waited: `late` after PROOF_TIMEOUT_MS, `gone` with its caller. */
+/** The result of the wait: `late` after PROOF_TIMEOUT_MS, `gone` when the caller left. */
 type Proof = AnchorProof | 'late' | 'gone'
 
-/** Sealed calls that wait for what the gateway knows of their proof. */
+/** Sealed calls that wait for the gateway's part of their proof. */
 export type ProofWaiters = {
-  /** Opens a new call, and gives what becomes of the call. */
+  /** Starts a call's wait. Resolves with its result. */
   open(call: string): Promise<Proof>
-  /** Ends a call's waiting; false when none of this id waits. */
+  /** Ends a call's wait with its proof. Returns false when no call with this id waits. */
   give(proof: AnchorProof): boolean
-  /** Ends it without a proof. */
+  /** Ends a call's wait without a proof. */
   forget(call: string): void
 }
 

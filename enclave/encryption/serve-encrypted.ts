@@ -18,7 +18,7 @@ import type { KeyRing } from './key-ring.ts'
 import { type OpenedCall, openCall } from './open-call.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/** What encrypted calls work with, beside what all calls do. */
+/** Tools for encrypted calls, in addition to those of all calls. */
 export type EncryptedCore = {
   readonly core: CompletionCore
   readonly ring: KeyRing
@@ -29,11 +29,11 @@ export type EncryptedCore = {
 }
 
 /**
- * Makes one encrypted completion. Until the call is opened, faults are thrown. After that, every
- * answer is encrypted, errors too. The gateway gets EncryptedRecords: how to answer, frames to pass
- * on, and, once the completion is sealed, what limits need to know. The proof is sealed into the
- * last frame when the gateway has sent its part of the proof. Throws CallerGone when the gateway
- * leaves.
+ * Makes one encrypted completion. Before the call is decrypted, faults are thrown. After that,
+ * every answer is encrypted, including errors. The gateway receives EncryptedRecords: how to
+ * answer, the frames to pass on, and after the sealing the facts that limits need. The proof is
+ * encrypted in the last frame after the gateway has sent its part of the proof. Throws CallerGone
+ * when the gateway leaves.
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,
@@ -90,7 +90,7 @@ async function complete(
 
 type Arrived = { readonly call: EncryptedCall; readonly opened: OpenedCall }
 
-/** Null when the provider needs one that is not there; only plain http needs none. */
+/** Null when a required credential is missing. Only plain http needs no credential. */
 function chooseCredential(
   provider: ProviderEntry | null,
   { call, opened }: Arrived,

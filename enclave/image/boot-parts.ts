@@ -5,23 +5,23 @@ import { getEntry, type OpenedPackage, selectFiles } from './open-parts.ts'
 import type { ImageOptions } from './options.ts'
 import type { Pins } from './pins.ts'
 
-/** What an enclave boots with. */
+/** The parts that an enclave boots with. */
 type BootParts = {
   readonly kernel: Uint8Array
   readonly cmdline: string
-  /** Names the kernel in the image's metadata. */
+  /** Name of the kernel in the image's metadata. */
   readonly kernelVersion: string
   readonly ramdisk: FileTree
-  /** What was taken of Debian's kernel package: kernel and modules. */
+  /** The used files of Debian's kernel package: kernel and modules. */
   readonly kernelFiles: FileTree
-  /** Files of the operator's that are in it, by what they are. */
+  /** The operator's own files in the image, by their purpose. */
   readonly own: Readonly<Record<string, Uint8Array>>
 }
 
 /**
- * Gives kernel, command line and boot ramdisk: Debian's kernel with its modules, or the operator's,
- * which must have built in what it needs; our init script, or a program of AWS's kind. Throws
- * BuildError.
+ * Gives kernel, command line and boot ramdisk. The kernel is Debian's with its modules, or the
+ * operator's, which must have its drivers built in. The init is our script, or a program like
+ * AWS's. Throws BuildError.
  */
 export async function collectBootParts(
   root: string,
@@ -111,9 +111,9 @@ function withNsm(
 }
 
 /**
- * Gives the modules of `names` and all that they need, of a Debian kernel package's tree, by name,
- * each after what it needs. Throws BuildError `module_missing`, also for one that is built into the
- * kernel.
+ * Gives the modules of `names` and their dependencies by name, from the tree of a Debian kernel
+ * package. Each module comes after its dependencies. Throws BuildError `module_missing`, also for a
+ * module that is built into the kernel.
  */
 export function collectModules(
   tree: FileTree,
@@ -137,8 +137,8 @@ export function collectModules(
 }
 
 /**
- * Gives modules as they stand in the boot ramdisk: `modules/NAME.ko`, and `modules/order`, the
- * names of these files in the order in which they are loaded, one a line.
+ * Gives modules as the boot ramdisk needs them: `modules/NAME.ko`, and `modules/order`, which lists
+ * these files in their loading order, one per line.
  */
 export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree {
   const order = [...modules.keys()].map((name) => `${name}.ko\n`).join('')
@@ -150,16 +150,14 @@ export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree
 
 type ModuleFile = { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
 
-/** The kernel takes `-` and `_` in a module's name for the same. */
+/** The kernel does not distinguish `-` and `_` in a module's name. */
 function readModule(path: string, entry: TreeEntry): readonly (readonly [string, ModuleFile])[] {
   const name = /([^/]+)\.ko$/.exec(path)?.[1]
   if (name === undefined || entry.kind !== 'file') return []
   return [[name.replaceAll('-', '_'), { ...entry, mode: 0o644 }]]
 }
 
-/**
- * Of the section `.modinfo`: texts that end in a zero byte, `depends=` one of them in every module.
- */
+/** Reads the section `.modinfo`: texts that end in a zero byte. One is always `depends=`. */
 function listNeeds(module: Uint8Array): readonly string[] {
   const text = Buffer.from(module.buffer, module.byteOffset, module.length).toString('latin1')
   const needs = /\0depends=([\w,-]*)\0/.exec(text)?.[1]
@@ -171,18 +169,18 @@ function listNeeds(module: Uint8Array): readonly string[] {
     .map((name) => name.replaceAll('-', '_'))
 }
 
-/** Where the sources and their dependencies are in the root file system. */
+/** Folder of the sources and their dependencies in the root file system. */
 const PROGRAM_FOLDER = 'opt/affidavit'
 
-/** What the application ramdisk is made of. */
+/** The parts of the application ramdisk. */
 type ApplicationParts = {
-  /** What the verifier loads of our own, by its paths in the project. */
+  /** Our sources that the enclave loads, by their paths in the project. */
   readonly sources: FileTree
   /** `package.json`, `package-lock.json` and `node_modules/**`. */
   readonly dependencies: FileTree
   /** The Node.js binary. */
   readonly node: TreeEntry
-  /** Files of Debian packages, by their absolute paths without the slash. */
+  /** Files of Debian packages, by their absolute paths without the leading slash. */
   readonly system: FileTree
   /** Files below `etc/`. */
   readonly settings: FileTree
@@ -191,9 +189,9 @@ type ApplicationParts = {
 }
 
 /**
- * Gives the application ramdisk as AWS's own tools lay one out: `/cmd` and `/env`, one string a
- * line, and the root file system below `/rootfs`. So it runs under AWS's init program and under
- * ours alike.
+ * Gives the application ramdisk with the layout of AWS's own tools: `/cmd` and `/env`, one string
+ * per line, and the root file system below `/rootfs`. So it runs under AWS's init program and under
+ * our init.
  */
 export function layOutApplication(parts: ApplicationParts): FileTree {
   const root = mergeTrees(
@@ -217,16 +215,16 @@ export function layOutApplication(parts: ApplicationParts): FileTree {
   )
 }
 
-/** What the boot ramdisk is made of. */
+/** The parts of the boot ramdisk. */
 type BootLayout = {
   /** `/init`: guest/boot-init, or the operator's. */
   readonly init: TreeEntry
-  /** `bin/busybox`, for our init. */
+  /** `bin/busybox`, which our init needs. */
   readonly system: FileTree
   readonly modules: FileTree
 }
 
-/** Gives the ramdisk that the kernel starts `/init` from. */
+/** Gives the ramdisk from which the kernel starts `/init`. */
 function layOutBoot({ init, system, modules }: BootLayout): FileTree {
   return mergeTrees(
     system,
@@ -234,7 +232,7 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
     new Map<string, TreeEntry>([
       ['init', init],
       ['bin/sh', { kind: 'link', target: 'busybox' }],
-      // The kernel opens it for /init before anything is mounted.
+      // The kernel opens this device for /init before anything is mounted.
       ['dev/console', { kind: 'device', mode: 0o600, major: 5, minor: 1 }],
       ...emptyFolders(['proc', 'sys']),
     ]),
@@ -242,8 +240,8 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
 }
 
 /**
- * Gives the boot ramdisk for an init program of AWS's kind: it, and the driver that it loads when
- * there is one. Such a program needs nothing else.
+ * Gives the boot ramdisk for an init program like AWS's: the program, and the driver that it loads,
+ * if any. Such a program needs no other files.
  */
 function layOutForeignBoot({ init, nsm }: { init: TreeEntry; nsm: TreeEntry | null }): FileTree {
   return new Map<string, TreeEntry>([

@@ -3,20 +3,18 @@ import { readFile } from 'node:fs/promises'
 /** Why an image was not built. */
 type BuildErrorCode =
   | 'missing_tool' //         a program that the builder runs is not installed
-  | 'command_failed' //       such a program failed
+  | 'command_failed' // a program that the builder runs failed
   | 'package_unavailable' //  no source has the pinned version of a package
-  | 'package_altered' //      a package has another size or digest than is pinned
-  | 'package_incomplete' //   a package lacks a file that is to be taken from it
-  | 'pins_malformed' //       packages.json, dependencies.json or package-lock.json is not in its form
+  | 'package_altered' // a package does not have the pinned size or digest
+  | 'package_incomplete' // a package lacks a file that is needed
+  | 'pins_malformed' // a file with pins does not have the required form
   | 'closure_incomplete' //   a dependency of a listed package is not listed
-  | 'no_work_tree' //         the sources are no git checkout, so that nothing says which files belong to them
-  | 'module_missing' //       a kernel module, or one that it needs, is not in the kernel's package
-  | 'archive_malformed' //    a tar archive is not in its form
-  | 'options' //              an option is missing, unknown or has no such value
+  | 'no_work_tree' // the sources are not a git checkout, so their files are unknown
+  | 'module_missing' // the kernel's package lacks a module, or a dependency of a module
+  | 'archive_malformed' // a tar archive does not have the required form
+  | 'options' // an option is missing or unknown, or has a wrong value
 
-/**
- * The image was not built, or the pins were not renewed. The operator mends what the message names.
- */
+/** The image was not built, or the pins were not renewed. The message states what to correct. */
 export class BuildError extends Error {
   override readonly name = 'BuildError'
   readonly code: BuildErrorCode
@@ -28,7 +26,7 @@ export class BuildError extends Error {
 }
 
 /**
- * Reads a file that an option names, or one of the project's that must be there. Throws BuildError
+ * Reads a file that an option names, or a required file of the project. Throws BuildError
  * `options`.
  */
 export async function readInput(path: string): Promise<Uint8Array> {

@@ -21,20 +21,18 @@ import { type BuiltImage, listImageWarnings, writeImage } from './report.ts'
 import { digestSettings, readImageSettings, writeSettings } from './settings.ts'
 import { readTrackedSources } from './tracked-files.ts'
 
-/** The project that this file is in. */
+/** The root folder of this project. */
 export const PROJECT_ROOT = resolve(import.meta.dirname, '../..')
 
-/** Where the project is, and where fetched packages are kept. */
+/** The project's folder, and the cache for fetched packages. */
 type BuildPlace = { readonly root: string; readonly cache: string }
 
 /**
- * Builds the enclave image that `options` ask for into their output folder: `affidavit.eif`, the
- * kernel and the two ramdisks by themselves, `measurements.json` (a release payload) and
+ * Builds the enclave image that `options` describe, in their output folder: `affidavit.eif`, the
+ * kernel and the two ramdisks as separate files, `measurements.json` (a release payload) and
  * `report.json`. The same sources, pins and options give the same bytes on every machine and day.
- * Throws BuildError, SignerError or TreeError.
- *
- * Does NOT prove that the pinned packages are honest: it takes those whose digests are in the
- * project.
+ * Throws BuildError, SignerError or TreeError. Does NOT prove that the pinned packages are honest:
+ * it accepts packages whose digests are in the project.
  */
 export async function buildImage(
   options: ImageOptions,
@@ -109,8 +107,8 @@ export async function buildImage(
 }
 
 /**
- * The operator's own kernel replaces Debian's package; an init program of AWS's kind needs nothing
- * to boot with.
+ * The operator's own kernel replaces Debian's package. An init program like AWS's needs no packages
+ * for the boot.
  */
 function isNeeded(into: readonly string[], { kernel, initFile }: ImageOptions): boolean {
   if (into.includes('application')) return true

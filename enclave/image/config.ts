@@ -2,8 +2,8 @@ import { homedir } from 'node:os'
 import { join } from 'node:path'
 
 /**
- * IMAGE_CACHE, XDG_CACHE_HOME: where the builder keeps fetched packages. Default: `affidavit-image`
- * in the user's cache folder.
+ * IMAGE_CACHE, XDG_CACHE_HOME: the builder's folder for fetched packages. Default:
+ * `affidavit-image` in the user's cache folder.
  */
 export function readCacheFolder(
   environment: Readonly<Record<string, string | undefined>> = process.env,

@@ -2,18 +2,18 @@ import { crc32 } from 'node:zlib'
 import { deflateSync } from 'fflate'
 import { addParents, type FileTree, type TreeEntry, TreeError } from './file-tree.ts'
 
-/** The header has 32 bits for a size. */
+/** Largest size that fits into the header's 32 bits. */
 const CPIO_FILE_BYTES_MAX = 0xffff_ffff
 
-/** Linux reads no longer path from a ramdisk (PATH_MAX, with its zero). */
+/** Longest path that Linux reads from a ramdisk, bytes (PATH_MAX, with the final zero). */
 const CPIO_PATH_BYTES_MAX = 4096
 
 /**
  * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc"
  * (Documentation/driver-api/early-userspace/buffer-format.rst). The same tree gives the same bytes,
- * for any order of its entries: they are sorted by the bytes of their paths, inode numbers follow
- * that order, owner, group and time are 0, and missing directories are made. Throws TreeError for
- * what the format cannot express.
+ * for any order of its entries. They are sorted by the bytes of their paths, and numbered in this
+ * order (inode). Owner, group and time are 0. Missing directories are added. Throws TreeError for
+ * entries that the format cannot express.
  */
 export function encodeCpio(tree: FileTree): Uint8Array<ArrayBuffer> {
   const entries = [...addParents(tree)]
@@ -94,18 +94,18 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   return [head, padding(head.length), data, padding(data.length)]
 }
 
-/** Header with name, and data, each end at a multiple of four bytes. */
+/** The header with the name, and the data, are each padded to a multiple of four bytes. */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
 }
 
 /**
- * Gives `bytes` as a gzip file (RFC 1952) without name and time. The deflate is plain JavaScript:
- * zlib's output changes with its version and with the instructions that a processor has, and these
- * bytes are measured.
+ * Gives `bytes` as a gzip file (RFC 1952) without name and time. The compression is plain
+ * JavaScript, because these bytes are measured: zlib's output depends on its version and on the
+ * processor.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  // fflate would choose `mem` by a logarithm, which JavaScript does not define to the last bit.
+  // Without `mem`, fflate uses a logarithm, whose last bit JavaScript does not define.
   const deflated = deflateSync(bytes, { level: 6, mem: 12 })
   const trailer = Buffer.alloc(8)
   trailer.writeUInt32LE(crc32(bytes), 0)
@@ -122,7 +122,7 @@ export type RamdiskSize = {
   readonly compressedBytes: number
 }
 
-/** A ramdisk as it stands in an image. */
+/** A compressed ramdisk, as it is in an image. */
 export type CompressedRamdisk = { readonly bytes: Uint8Array; readonly size: RamdiskSize }
 
 /** Packs and compresses a tree. */

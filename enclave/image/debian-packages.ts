@@ -11,32 +11,30 @@ const packageForm = z.strictObject({
   /** The Debian package. */
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
-   * A package that always depends on the newest of this one's kind: where a renewed pin gets its
-   * name from.
+   * A package that always depends on the newest package of this kind. A renewed pin gets its name
+   * from there.
    */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
   architecture: z.enum(['amd64', 'all']),
-  /** Of the .deb file. */
+  /** SHA-256 of the .deb file. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size: z.int().positive(),
-  /** Which ramdisks take its files; `kernel` is where kernel and modules come from. */
+  /** The ramdisks that contain its files; `kernel` is the source of kernel and modules. */
   into: z.array(z.enum(['application', 'boot', 'kernel'])).min(1),
   why: z.string().min(1),
-  /** Globs of the files that are taken; all else of the package stays out. */
+  /** Globs of the files that are used. All other files of the package are left out. */
   take: z.array(z.string().min(1)).min(1),
 })
 
 /** A pinned package of Debian. */
 export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 
-/** Where packages come from. */
+/** The source of packages. */
 export type PackageSource = {
-  /**
-   * A folder that holds every file; nothing is fetched then. Null: the operating system's mirrors.
-   */
+  /** A folder with all files; then nothing is fetched. Null: the operating system's mirrors. */
   readonly folder: string | null
-  /** Where fetched files are kept for the next build. */
+  /** Folder in which fetched files are kept for the next build. */
   readonly cache: string
 }
 
@@ -55,7 +53,7 @@ export function parsePackageList(bytes: Uint8Array): readonly DebianPackage[] {
   }
 }
 
-/** Gives the files of a package that `take` names. Throws BuildError. */
+/** Gives the files of a package that match `take`. Throws BuildError. */
 export async function openDebianPackage(
   pinned: DebianPackage,
   source: PackageSource,
@@ -68,8 +66,8 @@ export async function openDebianPackage(
 }
 
 /**
- * Gives the path of a package's file whose bytes are the pinned ones: of the source's folder, of
- * the cache, or fetched. Throws BuildError `package_unavailable` or `package_altered`.
+ * Gives the path of a package's file with the pinned bytes. The file comes from the source's folder
+ * or the cache, or is fetched. Throws BuildError `package_unavailable` or `package_altered`.
  */
 async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
   const path = join(source.folder ?? source.cache, fileNameOf(pinned))
@@ -86,8 +84,8 @@ async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource)
 }
 
 /**
- * Fetches `name`, in the newest version that the mirrors have unless one is given, into an empty
- * folder; gives its bytes.
+ * Fetches the given version of `name`, or the newest version of the mirrors, into an empty folder.
+ * Gives the bytes.
  */
 export async function downloadPackage(
   wanted: { readonly name: string; readonly version?: string },
@@ -111,14 +109,14 @@ export async function downloadPackage(
   }
 }
 
-/** Writes a fetched package whole or not at all: other builds may use the same cache. */
+/** Writes a fetched package atomically, because other builds may use the same cache. */
 export async function keepPackage(path: string, bytes: Uint8Array): Promise<void> {
   const part = `${path}.${process.pid}.part`
   await writeFile(part, bytes)
   await rename(part, path)
 }
 
-/** As apt-get names the file of a package: the epoch's colon is written %3a. */
+/** The file name that apt-get gives to a package: the epoch's colon becomes %3a. */
 export function fileNameOf({
   name,
   version,

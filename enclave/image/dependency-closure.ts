@@ -8,9 +8,9 @@ const why = z.string().min(1)
 const integrity = z.string().regex(/^sha512-[A-Za-z0-9+/]{86}==$/)
 
 const listForm = z.strictObject({
-  /** Node.js. Pinned here, because the lock file has only the package that would fetch it. */
+  /** Node.js. It is pinned here, because the lock file has only the package that would fetch it. */
   runtime: z.strictObject({ name: z.string(), version: z.string(), integrity, why, take }),
-  /** All packages below `node_modules` in the image; version and integrity are the lock file's. */
+  /** All packages below `node_modules` in the image. The lock file gives version and integrity. */
   packages: z.array(z.strictObject({ name: z.string(), why, take })).min(1),
 })
 
@@ -34,17 +34,16 @@ type ExplainedPackage = NpmPackage & { readonly why: string }
 /** The enclave's production dependencies. */
 export type DependencyClosure = {
   readonly runtime: ExplainedPackage
-  /** In the order of their names. */
+  /** Sorted by name. */
   readonly packages: readonly ExplainedPackage[]
-  /** `package.json` and `package-lock.json` of these packages alone, as they stand in the image. */
+  /** The image's `package.json` and `package-lock.json`, with only these packages. */
   readonly manifests: FileTree
 }
 
 /**
- * Reads dependencies.json with the project's lock file. Refuses a list that lacks what a listed
- * package depends on, and a Node.js other than the one that the project is tested with. Optional
- * dependencies are taken only where they are listed. Throws BuildError `pins_malformed` or
- * `closure_incomplete`.
+ * Reads dependencies.json with the project's lock file. It refuses a list without a dependency of a
+ * listed package, and a Node.js version that the project was not tested with. Optional dependencies
+ * are used only if they are listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
  */
 export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
   const { runtime, packages } = parseForm('dependencies.json', listForm, list)
@@ -99,10 +98,7 @@ function parseForm<Value>(file: string, form: z.ZodType<Value>, bytes: Uint8Arra
   }
 }
 
-/**
- * Every package stands as a direct dependency, in its exact version: npm has nothing left to
- * choose.
- */
+/** Every package is a direct dependency with its exact version, so npm has no choice. */
 function writeManifests(
   version: string,
   packages: readonly (LockedPackage & { name: string })[],

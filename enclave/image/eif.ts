@@ -13,23 +13,23 @@ import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
 import type { ReleaseMeasurements } from '../../attestation/release/release.ts'
 import { type ImageSigner, signImage } from './image-signature.ts'
 
-/** What an enclave image holds. */
+/** The parts of an enclave image. */
 export type EifParts = {
   readonly kernel: Uint8Array
   readonly cmdline: string
-  /** JSON; no measurement covers it. */
+  /** JSON. The measurements do not cover the metadata. */
   readonly metadata: string
-  /** The first boots, the others are the application. */
+  /** The first is the boot ramdisk. The others contain the application. */
   readonly ramdisks: readonly Uint8Array[]
   /** A signature section (image-signature.ts), or null. */
   readonly signature: Uint8Array | null
 }
 
 /**
- * Gives the bytes of an enclave image of version 4 for x86-64: header, then kernel, command line,
- * metadata, ramdisks and signature, as aws-nitro-enclaves-image-format lays them out, with its
- * default memory and processors. The same parts give the same bytes. Throws RangeError for more
- * ramdisks than a header has room for.
+ * Gives the bytes of an enclave image of version 4 for x86-64: header, kernel, command line,
+ * metadata, ramdisks and signature. Layout and default values for memory and processors are those
+ * of aws-nitro-enclaves-image-format. The same parts give the same bytes. Throws RangeError for
+ * more ramdisks than fit into a header.
  */
 export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
   const sections = listSections(parts)
@@ -54,7 +54,7 @@ export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
   return new Uint8Array(Buffer.concat([header, body]))
 }
 
-/** Gives PCR0, 1 and 2 of the image that `parts` make, 48 bytes each. */
+/** Gives PCR0, 1 and 2 of the image with these parts, 48 bytes each. */
 export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdisks'>) {
   const [boot, ...applications] = parts.ramdisks
   const registers = createRegisters({ sha384: () => createHash('sha384'), crc32 })
@@ -66,7 +66,7 @@ export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdi
 }
 
 const EIF_VERSION = 4
-/** As AWS's builder writes them; the host that starts the enclave sets its own values. */
+/** The defaults of AWS's builder. The host that starts the enclave sets its own values. */
 const DEFAULT_MEMORY_BYTES = 2n ** 30n
 const DEFAULT_CPUS = 2n
 
@@ -99,7 +99,7 @@ function encodeSectionHeader(kind: SectionKind, data: Uint8Array): Uint8Array {
   return header
 }
 
-/** What goes into an image file, packed. */
+/** The packed contents of an image file. */
 type ImageContents = {
   readonly kernel: Uint8Array
   readonly cmdline: string
@@ -111,10 +111,10 @@ type ImageContents = {
   readonly signer: ImageSigner | null
 }
 
-/** An image file, and what an enclave that runs it will show. */
+/** An image file, with the measurements that its enclave will show. */
 type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
 
-/** Measures the contents, signs them when there is a signer, and gives the image file. */
+/** Measures the contents, signs them if there is a signer, and gives the image file. */
 export function sealImage(contents: ImageContents): SealedImage {
   const { kernel, cmdline, bootRamdisk, applicationRamdisk, signer } = contents
   const parts = { kernel, cmdline, ramdisks: [bootRamdisk, applicationRamdisk] }
@@ -133,9 +133,9 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Gives the metadata section of an image: the members that AWS's builder writes, without its clock,
- * so that the same image always has the same bytes. No measurement covers it: what counts is in
- * `measurements.json`.
+ * Gives the metadata section of an image. It has the members of AWS's builder without the time, so
+ * that the same image always has the same bytes. No measurement covers the metadata; the facts that
+ * matter are in `measurements.json`.
  */
 function writeMetadata(image: {
   readonly version: string

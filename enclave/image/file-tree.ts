@@ -2,13 +2,12 @@ import { matchesGlob } from 'node:path/posix'
 import { BuildError } from './build-error.ts'
 
 /**
- * What a ramdisk holds: entries by path. A path has no leading slash, no empty part, no `.` or
- * `..`. Owners and times are no part of an entry: everything belongs to root and was made at the
- * start of time.
+ * The content of a ramdisk: entries by path. A path has no leading slash, no empty part, no `.` or
+ * `..`. Entries have no owner and no time: all belong to root, and their time is 0.
  */
 export type FileTree = ReadonlyMap<string, TreeEntry>
 
-/** `mode` is the twelve permission bits; a link has none of its own. */
+/** `mode` is the twelve permission bits. A link does not have a mode. */
 export type TreeEntry =
   | { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
   | { readonly kind: 'directory'; readonly mode: number }
@@ -21,14 +20,14 @@ export type TreeEntry =
     }
 
 /**
- * Two parts of an image want the same path, or a path is not valid. The person who changed the
+ * Two parts of an image use the same path, or a path is not valid. The person who changed the
  * image's parts must correct them.
  */
 export class TreeError extends Error {
   override readonly name = 'TreeError'
 }
 
-/** Gives one tree of several. A path may be in two only as the same directory. Throws TreeError. */
+/** Merges several trees. Only a directory may be in more than one tree. Throws TreeError. */
 export function mergeTrees(...trees: readonly FileTree[]): FileTree {
   const merged = new Map<string, TreeEntry>()
   for (const tree of trees)
@@ -42,13 +41,13 @@ export function mergeTrees(...trees: readonly FileTree[]): FileTree {
   return merged
 }
 
-/** Gives the tree below the folder `prefix`. */
+/** Moves the tree into the folder `prefix`. */
 export function prefixTree(prefix: string, tree: FileTree): FileTree {
   return new Map([...tree].map(([path, entry]) => [`${prefix}/${path}`, entry]))
 }
 
 /**
- * Gives the tree with the directories that its paths need, 0755 unless they are in it. Throws
+ * Adds the parent directories of all paths, with mode 0755, unless they are in the tree. Throws
  * TreeError.
  */
 export function addParents(tree: FileTree): FileTree {
@@ -78,9 +77,9 @@ function checkPath(path: string): void {
 }
 
 /**
- * Gives the entries of `tree` whose path one of the patterns matches (globs: `*` within a name,
- * `**` over folders). Each pattern must match something, so that a package that moves a file is
- * noticed when the image is built and not when it runs. Throws BuildError `package_incomplete`.
+ * Gives the entries of `tree` whose paths match a pattern (globs: `*` within a name, `**` across
+ * folders). Each pattern must match at least one entry. Thus a file that a package has moved is
+ * noticed when the image is built, not when it runs. Throws BuildError `package_incomplete`.
  */
 export function takeFiles(
   tree: FileTree,

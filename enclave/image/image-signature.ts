@@ -9,22 +9,22 @@ import {
   encodeUnsigned,
 } from '../protocol/cbor.ts'
 
-/** Who signs an image. Made by openImageSigner. */
+/** The signer of an image, made by openImageSigner. */
 export type ImageSigner = {
-  /** PEM, as it stands in the image. */
+  /** PEM, as it is in the image. */
   readonly certificate: Uint8Array
   readonly key: KeyObject
 }
 
-/** The key or the certificate for signing images is not one. The operator gives another. */
+/** The key or the certificate for signing images is not valid. The operator must give another. */
 export class SignerError extends Error {
   override readonly name = 'SignerError'
 }
 
 /**
- * Gives a signer of a P-384 private key (PEM, not encrypted) and its certificate (PEM). Throws
- * SignerError. Does not check the certificate's issuer or validity: the hypervisor measures the
- * certificate (PCR8) and leaves the judgement to others.
+ * Gives a signer with a P-384 private key (PEM, not encrypted) and its certificate (PEM). Throws
+ * SignerError. Does not check the certificate's issuer or validity: the hypervisor only measures
+ * the certificate (PCR8), and relying parties judge it.
  */
 export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array }): ImageSigner {
   const key = readKey(pem.key)
@@ -35,10 +35,10 @@ export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array 
 }
 
 /**
- * Gives the signature section of an image with this PCR0 (48 bytes), as
- * aws-nitro-enclaves-image-format writes it: CBOR `[{signing_certificate, signature}]`, both as
- * arrays of integers; the signature is COSE_Sign1 (RFC 9052) with ES384 over `{register_index: 0,
- * register_value}`. Deterministic (RFC 6979), so that the holder of the key can rebuild a signed
+ * Gives the signature section of an image with this PCR0 (48 bytes), in the form of
+ * aws-nitro-enclaves-image-format: CBOR `[{signing_certificate, signature}]`, both as arrays of
+ * integers. The signature is COSE_Sign1 (RFC 9052) with ES384 over `{register_index: 0,
+ * register_value}`. It is deterministic (RFC 6979), so the owner of the key can rebuild a signed
  * image.
  */
 export function signImage(signer: ImageSigner, pcr0: Uint8Array): Uint8Array {
@@ -92,7 +92,7 @@ function readCertificate(pem: Uint8Array): X509Certificate {
   return attempt(() => new X509Certificate(der), 'expected an X.509 certificate')
 }
 
-/** Errors of the platform may quote what they read: of a key, nothing may be said. */
+/** The platform's errors may quote their input, but a key must never appear in a message. */
 function attempt<Value>(read: () => Value, expected: string): Value {
   try {
     return read()

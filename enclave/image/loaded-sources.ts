@@ -1,25 +1,20 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path/posix'
 
-/** What runs in an enclave: its measurement is over this file and what it loads. */
+/** The enclave's main program. The measurement covers this file and all files that it loads. */
 const ENCLAVE_MAIN = 'enclave/main.ts'
 
-/**
- * A file that is imported cannot be read, or an import cannot be followed. The message names the
- * file.
- */
+/** An imported file cannot be read, or an import cannot be resolved. The message names the file. */
 export class SourceError extends Error {
   override readonly name = 'SourceError'
 }
 
 /**
- * Gives the files of the project in `root` that Node.js loads for `main`, by their paths in it,
- * sorted: itself and what it imports and re-exports from paths, and so on. `import type` loads
- * nothing. Packages are not in it (dependency-closure.ts). Throws SourceError for an `import()` of
- * anything but a literal.
- *
- * An import that is missed here is missing in the image too: it then fails to start, and never runs
- * code that is not measured.
+ * Gives the files of the project in `root` that Node.js loads for `main`, by their paths, sorted:
+ * `main` itself, all files that it imports or re-exports by a path, their imports, and so on.
+ * `import type` loads nothing. Packages are not included (see dependency-closure.ts). Throws
+ * SourceError for an `import()` without a literal. If an import is missed here, the image lacks the
+ * file: it fails to start, and never runs code that is not measured.
  */
 export async function listLoadedSources(
   root: string,

@@ -8,11 +8,11 @@ import { formatReport } from './report.ts'
 import { updatePackages } from './update-packages.ts'
 
 /**
- * `npm run image`: README.md of this folder. Exit codes: 0 for an image, 1 when it cannot be built,
- * 2 for usage.
+ * `npm run image`: see README.md in this folder. Exit codes: 0 for an image, 1 when it cannot be
+ * built, 2 for wrong usage.
  */
 await run(process.argv.slice(2)).catch((error: unknown) => {
-  // These say what to mend, and were written by us.
+  // We wrote the messages of these errors, and they state what to correct.
   const isOurs =
     error instanceof BuildError || error instanceof SignerError || error instanceof TreeError
   if (!isOurs) throw error

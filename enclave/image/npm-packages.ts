@@ -12,18 +12,18 @@ import { decodeTar } from './tar.ts'
 export type NpmPackage = {
   readonly name: string
   readonly version: string
-  /** Subresource integrity of the .tgz file: `sha512-` and base64, as lock files have it. */
+  /** Subresource integrity of the .tgz file, as in lock files: `sha512-` and base64. */
   readonly integrity: string
-  /** Globs of the files that are taken. */
+  /** Globs of the files that are used. */
   readonly take: readonly string[]
 }
 
-/** Most bytes that a package may unpack to: Node's, with room. */
+/** Size limit of an unpacked package, bytes: Node's size and a reserve. */
 const NPM_PACKAGE_BYTES_MAX = 2 ** 29
 
 /**
- * Gives the files of a package that `take` names, by their paths in it. No script of it runs.
- * Throws BuildError.
+ * Gives the files of a package that match `take`, by their paths in the package. Its scripts are
+ * not run. Throws BuildError.
  */
 export async function openNpmPackage(pinned: NpmPackage, source: PackageSource): Promise<FileTree> {
   const archive = await obtainNpmPackage(pinned, source)
@@ -31,7 +31,7 @@ export async function openNpmPackage(pinned: NpmPackage, source: PackageSource):
   return takeFiles(dropTopFolder(tree), { package: pinned.name, patterns: pinned.take })
 }
 
-/** As npm names the file of a package. */
+/** The file name that npm gives to a package. */
 export function tarballNameOf({ name, version }: Pick<NpmPackage, 'name' | 'version'>): string {
   return `${name.replace(/^@/, '').replaceAll('/', '-')}-${version}.tgz`
 }
@@ -90,7 +90,7 @@ function altered(pinned: NpmPackage): BuildError {
   )
 }
 
-/** Everything in such a file is in one folder, mostly called `package`. */
+/** All files of such an archive are in one folder, usually called `package`. */
 function dropTopFolder(tree: FileTree): FileTree {
   const entries: (readonly [string, TreeEntry])[] = []
   for (const [path, entry] of tree) entries.push([path.slice(path.indexOf('/') + 1), entry])

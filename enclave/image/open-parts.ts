@@ -5,10 +5,10 @@ import { type FileTree, mergeTrees, prefixTree, type TreeEntry } from './file-tr
 import { openNpmPackage } from './npm-packages.ts'
 import type { Dependency } from './report.ts'
 
-/** A Debian package with the files that were taken from it. */
+/** A Debian package with the files that are used from it. */
 export type OpenedPackage = { readonly pinned: DebianPackage; readonly tree: FileTree }
 
-/** The enclave's dependencies, opened. */
+/** The enclave's dependencies with their files. */
 type OpenedDependencies = {
   readonly node: TreeEntry
   /** `package.json`, `package-lock.json` and `node_modules/**`. */
@@ -17,7 +17,7 @@ type OpenedDependencies = {
 }
 
 /**
- * Opens packages one after the other, so that a mirror is asked for one at a time. Throws
+ * Opens packages one after the other, so a mirror receives one request at a time. Throws
  * BuildError.
  */
 export async function openDebianPackages(
@@ -30,7 +30,7 @@ export async function openDebianPackages(
   return opened
 }
 
-/** Gives the files of all packages that go into one part of the image. */
+/** Gives the files of all packages that belong into one part of the image. */
 export function selectFiles(
   opened: readonly OpenedPackage[],
   into: DebianPackage['into'][number],
@@ -40,7 +40,7 @@ export function selectFiles(
   )
 }
 
-/** Opens Node.js and the packages that the enclave runs on. Throws BuildError. */
+/** Opens Node.js and the enclave's npm packages. Throws BuildError. */
 export async function openDependencies(
   { runtime, packages, manifests }: DependencyClosure,
   source: PackageSource,
@@ -56,7 +56,7 @@ export async function openDependencies(
   return { node: getEntry(nodeTree, 'bin/node'), tree: mergeTrees(...trees), list }
 }
 
-/** Gives what the report says of a package. */
+/** Gives the report's line about a package. */
 export function describePackage(
   kind: Dependency['kind'],
   { name, version, why }: { readonly name: string; readonly version: string; readonly why: string },
@@ -65,7 +65,7 @@ export function describePackage(
   return { kind, name, version, why, bytes: countBytes(tree) }
 }
 
-/** Bytes of all files of a tree. */
+/** Total size of all files of a tree, bytes. */
 export function countBytes(tree: FileTree): number {
   return [...tree.values()].reduce(
     (sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0),
@@ -73,7 +73,7 @@ export function countBytes(tree: FileTree): number {
   )
 }
 
-/** Gives an entry that must be there. Throws BuildError `package_incomplete`. */
+/** Gives a required entry. Throws BuildError `package_incomplete`. */
 export function getEntry(tree: FileTree, path: string): TreeEntry {
   const entry = tree.get(path)
   if (entry === undefined) throw new BuildError('package_incomplete', `expected a file ${path}`)

@@ -1,15 +1,15 @@
 import { parseArgs } from 'node:util'
 import { BuildError } from './build-error.ts'
 
-/** What `npm run image` was asked for. */
+/** The parsed command line of `npm run image`. */
 type ImageCommand =
   | { readonly kind: 'build'; readonly options: ImageOptions }
   | { readonly kind: 'update_packages' }
   | { readonly kind: 'help' }
 
-/** What an image is built with. Paths are the operator's, read by the builder. */
+/** The options of an image. The builder reads the operator's files at these paths. */
 export type ImageOptions = {
-  /** Folder that the image is written into. */
+  /** Folder for the image's files. */
   readonly output: string
   readonly chainId: number
   /** 0x and 40 hex digits, lower case. */
@@ -17,21 +17,21 @@ export type ImageOptions = {
   readonly isDevelopment: boolean
   /** JSON file with a provider table, or null for the built-in one. */
   readonly providersFile: string | null
-  /** PEM file, or null for the CAs that the image's Node.js carries. */
+  /** PEM file, or null for the CAs of the image's Node.js. */
   readonly caFile: string | null
   /** Folder with every .deb and .tgz file, or null to fetch them. */
   readonly packagesFolder: string | null
-  /** A kernel of the operator's own with its command line, or null for Debian's. */
+  /** The operator's own kernel with its command line, or null for Debian's. */
   readonly kernel: { readonly file: string; readonly cmdlineFile: string } | null
-  /** An init program of AWS's kind, or null for ours. */
+  /** An init program like AWS's, or null for our init. */
   readonly initFile: string | null
-  /** A driver for /dev/nsm, or null when the kernel has it (or, in development, needs none). */
+  /** A driver for /dev/nsm, or null if the kernel has one (or development needs none at all). */
   readonly nsmModuleFile: string | null
-  /** Who signs the image, or null. */
+  /** Key and certificate that sign the image, or null. */
   readonly signing: { readonly keyFile: string; readonly certificateFile: string } | null
 }
 
-/** What the command takes, for people. */
+/** The command's help text. */
 export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [options]
 
   --output DIR                  where the image goes (build/image)
@@ -51,8 +51,8 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
 `
 
 /**
- * Reads the arguments of `npm run image`. Throws BuildError `options` naming the first that is
- * wrong.
+ * Reads the arguments of `npm run image`. Throws BuildError `options`, which names the first wrong
+ * argument.
  */
 export function parseImageOptions(words: readonly string[]): ImageCommand {
   const values = parseWords(words)
@@ -116,7 +116,7 @@ function parseWords(words: readonly string[]) {
   }
 }
 
-/** Two options that are given together or not at all. */
+/** Two options that must be given together, or both left out. */
 function pair<Value>(
   values: Values,
   first: TextName,

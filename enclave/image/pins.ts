@@ -7,22 +7,22 @@ import { type DebianPackage, parsePackageList } from './debian-packages.ts'
 import { type DependencyClosure, parseDependencies } from './dependency-closure.ts'
 
 const kernelForm = z.strictObject({
-  /** The kernel's command line; measured. */
+  /** The kernel's command line. It is measured. */
   cmdline: z.string().regex(/^[!-~][ -~]{0,2046}$/),
-  /** Modules that the boot ramdisk loads, besides those that they need. */
+  /** Modules that the boot ramdisk loads. Their dependencies are added automatically. */
   modules: z.array(z.strictObject({ name: z.string(), why: z.string().min(1) })),
 })
 
-/** What the project pins of an image, beside its sources. */
+/** The project's pins for an image. The sources are not part of them. */
 export type Pins = {
   readonly packages: readonly DebianPackage[]
   readonly dependencies: DependencyClosure
   readonly kernel: Readonly<z.infer<typeof kernelForm>>
-  /** SHA-256 (hex) of the files with the pins, by their names. */
+  /** SHA-256 (hex) of the files with the pins, by file name. */
   readonly digests: Readonly<Record<string, string>>
 }
 
-/** Where the pins are, below the project's root. */
+/** The files with the pins, relative to the project's root. */
 export const PIN_FILES = {
   packages: 'enclave/image/packages.json',
   dependencies: 'enclave/image/dependencies.json',

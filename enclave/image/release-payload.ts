@@ -4,25 +4,25 @@ import type { DebianPackage } from './debian-packages.ts'
 import { digestSha256, type Pins } from './pins.ts'
 import type { TrackedSources } from './tracked-files.ts'
 
-/** What a release payload is made of. */
+/** The input of a release payload. */
 export type ReleaseParts = {
   readonly version: string
   readonly sources: Pick<TrackedSources, 'commit' | 'committedAtMs' | 'uncommitted'>
   readonly measurements: ReleaseMeasurements
   readonly pins: Pick<Pins, 'digests'>
-  /** The Debian packages that were opened. */
+  /** The Debian packages that are used. */
   readonly packages: readonly DebianPackage[]
-  /** Other bytes that went in, by name: kernel, Node.js, settings, what the operator gave. */
+  /** All other input, by name: kernel, Node.js, settings, the operator's files. */
   readonly files: Readonly<Record<string, Uint8Array>>
-  /** Digest of the boot configuration that the settings come to, 64 hex digits (digestSettings). */
+  /** Digest of the settings' boot configuration, 64 hex digits (digestSettings). */
   readonly configuration: string
 }
 
 /**
- * Gives the payload that a release key signs: the image's measurements, the SHA-256 of all that the
- * builder took beside the sources, and the digest of the boot configuration that checkers of its
- * records expect. Its time is the commit's, so that a rebuild gives the same payload. An image of
- * uncommitted sources says so in its version: others cannot rebuild it.
+ * Gives the payload that a release key signs: the image's measurements, the SHA-256 of all input
+ * except the sources, and the digest of the boot configuration that verifiers of its records
+ * expect. Its time is the commit's, so that a rebuild gives the same payload. The version of an
+ * image with uncommitted sources says so: others cannot rebuild it.
  */
 export function describeRelease(parts: ReleaseParts): Release {
   const { version, sources, measurements, pins, packages, files, configuration } = parts

@@ -4,10 +4,10 @@ import type { Release } from '../../attestation/release/release.ts'
 import type { CompressedRamdisk, RamdiskSize } from './cpio.ts'
 import type { ImageOptions } from './options.ts'
 
-/** Most bytes that an image should have. */
+/** The size that an image should not exceed, bytes. */
 export const IMAGE_BYTES_AIM = 80_000_000
 
-/** Gives what an operator must know of an image before it is published. */
+/** Gives warnings for the operator who publishes the image. */
 export function listImageWarnings(
   options: Pick<ImageOptions, 'isDevelopment' | 'kernel' | 'nsmModuleFile'>,
   uncommitted: readonly string[],
@@ -63,19 +63,19 @@ function megabytes(bytes: number): string {
   return `${(bytes / 1_000_000).toFixed(bytes < 995_000 ? 2 : 1)} MB`
 }
 
-/** An image that was built. */
+/** A finished image. */
 export type BuiltImage = {
-  /** Folder that holds all of the files. */
+  /** Folder with all files of the image. */
   readonly folder: string
   readonly eifPath: string
   readonly kernelPath: string
-  /** The kernel's command line, as the image has it. */
+  /** The kernel's command line in the image. */
   readonly cmdline: string
   readonly bootRamdiskPath: string
   readonly applicationRamdiskPath: string
   /** SHA-384 as hex: PCR0, 1 and 2. */
   readonly measurements: { readonly 0: string; readonly 1: string; readonly 2: string }
-  /** The release payload that `measurements.json` holds, ready to be signed. */
+  /** The release payload in `measurements.json`, ready to be signed. */
   readonly release: Release
   readonly report: ImageReport
 }
@@ -88,22 +88,22 @@ export type Dependency = {
   readonly bytes: number
 }
 
-/** What is in an image, and how large it is. */
+/** The contents of an image, and their sizes. */
 type ImageReport = {
   readonly eifBytes: number
   readonly kernelBytes: number
   readonly boot: RamdiskSize
   readonly application: RamdiskSize
   /**
-   * The production dependencies: Node.js, npm's and Debian's, each with the bytes that were taken.
+   * The production dependencies: Node.js, npm's and Debian's, each with the size of its used files.
    */
   readonly dependencies: readonly Dependency[]
   readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
-  /** What keeps others from rebuilding this image, and what it is not fit for. */
+  /** Reasons why others cannot rebuild this image, or why it is unfit for some use. */
   readonly warnings: readonly string[]
 }
 
-/** Everything that a build leaves behind. */
+/** All results of a build. */
 type FinishedImage = {
   readonly eif: Uint8Array
   readonly kernel: Uint8Array
@@ -117,8 +117,8 @@ type FinishedImage = {
 }
 
 /**
- * Writes an image's files into `folder`, over those of an earlier build. Errors of the file system
- * pass through.
+ * Writes an image's files into `folder`, replacing the files of an earlier build. Errors of the
+ * file system are thrown as they are.
  */
 export async function writeImage(folder: string, image: FinishedImage): Promise<BuiltImage> {
   const { release, cmdline, dependencies, sources, warnings } = image

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { BuildError } from './build-error.ts'
 
-/** Most bytes that a command may print: the unpacked kernel package, with room. */
+/** Limit for a command's output, bytes: the unpacked kernel package and a reserve. */
 const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
 
 /** A command of the operating system, run without a shell. */
@@ -9,13 +9,13 @@ type Command = {
   readonly file: string
   readonly arguments: readonly string[]
   readonly folder?: string
-  /** All variables that it sees. Default: those of this process. */
+  /** All variables that the command sees. Default: the variables of this process. */
   readonly environment?: Readonly<Record<string, string>>
 }
 
 /**
- * Runs a command to its end and gives what it printed. Throws BuildError `missing_tool` when there
- * is no such program, and `command_failed` with the end of what it said.
+ * Runs a command to its end and gives its output. Throws BuildError `missing_tool` when the program
+ * does not exist, and `command_failed` with the end of its error output.
  */
 export function runCommand(command: Command): Promise<Buffer> {
   const options = {
@@ -29,7 +29,7 @@ export function runCommand(command: Command): Promise<Buffer> {
       if (error === null) resolve(output)
       else if (error.code === 'ENOENT') reject(missingTool(command.file))
       else {
-        // A compiler's complaints are its output.
+        // Some compilers write their errors to standard output.
         const words = lastWords(complaint) || lastWords(output) || 'failed without a word'
         reject(new BuildError('command_failed', `${describe(command)}: ${words}`))
       }

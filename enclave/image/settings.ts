@@ -14,8 +14,8 @@ import type { ImageOptions } from './options.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Gives the settings that the options and the files they name ask for, checked as the enclave will
- * check them. Throws BuildError `options`.
+ * Gives the settings from the options and their files, checked as the enclave will check them.
+ * Throws BuildError `options`.
  */
 export async function readImageSettings(
   options: Pick<
@@ -42,15 +42,15 @@ function findClearFault(providers: readonly ProviderEntry[]): string | null {
   return isClear ? 'expected https origins alone in a production image' : null
 }
 
-/** A development image adds an entry of its own. */
+/** A development image adds its own entry for the demonstration provider. */
 function findDemoFault(providers: readonly ProviderEntry[]): string | null {
   const hasRoom = providers.length < PROVIDERS_MAX && providers.every(({ name }) => name !== 'demo')
   return hasRoom ? null : 'expected room for an entry called demo in a development image'
 }
 
 /**
- * The enclave has no network: only to names can /etc/hosts lead a bridge. Calls to others could but
- * fail.
+ * The enclave has no network. /etc/hosts can lead only names to a bridge, so calls to IP addresses
+ * would fail.
  */
 function checkReach(providers: readonly ProviderEntry[], file: string | null): void {
   const lost = providers.find(
@@ -63,13 +63,13 @@ function checkReach(providers: readonly ProviderEntry[], file: string | null): v
     )
 }
 
-/** Each certificate and a newline, as trusted-cas.ts takes them when no file is given. */
+/** Each certificate and a newline, as trusted-cas.ts reads them when no file is given. */
 const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * The CAs that the image's own Node.js carries: the Node.js that runs the builder may have others.
- * It runs without environment variables, so that this machine does not change the result.
+ * The CAs of the image's own Node.js: the Node.js that runs the builder may have others. It runs
+ * without environment variables, so this machine does not influence the result.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
   if (node.kind !== 'file')
@@ -96,59 +96,59 @@ function attempt<Value>(file: string, parse: () => Value): Value {
   }
 }
 
-/** What of an image its operator decides. All of it is measured. */
+/** The operator's settings of an image. All of them are measured. */
 export type ImageSettings = {
   readonly chainId: number
   /** 0x and 40 hex digits, lower case. */
   readonly contract: string
   /**
-   * Whether it is a development image: software NSM, a network in place of vsock, the demonstration
-   * provider. It differs from a production image in `enclave.env` alone, and so in its
-   * measurements.
+   * Whether this is a development image: software NSM, a network instead of vsock, the
+   * demonstration provider. It differs from a production image only in `enclave.env`, and therefore
+   * in its measurements.
    */
   readonly isDevelopment: boolean
   readonly providers: readonly ProviderEntry[]
-  /** PEM bundle that provider TLS is verified against. */
+  /** PEM bundle for verifying provider TLS. */
   readonly cas: Uint8Array
 }
 
-/** The unprivileged user that the verifier runs as. */
+/** The unprivileged user that runs the verifier. */
 const ENCLAVE_USER_ID = 10_001
 
-/** The one that the bridges run as, which has no access to the security module. */
+/** The user that runs the bridges. It has no access to the security module. */
 const BRIDGE_USER_ID = 10_002
 
 /**
- * Where a development image's demonstration provider is, inside the enclave; a bridge leads from
- * there to the host.
+ * Address of the demonstration provider in a development image. A bridge leads from this address to
+ * the host.
  */
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
 /**
- * Where a development image's bridge finds the software NSM, on the one host that the guest
- * reaches.
+ * Port of the software NSM for the bridge of a development image, on the only host that the guest
+ * can reach.
  */
 export const NSM_PORT = 8089
 
 /**
- * A way out of the enclave: a loopback address that a provider's name leads to, and the host's
- * vsock port behind it.
+ * A bridge from the enclave to a provider: /etc/hosts leads the provider's name to a loopback
+ * address, and the bridge leads on to the host's vsock port.
  */
 type Bridge = {
   readonly host: string
   readonly address: string
   readonly port: number
-  /** 8000 and the number of the provider's host; vsock-proxy listens there, for this host alone. */
+  /** 8000 plus the number of the provider's host. vsock-proxy listens there only for this host. */
   readonly vsockPort: number
 }
 
-/** The vsock port that the gateway reaches the enclave's socket at. */
+/** The vsock port through which the gateway reaches the enclave's socket. */
 export const GATEWAY_VSOCK_PORT = 5000
 
 /**
  * Gives the bridges for the providers of a table, one for each host and port, in the order of the
- * table: the first has 127.0.0.2 (127.0.0.1 is localhost) and port 8002, the next 127.0.0.3 and
- * 8003. Providers on a loopback host need none.
+ * table. The first has 127.0.0.2 (127.0.0.1 is localhost) and port 8002, the next 127.0.0.3 and
+ * 8003. Providers on a loopback host need no bridge.
  */
 export function listBridges(providers: readonly ProviderEntry[]): readonly Bridge[] {
   const targets = new Set(
@@ -165,8 +165,7 @@ export function listBridges(providers: readonly ProviderEntry[]): readonly Bridg
 }
 
 /**
- * Gives the files below `/etc` that hold an image's settings, by their paths in the root file
- * system.
+ * Gives the files below `/etc` with an image's settings, by their paths in the root file system.
  */
 export function writeSettings(settings: ImageSettings): FileTree {
   const bridges = listBridges(settings.providers)
@@ -199,8 +198,8 @@ export function writeSettings(settings: ImageSettings): FileTree {
 }
 
 /**
- * What only a development image has: the demonstration provider, and a security module in software.
- * That is outside of the image as a hypervisor's is, and a bridge leads to it.
+ * Variables only for development images: the demonstration provider, and a software security
+ * module. The module runs outside the image, like a hypervisor's, and a bridge leads to it.
  */
 const DEVELOPMENT_VARIABLES = [
   'NSM_SOCKET=/run/nsm/nsm.sock',
@@ -208,7 +207,7 @@ const DEVELOPMENT_VARIABLES = [
   `DEMO_PROVIDER_ORIGIN=${DEMO_PROVIDER_ORIGIN}`,
 ]
 
-/** Names and ids, of users and of their groups. */
+/** Names and ids of users. Each user's group has the same name and id. */
 const USERS = [
   ['root', 0],
   ['enclave', ENCLAVE_USER_ID],
@@ -233,7 +232,7 @@ function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): st
   ])
 }
 
-/** Address, port, vsock port and host: what the init script starts a bridge with. */
+/** Address, port, vsock port and host: the init script starts a bridge with them. */
 function writeBridge({ address, port, vsockPort, host }: Bridge): string {
   return `${address} ${port} ${vsockPort} ${host}\n`
 }
@@ -242,7 +241,7 @@ function writeLines(lines: readonly string[]): string {
   return lines.map((line) => `${line}\n`).join('')
 }
 
-/** IPv6 literals and loopback hosts are no names that /etc/hosts could lead elsewhere. */
+/** /etc/hosts leads names to bridges. IP addresses and loopback hosts cannot be led. */
 function isOutside({ hostname, protocol }: URL): boolean {
   return (
     protocol === 'https:' && hostname !== 'localhost' && !/^\[|^\d+\.\d+\.\d+\.\d+$/.test(hostname)
@@ -251,8 +250,8 @@ function isOutside({ hostname, protocol }: URL): boolean {
 
 /**
  * Gives the digest, 64 hex digits, of the boot configuration that an enclave with these settings
- * files states. The code that reads the files at boot reads them here. So a release can say what to
- * expect before any enclave ran. Throws BuildError `options`.
+ * files states. The files are read by the same code that reads them at boot. Thus a release can
+ * state the expected configuration before any enclave ran. Throws BuildError `options`.
  */
 export function digestSettings(settings: FileTree): string {
   const variables = Object.fromEntries(

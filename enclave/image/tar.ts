@@ -3,9 +3,9 @@ import type { FileTree, TreeEntry } from './file-tree.ts'
 
 /**
  * Gives the files and links of a tar archive (POSIX ustar and pax, GNU long names), by path without
- * a leading `./`. Directories are left out, and of a file's mode only whether it is executable is
- * kept: 0755 or 0644. A hard link becomes the file that it names. The archive's digest was checked
- * before. Throws BuildError `archive_malformed`.
+ * a leading `./`. Directories are left out. Of a file's mode, only the executable bit is kept: 0755
+ * or 0644. A hard link becomes a copy of its file. The caller has checked the archive's digest.
+ * Throws BuildError `archive_malformed`.
  */
 export function decodeTar(bytes: Uint8Array): FileTree {
   const tree = new Map<string, TreeEntry>()
@@ -31,7 +31,7 @@ export function decodeTar(bytes: Uint8Array): FileTree {
 
 const BLOCK_BYTES = 512
 
-/** Fields of an entry that stand in entries before it, because its own header has no room. */
+/** Fields of an entry that come in an extra entry before, because its header is too small. */
 type ExtendedFields = { readonly path?: string; readonly linkpath?: string }
 
 type RawEntry = {
@@ -67,7 +67,7 @@ function addEntry(tree: Map<string, TreeEntry>, { header, type, data, said }: Ra
   }
 }
 
-/** The fields of an entry that only describes the next one; null for an entry of its own. */
+/** The fields, if this entry only describes the next entry; null for an ordinary entry. */
 function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
   const text = Buffer.from(data)
   if (type === 'L') return { path: readText(text, 0, text.length) }
@@ -77,7 +77,7 @@ function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
 }
 
 /**
- * Records of the form `length key=value\n`, where the length is that of the whole record in bytes.
+ * Reads records of the form `length key=value\n`. The length counts the bytes of the whole record.
  */
 function readPax(bytes: Buffer): ExtendedFields {
   const fields = new Map<string, string>()
@@ -97,7 +97,7 @@ function readPax(bytes: Buffer): ExtendedFields {
   }
 }
 
-/** The sum of the header's bytes, its own eight counted as spaces. */
+/** Compares the header's checksum: the sum of its bytes, with the checksum's bytes as spaces. */
 function checkHeader(header: Buffer): void {
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)
   if (readOctal(header, 148, 8) !== sum) throw malformed('the checksum of a header is wrong')

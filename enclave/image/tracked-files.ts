@@ -5,24 +5,24 @@ import type { FileTree, TreeEntry } from './file-tree.ts'
 import { listLoadedSources, SourceError } from './loaded-sources.ts'
 import { runCommand } from './run-command.ts'
 
-/** The sources that an image is built from. */
+/** The sources of an image. */
 export type TrackedSources = {
-  /** The files that the verifier loads, and no others, as they are on the disk now. */
+  /** Exactly the files that the verifier loads, with their current content on the disk. */
   readonly files: FileTree
-  /** Commit that is checked out, hex. */
+  /** The checked-out commit, hex. */
   readonly commit: string
-  /** When it was committed, Unix milliseconds. */
+  /** Time of the commit, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Those of them that differ from that commit, or that git does not know, and of the builder's own
-   * files. An image of such sources cannot be rebuilt by others.
+   * Files of these sources and of the builder that differ from the commit, or that git does not
+   * know. Others cannot rebuild an image of such sources.
    */
   readonly uncommitted: readonly string[]
 }
 
 /**
- * What an image is built by beside what the verifier loads: the builder with its scripts and pins,
- * the version, and npm's packages. What the builder imports of other folders is not among it.
+ * Further input of an image: the builder with its scripts and pins, the version, and npm's
+ * packages. Files of other folders that the builder imports are not included.
  */
 const BUILT_BY = [
   'enclave/image',
@@ -32,9 +32,9 @@ const BUILT_BY = [
 ] as const
 
 /**
- * Reads what the verifier loads (listLoadedSources) of `root`, a git checkout. Modes are those that
- * git tracks (executable or not): those of the disk depend on the umask. Throws BuildError
- * `no_work_tree`.
+ * Reads the files that the verifier loads (listLoadedSources) from `root`, a git checkout. File
+ * modes come from git (executable or not), because modes on the disk depend on the umask. Throws
+ * BuildError `no_work_tree`.
  */
 export async function readTrackedSources(root: string): Promise<TrackedSources> {
   const loaded = await listLoadedSources(root).catch((error: unknown) => {
@@ -60,15 +60,15 @@ export async function readTrackedSources(root: string): Promise<TrackedSources> 
 
 const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-renames'] as const
 
-/** Two letters and a space stand before each path of `git status --porcelain`. */
+/** Two letters and a space precede each path of `git status --porcelain`. */
 const STATUS_LENGTH = 3
 
-/** `mode object stage\tpath`; a path may have tabs of its own. */
+/** `mode object stage\tpath`; the path itself may contain tabs. */
 function parseStaged(line: string): readonly [path: string, mode: string] {
   return [line.slice(line.indexOf('\t') + 1), line.slice(0, line.indexOf(' '))]
 }
 
-/** `mode` is git's; undefined for a file that git does not know. */
+/** `mode` comes from git; undefined for a file that git does not know. */
 async function readEntry(path: string, mode: string | undefined): Promise<TreeEntry> {
   if (!(await lstat(path)).isFile())
     throw new BuildError(

@@ -12,10 +12,10 @@ import { digestSha256, PIN_FILES } from './pins.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Pins every Debian package again, in the newest version that apt trusts here, in packages.json;
- * the fetched files stay in the cache. Gives what changed, a line each. apt decides whether to
- * trust a new pin: it checks the signature of the archive. The publisher of an image must read the
- * changes first. Throws BuildError.
+ * Renews the pins of all Debian packages in packages.json, to the newest versions that apt trusts
+ * here. The fetched files stay in the cache. Gives the changes, one per line. apt decides whether
+ * to trust a new pin: it checks the signature of the archive. The publisher of an image must read
+ * the changes first. Throws BuildError.
  */
 export async function updatePackages(place: {
   readonly root: string
@@ -55,8 +55,8 @@ async function renewPin(old: DebianPackage, cache: string): Promise<DebianPackag
 }
 
 /**
- * The one package that a package such as linux-image-cloud-amd64 depends on: the newest kernel,
- * whose name has its version.
+ * The only dependency of a package such as linux-image-cloud-amd64: the newest kernel, whose name
+ * contains its version.
  */
 async function findFollowed(name: string): Promise<string> {
   const words = ['depends', '--important', name]

@@ -2,32 +2,32 @@ import { createHash } from 'node:crypto'
 import { COUNT_MAX, CountTable } from './count-table.ts'
 
 /**
- * Most requests of one generation. When it is full the next begins, but not before
+ * Most requests of one generation. When it is full, the next generation begins, but not before
  * GENERATION_MIN_MS.
  */
 export const GENERATION_REQUESTS_MAX = 2 ** 22
 
-/** How long a generation goes on while it is not full, milliseconds. */
+/** Duration of a generation that does not become full, milliseconds. */
 export const GENERATION_MS = 24 * 3_600_000
 
-/** How long a generation lasts at least, milliseconds: no caller waits so long for an answer. */
+/** Shortest duration of a generation, milliseconds: no caller waits this long for an answer. */
 export const GENERATION_MIN_MS = 3_600_000
 
-/** Counts how often a log was asked for a completion of each request. */
+/** Counts how often each request was made in this log. */
 export type Attempts = {
   /**
-   * Counts one more call of a request, and gives how many there were, this one included. Null when
-   * no more requests can be remembered. The call must then be refused, because a request that is
-   * not remembered could be repeated unnoticed. `digest`: the request's SHA-256.
+   * Counts one more call of a request, and gives the number of its calls, including this call. Null
+   * when no further request can be remembered. Then the call must be refused, because a forgotten
+   * request could be repeated unnoticed. `digest` is the request's SHA-256.
    */
   readonly count: (digest: Uint8Array) => number | null
 }
 
 /**
  * Remembers every request for at least GENERATION_MIN_MS, and for 24 to 48 h while there are fewer
- * than GENERATION_REQUESTS_MAX requests. Costs 13 to 27 bytes for each. `key` is 16 random bytes or
- * more, and secret, so that no caller can find two requests that are counted as one. `monotonic`:
- * milliseconds of a clock that is never set.
+ * than GENERATION_REQUESTS_MAX requests. Each takes 13 to 27 bytes. `key` is at least 16 random
+ * bytes and secret, so that no caller can find two requests that are counted as one. `monotonic` is
+ * a monotonic clock, milliseconds.
  */
 export function createAttempts({
   key,

@@ -1,13 +1,12 @@
-/** Counts go no higher: one request is not made that often. */
+/** Highest count: no request is made more often than this. */
 export const COUNT_MAX = 0xffff
 
-/** Slots of an empty table; doubled whenever three quarters are taken. */
+/** Slots of an empty table. They double whenever three quarters are taken. */
 const SLOTS_MIN = 1_024
 
 /**
- * Counts by 64-bit fingerprints, in arrays of numbers: a Map of the same would take eight times the
- * memory. A slot whose count is 0 is free. A fingerprint whose slot is taken goes into the next
- * free one.
+ * Counts by 64-bit fingerprint, in arrays of numbers: a Map would take eight times the memory. A
+ * slot with count 0 is free. If a fingerprint's slot is taken, the next free slot is used.
  */
 export class CountTable {
   readonly beganAtMs: number
@@ -20,7 +19,7 @@ export class CountTable {
     this.beganAtMs = beganAtMs
   }
 
-  /** 0 for a fingerprint without a count. */
+  /** Gives the count; 0 for an unknown fingerprint. */
   find(fingerprint: Buffer): number {
     const slot = this.slotOf(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4))
     return this.counts[slot] ?? 0
@@ -40,7 +39,7 @@ export class CountTable {
     this.counts[slot] = count
   }
 
-  /** Where the fingerprint is, or the free slot where it belongs. */
+  /** The slot of the fingerprint, or the free slot for it. */
   private slotOf(high: number, low: number): number {
     const mask = this.counts.length - 1
     let slot = low & mask

@@ -1,39 +1,39 @@
-/** Room that an answer is given before its size is known, bytes; more is taken as it grows. */
+/** First reservation for an answer of unknown size, bytes. It grows with the answer. */
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**
- * A call that holds more bytes is a large one. Few calls are: a stream of 64k tokens of text holds
- * 3 MiB.
+ * A call that holds more bytes than this is large. Few calls are: a stream of 64k tokens of text
+ * holds 3 MiB.
  */
 export const SMALL_CALL_BYTES = 4 * 2 ** 20
 
 /**
- * The share of the space that large calls may fill. The rest is for small ones, so large ones
- * cannot crowd them out.
+ * The share of the memory that large calls may use. The rest is only for small calls, so that large
+ * calls cannot block them.
  */
 const LARGE_CALLS_SHARE = 3 / 4
 
-/** Memory that one running call holds. */
+/** The memory that one running call holds. */
 export type Reservation = {
   /**
-   * Takes so many bytes more for the answer. False, and nothing is taken, when they are not there:
-   * the call must end.
+   * Reserves this many more bytes for the answer. If there is not enough memory, it changes nothing
+   * and returns false: then the call must end.
    */
   readonly grow: (bytes: number) => boolean
   /**
-   * Says what the answer takes in all, bytes. False, and nothing is changed, when that is more than
-   * there is.
+   * Sets the total bytes for the answer. If there is not enough memory, it changes nothing and
+   * returns false.
    */
   readonly hold: (bytes: number) => boolean
-  /** Gives everything back. Harmless when repeated. */
+  /** Releases all memory of the call. It may be called again. */
   readonly release: () => void
 }
 
 /**
- * Counts the memory that pending completions and running calls hold, as estimated (weigh-json.ts),
- * so that all of it together stays below `bytesMax`: a call that would go over it is refused before
- * its provider is asked, or ends alone. Only a completion that is sealed is always taken in; its
- * call held at least that much.
+ * Counts the memory of pending completions and running calls, as estimated (weigh-json.ts), and
+ * keeps the sum below `bytesMax`. A call that would exceed this limit is refused before its
+ * provider is asked, or ends alone. Only a sealed completion is always accepted: its call held at
+ * least as much memory.
  */
 export class Space {
   private readonly bytesMax: number
@@ -47,7 +47,7 @@ export class Space {
     return this.usedBytes
   }
 
-  /** Space for a call whose request takes `requestBytes`; null when there is not enough. */
+  /** Reserves memory for a call whose request takes `requestBytes`; null if there is not enough. */
   reserve(requestBytes: number): Reservation | null {
     let held = 0
     let answerBytes = 0

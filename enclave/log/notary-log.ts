@@ -9,34 +9,34 @@ import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 
 /**
- * Text of the completions in one pull reply, bytes of memory; a single larger one is still given.
+ * Limit for the completions of a pull reply, bytes of memory. A single larger one is still sent.
  */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
-/** A completion that is appended, without the member that the log itself adds. */
+/** A completion to append, without the member that the log itself adds. */
 type NewEntry = {
   readonly completion: Omit<SealedCompletion, 'document'>
-  /** hashLeaf over the receipt's text. */
+  /** hashLeaf of the receipt's text. */
   readonly leafHash: Uint8Array
   readonly document: KeptDocument
 }
 
 /**
- * The notary's log: an append-only Merkle tree of which the enclave keeps the edge at the
- * acknowledged size, and every completion from there on. Those are handed over again and again
- * until the gateway acknowledges them by asking for what follows, so that nothing is lost when the
- * gateway dies; what was acknowledged is forgotten. All of it is gone when the process ends: a new
- * enclave has a new account and a new log.
+ * The notary's log: an append-only Merkle tree. The enclave keeps the tree's edge at the
+ * acknowledged size, and every later completion. It hands these completions over again until the
+ * gateway acknowledges them by asking for later ones, so nothing is lost when the gateway dies.
+ * Acknowledged completions are dropped. The log ends with the process: a new enclave has a new
+ * account and a new log.
  */
 export class NotaryLog {
   private readonly account: NotaryAccount
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge of all leaves: it gives the head without computing all pending leaves again. */
+  /** Edge of all leaves. It gives the head without hashing all pending leaves again. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
-  /** Leaves that were handed over at least once. */
+  /** Number of leaves that were handed over at least once. */
   private givenSize = 0
   private waiting = new Set<() => void>()
 
@@ -50,17 +50,17 @@ export class NotaryLog {
     this.space = options.space
   }
 
-  /** Leaves so far; the index of the next one. */
+  /** Number of leaves so far, which is also the next leaf's index. */
   get size(): number {
     return this.tip.size
   }
 
-  /** Leaves that the gateway has acknowledged. */
+  /** Number of leaves that the gateway has acknowledged. */
   get acknowledged(): number {
     return this.edge.size
   }
 
-  /** All leaves so far, acknowledged or not, and their root. What comes later is not in it. */
+  /** Size and root over all leaves so far, acknowledged or not. Later leaves do not change it. */
   head(): TreeHead {
     return { size: this.tip.size, root: rootOf(this.tip) }
   }
@@ -82,9 +82,9 @@ export class NotaryLog {
   }
 
   /**
-   * Forgets everything below `from`: the gateway has it. Throws CallFault `log_conflict` when the
-   * log already goes on at a later index, or when `from` was never handed over (forgetting that
-   * would lose it).
+   * Drops all completions below `from`, which the gateway has. Throws CallFault `log_conflict` when
+   * the log already continues at a later index, or when `from` was never handed over (dropping
+   * would lose completions).
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)
@@ -106,8 +106,8 @@ export class NotaryLog {
   }
 
   /**
-   * Acknowledges everything below `from`, and gives the completions from there on with a head
-   * signed over exactly those given. Throws CallFault as acknowledge does.
+   * Acknowledges everything below `from`, and gives the completions from there on, with a signed
+   * head over exactly these. Throws CallFault as acknowledge does.
    */
   pull({ from, max, known_document: known }: Omit<PullRequest, 'wait_ms'>): PullReply {
     this.acknowledge(from)
@@ -127,15 +127,12 @@ export class NotaryLog {
     }
   }
 
-  /** Ends all waiting, as if time were up. */
+  /** Ends all waits, as if their time were over. */
   wake(): void {
     for (const finish of this.waiting) finish()
   }
 
-  /**
-   * Resolves when there is a leaf at index `from`, when `waitMs` are over, or when `signal` is
-   * aborted.
-   */
+  /** Resolves when there is a leaf at index `from`, after `waitMs`, or when `signal` is aborted. */
   waitFor(from: number, waitMs: number, signal: AbortSignal): Promise<void> {
     if (this.size > from || waitMs === 0 || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {

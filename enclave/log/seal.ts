@@ -15,18 +15,18 @@ import {
 } from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
 
-/** What the enclave knows of a completion when it is over. */
+/** The enclave's facts about a finished completion. */
 export type FinishedCompletion = {
   /** Canonical JSON text of the request without unset members. */
   readonly canonicalRequest: string
-  /** SHA-256 of that text. */
+  /** SHA-256 of `canonicalRequest`. */
   readonly requestDigest: Uint8Array
   readonly response: JsonObject
-  /** hashChunks over the chunks that were given out (hex); null when it was no stream. */
+  /** hashChunks (hex) of the chunks that were passed on; null without a stream. */
   readonly streamHash: string | null
-  /** How many times the log was asked for a completion of this request, this time included. */
+  /** How often the log was asked for a completion of this request, including this time. */
   readonly attempt: number
-  /** SHA-256 (hex) of the bytes that the provider was sent, and of the body bytes that it sent. */
+  /** SHA-256 (hex) of the bytes sent to the provider. `receivedHash`: of the received body. */
   readonly forwardedHash: string
   readonly receivedHash: string
   readonly provider: Receipt['provider']
@@ -35,30 +35,30 @@ export type FinishedCompletion = {
   readonly startedAtMs: number
   readonly finishedAtMs: number
   readonly credential: ReceiptCredential
-  /** The gateway's, handed back with the completion. */
+  /** The gateway's data, handed back with the completion. */
   readonly context: string
-  /** Request and answer are encrypted end to end: then neither is handed over. */
+  /** Request and answer are encrypted end to end, so neither is handed over. */
   readonly isEncrypted: boolean
-  /** Whether the notice is to bring the completion. */
+  /** Whether the notice contains the completion. */
   readonly inNotice: boolean
 }
 
-/** A sealed completion, and what the proof of it is made of. */
+/** A sealed completion, with the parts of its proof. */
 export type Sealed = {
   readonly notice: SealedNotice
   /** The response's canonical JSON text. */
   readonly response: string
   /**
-   * JSON text of the proof's members that the enclave knows: all but tx_hash and log, without
-   * braces.
+   * JSON text, without braces, of the proof's members that the enclave knows: all except tx_hash
+   * and log.
    */
   readonly members: string
 }
 
 /**
- * Seals a completion: hashes it, signs the hash, makes its receipt and appends that to the log as
- * the next leaf. All in one go, so that indexes have no gaps and their order is the order of
- * sealing.
+ * Seals a completion: hashes it, signs the hash, makes its receipt and appends the receipt to the
+ * log as the next leaf. It runs without interruption, so indexes have no gaps, and their order is
+ * the order of sealing.
  */
 export function sealCompletion(
   notary: {
@@ -105,7 +105,7 @@ export function sealCompletion(
   }
 }
 
-/** What a response states was used; null when it states nothing, or no numbers. */
+/** The token usage that a response states; null without usage, or without numbers. */
 export function usageOf(response: JsonObject): TokenUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null
@@ -116,12 +116,12 @@ export function usageOf(response: JsonObject): TokenUsage | null {
   } = usage
   if (!isCount(promptTokens) || !isCount(completionTokens)) return null
   const total = isCount(totalTokens) ? totalTokens : promptTokens + completionTokens
-  // The provider's numbers: the sum of two counts need not be one.
+  // These are the provider's numbers. The sum of two safe integers may be unsafe.
   if (!isCount(total)) return null
   return { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens: total }
 }
 
-/** The native one: answers may be megabytes. */
+/** Uses native code, because answers may be megabytes. */
 export function nativeSha256(data: Uint8Array): Uint8Array {
   return createHash('sha256').update(data).digest()
 }

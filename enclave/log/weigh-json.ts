@@ -3,32 +3,31 @@ import type { JsonSize } from '../../attestation/json/json-size.ts'
 
 /**
  * Memory of a value from parsing to sealing, bytes for each part: the value, its canonical text and
- * what lies between. Measured as the least heap in which a million of each are parsed and hashed
+ * temporary data. Measured as the smallest heap in which a million values are parsed and hashed
  * (Node.js 24): 124 for an empty object in an array, 55 to 93 for an item, 140 for a member of one
- * large object, 320 for an object with a member whose name no other has.
+ * large object, 320 for an object with a member of a unique name.
  */
 const CONTAINER_BYTES = 80
 const MEMBER_BYTES = 200
 const ITEM_BYTES = 96
 
 /**
- * Bytes of memory for each byte of a text: as received, decoded, its strings, and their canonical
- * text.
+ * Bytes of memory per byte of a text: as received, decoded, its strings, and their canonical text.
  */
 const TEXT_FACTOR = 4
 
-/** The same when it is not all ASCII: then each of its characters takes two bytes. */
+/** TEXT_FACTOR for a text that is not only ASCII: each character then takes two bytes. */
 const WIDE_TEXT_FACTOR = 8
 
 /**
- * Bytes of memory for each UTF-16 unit of a string that is kept: itself, and its canonical text,
- * which can be six for one.
+ * Bytes of memory per UTF-16 unit of a kept string: the string, and its canonical text, which may
+ * have six units for one.
  */
 const KEPT_FACTOR = 6
 
 /**
- * Memory that a JSON text of this size, UTF-8 or decoded, takes until it is sealed, bytes: an
- * estimate on the safe side.
+ * Memory that a JSON text of this size, UTF-8 or decoded, takes until sealing, bytes. The estimate
+ * is never too low.
  */
 export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   const utf8Bytes = Buffer.byteLength(text)
@@ -36,18 +35,15 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/**
- * Memory that a sealed text takes as a string, bytes: two for each character as soon as one is not
- * ASCII.
- */
+/** Memory of a sealed text as a string, bytes: two per character if any character is not ASCII. */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)
 }
 
 /**
- * What an assembly (maps, arrays, objects and strings, up to JSON_DEPTH_MAX and a few levels deep)
- * amounts to now, and the memory that it takes until it is sealed, bytes.
+ * The current size of an assembly (maps, arrays, objects and strings, up to JSON_DEPTH_MAX and a
+ * few levels deep), and the memory that it takes until sealing, bytes.
  */
 export function weighAssembly(value: unknown): { readonly size: JsonSize; readonly bytes: number } {
   const found = { containers: 0, members: 0, items: 0, units: 0 }

@@ -3,15 +3,15 @@ import { constants as osConstants } from 'node:os'
 import { NSM_REQUEST_BYTES_MAX, NSM_RESPONSE_BYTES_MAX } from '../protocol/nsm-wire.ts'
 import { createNsmClient, type Nsm, NsmError, type NsmTransport } from './nsm.ts'
 
-/** Where a Nitro enclave's kernel puts the module. */
+/** Path of the security module in a Nitro enclave. */
 const NSM_DEVICE_PATH = '/dev/nsm'
 
 /** _IOWR(0x0A, 0, struct nsm_raw): four u64, 32 bytes (linux/include/uapi/linux/nsm.h). */
 const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
- * Gives the enclave's own security module. The device is opened once and kept. `native` is replaced
- * in tests only. Throws NsmError Unavailable when the device is missing or may not be opened.
+ * Gives the enclave's own security module. The device is opened once and stays open. `native` is
+ * only for tests. Throws NsmError Unavailable when the device is missing or may not be opened.
  */
 export async function openDeviceNsm(
   path: string = NSM_DEVICE_PATH,
@@ -21,13 +21,13 @@ export async function openDeviceNsm(
   return createNsmClient('device', createDeviceTransport(openDevice(path), calls))
 }
 
-/** Offsets of what one call needs, in one block of memory that is allocated once. */
+/** Offsets of the parts of one call, in one block of memory that is allocated once. */
 const MESSAGE_BYTES = 32
 const REQUEST_OFFSET = MESSAGE_BYTES
 const RESPONSE_OFFSET = REQUEST_OFFSET + NSM_REQUEST_BYTES_MAX
 const ARENA_BYTES = RESPONSE_OFFSET + NSM_RESPONSE_BYTES_MAX
 
-/** Calls must not overlap: they share one block of memory (createNsmClient sees to it). */
+/** Calls must not overlap, because they share one block of memory; createNsmClient ensures it. */
 function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTransport {
   const arena = new ArrayBuffer(ARENA_BYTES)
   const bytes = new Uint8Array(arena)
@@ -40,7 +40,7 @@ function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTran
       message[0] = address + BigInt(REQUEST_OFFSET)
       message[1] = BigInt(request.length)
       message[2] = address + BigInt(RESPONSE_OFFSET)
-      // Always the whole buffer: the kernel cuts a longer answer to this length without a word.
+      // Always the whole buffer: the kernel silently cuts a longer answer to this length.
       message[3] = BigInt(NSM_RESPONSE_BYTES_MAX)
       const { result, errno } = await native.ioctl({
         descriptor,
@@ -63,7 +63,7 @@ function readResponse(bytes: Uint8Array, length: number): Uint8Array {
   return bytes.slice(RESPONSE_OFFSET, RESPONSE_OFFSET + length)
 }
 
-/** As AWS's driver library maps them. */
+/** Maps error numbers as AWS's driver library does. */
 function ioctlError(errno: number): NsmError {
   const code = errno === osConstants.errno.EMSGSIZE ? 'InputTooLarge' : 'InternalError'
   return new NsmError(code, `the security module's device failed with errno ${errno}`)
@@ -80,11 +80,11 @@ function openDevice(path: string): number {
   }
 }
 
-/** The two things that JavaScript cannot do by itself and the device needs. */
+/** Two operations that the device needs and JavaScript does not have. */
 export type NativeCalls = {
-  /** Where the memory of an ArrayBuffer lies. Stays right as long as something holds the buffer. */
+  /** The memory address of an ArrayBuffer. It is valid as long as the buffer is referenced. */
   addressOf(memory: ArrayBuffer): bigint
-  /** ioctl(2) on a worker thread. `errno` means something only where `result` is -1. */
+  /** ioctl(2) on a worker thread. `errno` is valid only if `result` is -1. */
   ioctl(call: IoctlCall): Promise<{ readonly result: number; readonly errno: number }>
 }
 
@@ -92,21 +92,21 @@ export type IoctlCall = {
   readonly descriptor: number
   readonly command: number
   /**
-   * The third argument: address of a structure. The caller keeps its memory, and all it points to,
-   * alive.
+   * The third argument: address of a structure. The caller must keep its memory alive, and all
+   * memory that it points to.
    */
   readonly address: bigint
 }
 
 /**
- * Loads the C library's ioctl through koffi. Nothing else in the enclave loads koffi. Throws where
- * koffi cannot.
+ * Loads the C library's ioctl through koffi. Only this function of the enclave loads koffi. Throws
+ * where koffi does not work.
  */
 export async function loadNativeCalls(): Promise<NativeCalls> {
   const { default: koffi } = await import('koffi')
-  // Declared without `...`, since koffi makes variadic calls only on the main thread, where each
-  // would stall the enclave. The calling conventions of Linux on x86-64 and AArch64 pass these
-  // three arguments alike both ways.
+  // Declared without `...`, because koffi makes variadic calls only on the main thread, where each
+  // would block the enclave. On Linux for x86-64 and AArch64, these three arguments are passed in
+  // the same way as for a variadic call.
   const ioctl = koffi
     .load(null)
     .func('int ioctl(int descriptor, unsigned long command, void *address)')
@@ -115,7 +115,7 @@ export async function loadNativeCalls(): Promise<NativeCalls> {
     ioctl: ({ descriptor, command, address }) =>
       new Promise((resolve, reject) => {
         ioctl.async(descriptor, command, address, (error: unknown, result: number) => {
-          // koffi restores the worker thread's errno for the time of this callback only.
+          // koffi restores the worker thread's errno only during this callback.
           const errno = koffi.errno()
           if (error === null) resolve({ result, errno })
           else reject(error)

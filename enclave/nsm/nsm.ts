@@ -10,8 +10,8 @@ import {
 } from '../protocol/nsm-wire.ts'
 
 /**
- * The Nitro security module as the enclave uses it. Two things speak its messages: the device of a
- * Nitro enclave (device-nsm.ts) and, in development, a module in software behind a socket
+ * The Nitro security module as the enclave uses it. Its messages are answered by the device of a
+ * Nitro enclave (device-nsm.ts) or, in development, by a software module behind a socket
  * (socket-nsm.ts). Calls run one at a time, in order.
  */
 export type Nsm = {
@@ -21,16 +21,16 @@ export type Nsm = {
    * out. The document is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
-  /** Gives `length` bytes (0 to RANDOM_BYTES_MAX) of the module's randomness. */
+  /** Gives `length` random bytes of the module (0 to RANDOM_BYTES_MAX). */
   random(length: number): Promise<Uint8Array>
-  /** Lets go of the module. Later calls fail with code Closed. */
+  /** Closes the module. Later calls fail with code Closed. */
   close(): void
 }
 
-/** Most that one call of random() gives; each module answer holds 256 bytes. */
+/** Limit of one call of random(), bytes. Each answer of the module has 256 bytes. */
 const RANDOM_BYTES_MAX = 65_536
 
-/** A security module that refused or failed. `code` is stable; the message is for people. */
+/** The security module refused or failed. `code` is stable; the message is for people. */
 export class NsmError extends Error {
   override readonly name = 'NsmError'
   readonly code: NsmErrorCode
@@ -41,22 +41,22 @@ export class NsmError extends Error {
   }
 }
 
-/** Wire errors, and the faults that arise before a request reaches a module. */
+/** Errors of the module, and faults before a request reaches it. */
 type NsmErrorCode =
   | NsmWireError
   | 'Closed' //         the Nsm was closed
-  | 'Unavailable' //    no module, or no access to it
+  | 'Unavailable' // the module is missing, or access is denied
 
-/** Carries one encoded request to a module and brings its encoded answer back. */
+/** Sends one encoded request to a module and returns its encoded answer. */
 export type NsmTransport = {
   exchange(request: Uint8Array): Promise<Uint8Array>
   close(): void
 }
 
 /**
- * Gives the Nsm that talks through `transport`: one request at a time, in the order of the calls,
- * because the device takes no more. Errors of the module arrive as NsmError with the module's code;
- * an answer that does not belong to the request as InvalidResponse.
+ * Gives an Nsm that uses `transport`: one request at a time, in the order of the calls, because the
+ * device accepts no more. Errors of the module become NsmError with the module's code; an answer
+ * that does not belong to the request becomes InvalidResponse.
  */
 export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm {
   let tail: Promise<unknown> = Promise.resolve()
@@ -92,13 +92,13 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     close: () => {
       if (closed) return
       closed = true
-      // A call under way still uses the transport; those queued behind it fail as Closed.
+      // A running call still uses the transport. Queued calls fail as Closed.
       tail = tail.then(() => transport.close()).catch(() => undefined)
     },
   }
 }
 
-/** Gives the request's bytes on the wire, member order as AWS's client writes it. */
+/** Gives the request's bytes. The members have the order of AWS's client. */
 export function encodeRequest(request: NsmRequest): Uint8Array {
   if (request.kind === 'GetRandom') return encodeText(request.kind)
   const { userData, nonce, publicKey } = request

@@ -1,9 +1,8 @@
 /*
- * Writer for the CBOR (RFC 8949) that a security module and its clients exchange: definite lengths,
- * shortest heads. The one exception, the indefinite map, is what AWS's documents use for their
- * payload since 2025. Every function gives the complete encoding of one item; arrays and maps take
- * items that are encoded already. Throws RangeError for a length or integer that is none from 0 to
- * 2^53-1.
+ * Writer for the CBOR (RFC 8949) between a security module and its clients: definite lengths,
+ * shortest heads. The only exception is the indefinite map, which AWS uses for the payload of its
+ * documents since 2025. Every function gives the complete encoding of one item. Arrays and maps
+ * take encoded items. Throws RangeError for a length or integer outside of 0 to 2^53-1.
  */
 
 /** An unsigned integer, 0 to 2^53-1. */
@@ -27,12 +26,12 @@ export function encodeArray(items: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.array, items.length), ...items])
 }
 
-/** Keeps the order of the entries, as serde does for structs: the module does not sort keys. */
+/** Keeps the order of the entries, like serde for structs: the module does not sort keys. */
 export function encodeMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.map, entries.length), ...entries.flat()])
 }
 
-/** The same map with indefinite length. */
+/** A map of indefinite length, otherwise as encodeMap. */
 export function encodeIndefiniteMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([INDEFINITE_MAP, ...entries.flat(), BREAK])
 }

@@ -23,18 +23,18 @@ import {
 } from './request-faults.ts'
 
 /*
- * The form of a chat request (interface, 2.1 and part 8), of encrypted calls and of others. A
- * member that is null is unset; unknown members pass.
+ * The form of a chat request (interface, 2.1 and part 8), for encrypted and other calls. A member
+ * that is null counts as unset; unknown members are allowed.
  */
 
-/** Not bounded by the interface: a model id that is longer than any is an attack on the logs. */
+/** The interface has no limit. A model id of this length can only be an attack on the logs. */
 export const MODEL_LENGTH_MAX = 512
 
 const STOP_SEQUENCES_MAX = 4
 const TOP_LOGPROBS_MAX = 20
 const SCHEMA_NAME = /^[a-zA-Z0-9_-]{1,64}$/
 
-/** Not bounded by the interface: choices as at OpenAI. */
+/** The interface has no limit. This is OpenAI's limit for choices. */
 const CHOICES_MAX = 128
 
 const penalty: Form = { kind: 'number', min: -2, max: 2 }
@@ -45,7 +45,7 @@ const toolCall = object({ id: text, type: literal('function'), function: functio
 
 const imageAddress = object({ url: text, detail: optional(text) })
 
-/** Content parts by their type, as contributed nodes take them. */
+/** Content parts by their type, as contributed nodes accept them. */
 export const contentParts: Readonly<Record<string, ObjectForm>> = {
   text: object({ text }),
   image_url: object({ image_url: imageAddress }),
@@ -61,8 +61,8 @@ export const contentParts: Readonly<Record<string, ObjectForm>> = {
 }
 
 /**
- * What providers take: the address of an image also as a text, and parts of other types as they
- * are, since providers give out such and take them back.
+ * What providers accept: an image's address may also be a text, and parts of other types pass
+ * unchanged, since providers send such parts and accept them back.
  */
 const providersPart = object(
   { type: name },
@@ -187,10 +187,10 @@ function setOnlyWhen(other: string, request: JsonObject, member: string) {
     : [found({ type: 'value_error', msg: `Set this only when ${other} is true` }, member)]
 }
 
-/** A chat request that goes to a provider. */
+/** A chat request for a provider. */
 export const providersChat = chatFormWith(providersPart)
 
-/** The request that a body (attacker-controlled bytes) is for a provider, or its faults. */
+/** Parses a body (attacker-controlled bytes) as a request for a provider, or gives its faults. */
 export function readChatRequest(
   body: Uint8Array,
 ): { readonly request: JsonObject } | { readonly faults: readonly RequestFault[] } {

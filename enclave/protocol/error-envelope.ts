@@ -1,38 +1,38 @@
 import type { RequestFault } from './request-faults.ts'
 
-/** How an error code is answered: its status, and what a client should know about trying again. */
+/** The answer for an error code: its status, and advice to clients about retries. */
 export type ErrorRule = {
   readonly status: number
   /** Sent as `retry-after`, seconds. */
   readonly retryAfterSeconds?: number
   /**
-   * Sent as `x-should-retry`, which the official SDKs obey: false where a retry costs money and
-   * cannot help.
+   * Sent as `x-should-retry`, which the official SDKs obey. False if a retry costs money and cannot
+   * help.
    */
   readonly shouldRetry?: false
-  /** Member of the request that it is about. */
+  /** The request's member that caused the error. */
   readonly param?: string
 }
 
-/** What an answer says beyond code and message, where its rule does not know it. */
+/** Facts of one answer that its rule does not contain, beyond code and message. */
 export type ErrorDetails = {
-  /** Instead of the rule's. */
+  /** Replaces the rule's status. */
   readonly status?: number | undefined
-  /** Instead of the rule's. */
+  /** Replaces the rule's wait. */
   readonly retryAfterSeconds?: number | undefined
-  /** Where no retry can help, even if the rule allows it. */
+  /** A retry cannot help, even if the rule allows it. */
   readonly shouldRetry?: false | undefined
   /** The provider's own error code. */
   readonly providerCode?: string | undefined
 }
 
-/** What an answer says beside code and message, by the rule and what is known of this one. */
+/** Facts of one answer, from its rule and its details, beyond code and message. */
 export type ErrorFacts = {
   readonly status: number
   readonly retryAfterSeconds: number | null
   readonly shouldRetry: boolean
   readonly providerCode: string | null
-  /** Member of the request that it is about; null for none in particular. */
+  /** The request's member that caused the error; null if no single member did. */
   readonly param: string | null
 }
 
@@ -47,12 +47,12 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
 }
 
 /**
- * Longest wait that an answer names, seconds. OpenAI's SDKs honour less than a minute, some a
- * minute too, and take a longer wait for none: they would try again within a second.
+ * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute, some
+ * also a minute. They ignore longer waits and would retry within a second.
  */
 export const RETRY_SECONDS_MAX = 59
 
-/** What `error.type` may be. */
+/** The possible values of `error.type`. */
 export const ERROR_TYPES = [
   'invalid_request_error',
   'authentication_error',
@@ -62,7 +62,7 @@ export const ERROR_TYPES = [
 ] as const
 type ErrorType = (typeof ERROR_TYPES)[number]
 
-/** The `type` that OpenAI's API has for errors of a status. */
+/** The `type` of OpenAI's API for errors with this status. */
 function errorTypeOf(status: number): ErrorType {
   if (status === 401) return 'authentication_error'
   if (status === 403) return 'permission_error'
@@ -71,9 +71,9 @@ function errorTypeOf(status: number): ErrorType {
 }
 
 /**
- * JSON text of the error envelope (interface, part 7); also the data of a stream's `event: error`.
- * `type` and `param` are OpenAI's: its SDKs, and what is built on them, show `message` only of an
- * `error` object.
+ * JSON text of the error envelope (interface, part 7), also used in a stream's `event: error`.
+ * `type` and `param` are OpenAI's: its SDKs, and programs that use them, show `message` only if it
+ * is in an `error` object.
  */
 export function errorEnvelope(
   error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {
@@ -89,11 +89,11 @@ export function errorEnvelope(
   })
 }
 
-/** Code of a request that fails validation, whose answer is validationEnvelope. */
+/** Code for a request that fails validation. Its answer is validationEnvelope. */
 export const VALIDATION_CODE = 'validation_failed'
 
 /**
- * JSON text of a 422. `detail` is the interface's; `error` repeats the first fault for readers of
+ * JSON text of a 422 answer. `detail` is the interface's form; `error` repeats the first fault in
  * OpenAI's form.
  */
 export function validationEnvelope(detail: readonly RequestFault[]): string {

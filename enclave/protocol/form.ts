@@ -17,8 +17,8 @@ import {
 } from './request-faults.ts'
 
 /**
- * The form of a JSON value, as data: `faultsOf` holds values to it, and the gateway's documentation
- * is made from it. Bounds are inclusive.
+ * The form of a JSON value, as data. `faultsOf` checks values against it, and the gateway's
+ * documentation is generated from it. Bounds are inclusive.
  */
 export type Form =
   /** The value may be left out, or null. */
@@ -29,30 +29,30 @@ export type Form =
   | ({ readonly kind: 'number' } & Bounds)
   /** 1.0 is one. */
   | ({ readonly kind: 'integer' } & Bounds)
-  /** Bounds of its length in UTF-16 units. */
+  /** Limits of the text's length, in UTF-16 units. */
   | ({ readonly kind: 'text'; readonly pattern?: RegExp; readonly wrongType?: Fault } & Bounds)
   /** One of these texts. */
   | { readonly kind: 'literal'; readonly texts: readonly string[] }
   | ({ readonly kind: 'list'; readonly items: Form } & Bounds)
-  /** An object of numbers, of any names. */
+  /** An object with any member names, whose values are all numbers. */
   | { readonly kind: 'numbers' }
-  /** A list, an object, or else a text: the faults are those of the form that was meant. */
+  /** A list, an object, or otherwise a text. The JSON type decides which form gives the faults. */
   | { readonly kind: 'either'; readonly text: Form; readonly list?: Form; readonly object?: Form }
   | ObjectForm
 
 type Bounds = { readonly min?: number; readonly max?: number }
 
-/** An object with these members. Unknown members pass. */
+/** An object with these members. Unknown members are allowed. */
 export type ObjectForm = {
   readonly kind: 'object'
   readonly members: Readonly<Record<string, Form>>
-  /** Further forms of the object, by the text of its member `type`. */
+  /** Additional forms of the object, chosen by its member `type`. */
   readonly byType?: Readonly<Record<string, Form>>
-  /** What is wrong between members. It is asked once each member is of the right type. */
+  /** Finds faults between members. Called only if each member has the right type. */
   readonly between?: (value: JsonObject) => readonly Found[]
 }
 
-/** A fault at `loc`, which begins at the checked value. `isBound`: the value's type is right. */
+/** A fault at `loc`, relative to the checked value. `isBound`: the type is right. */
 type Found = RequestFault & { readonly isBound: boolean }
 
 export const text: Form = { kind: 'text' }
@@ -83,7 +83,7 @@ export function isUnset(value: unknown): value is null | undefined {
   return value === undefined || value === null
 }
 
-/** What is wrong with a value (attacker-controlled), in the order of the form. */
+/** Gives the faults of a value (attacker-controlled), in the order of the form. */
 export function faultsOf(form: Form, value: Json | undefined): readonly Found[] {
   if (form.kind === 'optional') return isUnset(value) ? NONE : faultsOf(form.form, value)
   if (value === undefined) return [found(MISSING)]
@@ -119,7 +119,7 @@ export function faultsOf(form: Form, value: Json | undefined): readonly Found[] 
 
 const NONE: readonly Found[] = []
 
-/** A fault at `loc`, after which nothing between members is looked at. */
+/** A fault at `loc`. After it, the checks between members are skipped. */
 export function found(fault: Fault, ...loc: readonly (string | number)[]): Found {
   return { loc, ...fault, isBound: false }
 }
@@ -160,7 +160,7 @@ function textFaults(
     : [{ ...found(unlikePattern(String(pattern))), isBound: true }]
 }
 
-/** Stops when there are enough: 10 MiB of `1,1,1,…` would otherwise become millions of faults. */
+/** Stops at the limit: 10 MiB of `1,1,1,…` would otherwise give millions of faults. */
 function listFaults(
   value: Json,
   { items, ...bounds }: Form & { readonly kind: 'list' },

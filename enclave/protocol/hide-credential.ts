@@ -1,8 +1,8 @@
 import type { EnclaveFault } from './messages.ts'
 
 /**
- * The fault without the operator's credential: providers are known to repeat the key that they
- * refuse, and it is not the caller's to see. Null, or the caller's own: nothing is hidden.
+ * Removes the operator's credential from a fault: some providers repeat the key that they refuse,
+ * and the caller must not see it. Null, or the caller's own: nothing is removed.
  */
 export function hideCredential(
   fault: EnclaveFault,

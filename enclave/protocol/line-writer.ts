@@ -1,61 +1,61 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs'
 
-/** Lines that wait for a reader, bytes; what comes beyond that is dropped. */
+/** Limit for waiting lines, bytes. Lines above this limit are dropped. */
 export const WAITING_BYTES_MAX = 1024 * 1024
 
-/** Pause before a full pipe is tried again: 64 KiB fit into one, so that 3 MB/s pass. */
+/** Pause before a retry on a full pipe. A pipe holds 64 KiB, so 3 MB/s are possible. */
 const FULL_PIPE_PAUSE_MS = 20
-/** Pause after any other failure: a full disk, a reader that is gone. */
+/** Pause after any other failure, for example a full disk or a reader that has ended. */
 const FAILURE_PAUSE_MS = 500
 
-/** What an exit waits for a reader of the last lines. */
+/** Longest wait for the reader of the last lines when the process exits. */
 const EXIT_FLUSH_MS = 500
 
-/** Writes lines, in their order, and never waits for who reads them. */
+/** Writes lines in their order, and never waits for their reader. */
 export type LineWriter = {
-  /** Writes the line at once where that is possible; else it waits, or is dropped. */
+  /** Writes the line at once if possible. Otherwise the line waits or is dropped. */
   write(line: string): void
-  /** Writes what waits, for at most so many milliseconds; the process does nothing else then. */
+  /** Writes the waiting lines, for at most `timeoutMs`. It blocks the process. */
   flush(timeoutMs: number): void
   status(): LineWriterStatus
 }
 
 export type LineWriterStatus = {
-  /** Lines dropped since the start. */
+  /** Number of lines dropped since the start. */
   readonly dropped: number
-  /** Bytes of the lines that wait. */
+  /** Bytes of the waiting lines. */
   readonly waitingBytes: number
 }
 
 export type LineWriterOptions = {
-  /** Gives the line that says how many were dropped, when there is room for it. */
+  /** Gives a line that reports the number of dropped lines. It is written when there is room. */
   readonly describeDropped: (lines: number) => string
   /**
-   * Writes bytes, and gives how many it took. Throws with the system's code, EAGAIN when it would
-   * have to wait.
+   * Writes bytes, and gives the number of bytes written. Throws with the system's error code;
+   * EAGAIN when it would have to wait.
    */
   readonly writeSome: (bytes: Uint8Array) => number
   readonly bytesMax?: number
 }
 
 /**
- * A writer with a queue of `bytesMax`. A line is written in the caller's turn, as long as none
- * waits: then what was logged before a crash is out. A file system that does not answer at all
- * stops the process, as any write to it would.
+ * Gives a writer with a queue of `bytesMax`. If no line waits, a line is written immediately, so
+ * lines logged before a crash are not lost. A file system that does not answer at all blocks the
+ * process, like any write to it.
  */
 export function createLineWriter({
   describeDropped,
   writeSome,
   bytesMax = WAITING_BYTES_MAX,
 }: LineWriterOptions): LineWriter {
-  /** The first may be the rest of a line. */
+  /** The first element may be the rest of a line. */
   let waiting: Uint8Array[] = []
   let waitingBytes = 0
   let dropped = 0
   let untold = 0
   let timer: NodeJS.Timeout | null = null
 
-  /** Gives the code of the error that stopped it; null when no line waits. */
+  /** Gives the code of the error that stopped the writing; null when all lines are written. */
   function writeWaiting(): string | null {
     let written = 0
     try {
@@ -94,7 +94,7 @@ export function createLineWriter({
 
   return {
     write(line) {
-      // Its length in characters is known without encoding it, and is never above that in bytes.
+      // `line.length` is known without encoding, and never larger than the number of bytes.
       if (waitingBytes + line.length > bytesMax) {
         dropped += 1
         untold += 1
@@ -123,9 +123,9 @@ export function openStandardError(options: Pick<LineWriterOptions, 'describeDrop
 }
 
 /**
- * A descriptor for the same file that does not wait for readers. Pipes and terminals are opened
- * again, so that other processes with the same standard error keep theirs as it is. A socket cannot
- * be; Node makes it non-blocking itself when it opens its stream. Files never wait for a reader.
+ * Gives a descriptor for the same file that does not wait for readers. Pipes and terminals are
+ * opened again, so other processes with the same standard error are not affected. Sockets cannot be
+ * opened again; Node makes them non-blocking itself. Files never wait for a reader.
  */
 function openNonBlocking(fd: 2): number {
   const file = fstatSync(fd)
@@ -134,7 +134,7 @@ function openNonBlocking(fd: 2): number {
       const flags = constants.O_WRONLY | constants.O_NONBLOCK | constants.O_NOCTTY
       return openSync(`/proc/self/fd/${fd}`, flags)
     } catch {
-      // No /proc, or a pipe that belongs to another user.
+      // /proc is missing, or the pipe belongs to another user.
     }
   }
   if (file.isFIFO() || file.isSocket()) process.stderr.on('error', () => undefined)
@@ -146,7 +146,7 @@ function codeOf(error: unknown): string {
   return typeof code === 'string' ? code : 'unknown'
 }
 
-/** The whole process sleeps for some milliseconds. */
+/** Blocks the whole process for some milliseconds. */
 function sleep(): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
 }

@@ -4,26 +4,24 @@ import type { LogProof } from '../../attestation/log-proof-form.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * What the gateway and the enclave say to each other: HTTP/1.1 over one Unix socket (README.md of
- * enclave). Bodies are UTF-8 JSON unless said otherwise. The enclave is the one that is trusted;
- * the gateway's values (context, limits) only ever influence what the gateway itself receives.
+ * The protocol between gateway and enclave: HTTP/1.1 over one Unix socket (README.md of enclave).
+ * Bodies are UTF-8 JSON unless stated otherwise. Only the enclave is trusted. The gateway's values
+ * (context, limits) influence only what the gateway itself receives.
  *
- * The version stands for what both must understand to work together at all, and is part of the boot
- * configuration, whose digest relying parties keep. A path that is added leaves it as it is: a
- * gateway that asks an enclave without it gets `invalid_call` (404) and does without. The
- * measurements say which code answers.
- *
- * Version 2: streams end with the event `last`; receipts are of version 2. Version 3: receipts are
- * of version 3, and callers may demand a credential. A gateway still works with enclaves of older
- * versions, so that gateways are replaced first and nothing that an older enclave sealed is left
- * behind.
+ * The version covers what both sides must understand to work together. It is part of the boot
+ * configuration, whose digest relying parties keep. A new path does not change the version: a
+ * gateway that asks an enclave without this path gets `invalid_call` (404) and continues without
+ * it. The measurements state which code runs. Version 2: streams end with the event `last`;
+ * receipts are of version 2. Version 3: receipts are of version 3, and callers may demand a
+ * credential. A gateway still works with enclaves of older versions. Thus gateways are replaced
+ * first, and everything that an older enclave sealed is fetched.
  */
 export const PROTOCOL_VERSION = 3
 
-/** Versions of enclaves that a gateway of this version works with. */
+/** Versions of enclaves with which a gateway of this version works. */
 export const PROTOCOL_VERSIONS: readonly number[] = [1, 2, 3]
 
-/** Paths of the enclave's socket, by the call they serve. */
+/** Paths of the enclave's socket, by call. */
 export const ENCLAVE_PATHS = {
   /** GET → Identity */
   identity: '/v1/identity',
@@ -51,27 +49,27 @@ export const CALL_HEADER = 'x-affidavit-call'
 
 /** One row of the measured provider table. */
 export type ProviderEntry = {
-  /** Stable lower-case name, e.g. `openai`; operator credentials are kept under it. */
+  /** Stable lower-case name, e.g. `openai`. Operator credentials are stored under it. */
   readonly name: string
   /** Scheme, host and port, e.g. `https://api.openai.com`. http only on loopback. */
   readonly origin: string
-  /** Absolute path of its OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
+  /** Absolute path of the OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
   readonly path: string
   /**
-   * Model patterns, `*` matching any run of characters; the first entry with a match serves the
+   * Patterns of model ids; `*` matches any characters. The first entry with a match serves the
    * call.
    */
   readonly models: readonly string[]
 }
 
 /**
- * What the attestation document's `user_data` is the digest of: SHA-256 of the JCS of exactly this
- * object.
+ * The attestation document states a digest of this object in `user_data`: SHA-256 of the JCS of
+ * exactly this object.
  */
 export type BootConfiguration = {
   readonly protocol_version: number
   readonly providers: readonly ProviderEntry[]
-  /** SHA-256 (hex) of the PEM bundle of CAs that provider TLS is verified against. */
+  /** SHA-256 (hex) of the PEM bundle of CAs for verifying provider TLS. */
   readonly ca_sha256: string
   readonly chain_id: number
   /** 0x, lower case. */
@@ -80,110 +78,110 @@ export type BootConfiguration = {
 
 export type Identity = {
   readonly boot_configuration: BootConfiguration
-  /** 0x + 65 bytes uncompressed secp256k1 point. */
+  /** 0x and 65 bytes of hex: uncompressed secp256k1 point. */
   readonly public_key: string
-  /** The signing account's address, 0x, lower case; the log's id. */
+  /** The signing account's address (0x, lower case), which identifies the log. */
   readonly notary: string
   /** Current attestation document, standard base64. */
   readonly attestation: string
   /**
-   * Keys that calls may be encrypted to, the newest first, each signed by the notary. An older
-   * enclave gives no keys.
+   * Keys for the encryption of calls, newest first, each signed by the notary. An older enclave
+   * does not have this member.
    */
   readonly encryption_keys?: readonly EncryptionKey[]
-  /** Leaves in the log so far, and how many of them the gateway has acknowledged. */
+  /** Number of leaves in the log, and number of leaves that the gateway has acknowledged. */
   readonly log: { readonly size: number; readonly acknowledged: number }
 }
 
 export type CompletionCall = {
-  /** Opaque to the enclave; handed back with the sealed completion. At most CONTEXT_BYTES_MAX. */
+  /** Opaque to the enclave; returned with the sealed completion. At most CONTEXT_BYTES_MAX. */
   readonly context: string
-  /** The provider the credential is for. The enclave refuses when the model chooses another one. */
+  /** The credential's provider. The enclave refuses if the model selects another provider. */
   readonly provider: string
-  /** Sent to the provider as `Authorization: Bearer <credential>`; null sends none. */
+  /** Sent to the provider as `Authorization: Bearer <credential>`; null: not sent. */
   readonly credential: string | null
-  /** Whether that is the caller's own, and not the operator's. Default: false. */
+  /** Whether the credential is the caller's, and not the operator's. Default: false. */
   readonly is_callers?: boolean
   /**
-   * Whether the call goes on when the gateway closes the connection, so that its record can be
-   * found by a gateway that did not see its answer. Default: false. An older enclave ignores it.
+   * Whether the call continues when the gateway closes the connection. Then another gateway, which
+   * did not see the answer, can find the record. Default: false. An older enclave ignores it.
    */
   readonly outlives_gateway?: boolean
   /**
-   * Whether the notice brings the completion, for a gateway that does not pull it: another one
-   * commits the log. Default: false. An older enclave ignores it.
+   * Whether the notice contains the completion. A gateway that does not pull this log needs it:
+   * another gateway commits the log. Default: false. An older enclave ignores it.
    */
   readonly tells_completion?: boolean
 }
 
-/** The gateway's part of an encrypted call, of which it sees no more than this. */
+/** The gateway's part of an encrypted call. The gateway sees only this. */
 export type EncryptedCall = {
   /** As in CompletionCall. */
   readonly context: string
   /**
-   * The operator's credentials by provider, since the gateway does not know the model. The enclave
-   * takes the one that it needs.
+   * The operator's credentials by provider, because the gateway does not know the model. The
+   * enclave uses the credential that it needs.
    */
   readonly credentials: Readonly<Record<string, string>>
   /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
   readonly encapsulated_key: string
   /**
-   * The caller's own credential at the provider, sealed to the same key (design: Encrypted calls):
-   * base64url of encapsulated key and ciphertext; null without one.
+   * The caller's own credential for the provider, encrypted to the same key (design: Encrypted
+   * calls): base64url of encapsulated key and ciphertext; null without one.
    */
   readonly sealed_credential: string | null
 }
 
 /**
- * What the body of an encrypted answer is made of: records of one byte for the kind, four for the
- * length (big-endian), and so many of content.
+ * The body of an encrypted answer consists of records: one byte for the kind, four bytes for the
+ * length (big-endian), and the content.
  */
 export const ENCRYPTED_RECORDS = {
   /** JSON of EncryptedHead; comes first. */
   head: 1,
-  /** A frame of EHBP, with its own length: for the caller, as it is. */
+  /** A frame of EHBP, with its own length. It is passed to the caller unchanged. */
   frame: 2,
-  /** JSON of EncryptedSealed: the gateway commits, and brings an AnchorProof with its next pull. */
+  /** JSON of EncryptedSealed. The gateway commits, and sends an AnchorProof with its next pull. */
   sealed: 3,
-  /** JSON of EncryptedFault, for the gateway: the caller gets the fault in the frames. */
+  /** JSON of EncryptedFault, for the gateway. The caller receives the fault in the frames. */
   fault: 4,
 } as const
 
-/** How the caller is answered. The rest of the answer is encrypted. */
+/** The unencrypted part of the caller's answer. The rest is encrypted. */
 export type EncryptedHead = {
   readonly status: number
   readonly content_type: string
   readonly retry_after_seconds: number | null
-  /** Of an error: false where trying again cannot help. */
+  /** For an error: false if a retry cannot help. */
   readonly should_retry: boolean
 }
 
-/** A sealed call, with what limits need to know. */
+/** A sealed call, with the facts that limits need. */
 export type EncryptedSealed = SealedNotice & {
   /**
-   * By which an AnchorProof finds the call: the index of its leaf, as text; '' of an answer that
-   * needs none. An older enclave gives other ids, and takes proofs one by one.
+   * Identifies the call in an AnchorProof: the index of its leaf, as text; '' for an answer that
+   * needs no AnchorProof. An older enclave uses other ids, and takes proofs one by one.
    */
   readonly call: string
   readonly model: string
   readonly usage: TokenUsage | null
 }
 
-/** What the provider stated was used. */
+/** The token usage that the provider stated. */
 export type TokenUsage = {
   readonly prompt_tokens: number
   readonly completion_tokens: number
   readonly total_tokens: number
 }
 
-/** Why there is no whole answer: for limits and metrics, without words. */
+/** Why there is no complete answer: for limits and metrics, without a message. */
 export type EncryptedFault = {
   readonly code: EnclaveFaultCode
-  /** What was asked for, as far as it was read; null before. */
+  /** The requested model; null if it was not read yet. */
   readonly model: string | null
 }
 
-/** What only the gateway knows of a call's proof: the enclave puts it into the last frame. */
+/** The gateway's part of a call's proof. The enclave puts it into the last frame. */
 export type AnchorProof = {
   readonly call: string
   readonly tx_hash: string
@@ -205,16 +203,16 @@ export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 /** Longest wait that a PullRequest may ask for, milliseconds. */
 export const PULL_WAIT_MAX_MS = 60_000
 
-/** Outcome of one completion call that ended with a leaf in the log. */
+/** The outcome of a completion call with a leaf in the log. */
 export type SealedNotice = {
   readonly notary: string
   readonly index: number
   readonly outcome: Receipt['outcome']
-  /** The completion, where the call asks for it and its response is short. */
+  /** The completion, if the call asks for it and its response is short. */
   readonly completion?: NoticeCompletion
 }
 
-/** What the gateway that made a call lacks for its record; the members as in SealedCompletion. */
+/** The data that the gateway needs for its record; members as in SealedCompletion. */
 export type NoticeCompletion = {
   readonly response: string
   readonly receipt: string
@@ -222,7 +220,7 @@ export type NoticeCompletion = {
   readonly document: string
 }
 
-/** Longest response that a notice brings, in UTF-16 code units. */
+/** Longest response in a notice, in UTF-16 code units. */
 export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
 
 /**
@@ -239,97 +237,93 @@ export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
-/** Why a completion call gave no answer. `status` is what the caller of the gateway should see. */
+/** Why a completion call has no answer. `status` is the status for the gateway's caller. */
 export type EnclaveFault = {
   readonly status: number
   readonly code: EnclaveFaultCode
   readonly message: string
   /**
-   * For invalid_request: where in the body, as `loc` of the gateway's 422: `['body', 'messages',
-   * 0]`.
+   * For invalid_request: the place in the body, like `loc` in the gateway's 422: `['body',
+   * 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
   /**
-   * For provider_refused and provider_error: the provider's own error code, when it gave one.
-   * Provider-controlled text.
+   * For provider_refused and provider_error: the provider's own error code, if it sent one. The
+   * provider controls this text.
    */
   readonly provider_code?: string
-  /** For the same: how long the provider wants to be left alone, with fractions. */
+  /** For the same codes: how long the provider asks callers to wait, with fractions. */
   readonly retry_after_seconds?: number
-  /** False when the provider says that asking again does not help (`x-should-retry`). */
+  /** False when the provider says that a retry does not help (`x-should-retry`). */
   readonly should_retry?: boolean
   /**
-   * True when the provider was sent the call and did not refuse it (3xx to 5xx): it may have made a
-   * completion, which is lost. An older enclave never says so.
+   * True when the call was sent to the provider, and the provider did not refuse it (3xx to 5xx).
+   * Then it may have made a completion, which is lost. An older enclave never sets it.
    */
   readonly may_be_made?: boolean
 }
 
-/** Codes of faults, with the status of each; that of provider_refused is the provider's own 4xx. */
+/** The status for each fault's code. The code provider_refused has the provider's own 4xx. */
 export const FAULT_STATUS = {
-  invalid_request: 422, // body is not faithful JSON, or not an object with model and messages (413: too long)
+  invalid_request: 422, // the body is not exact JSON with model and messages (413: it is too long)
   unsupported_model: 404, // no provider serves this model
-  provider_mismatch: 409, // the gateway named another provider than the model chooses
-  credential_mismatch: 422, // the caller demanded another credential than the one there is
-  provider_error: 502, // the provider answered 5xx, a redirect, or something that is not a completion
+  provider_mismatch: 409, // the model selects another provider than the gateway named
+  credential_mismatch: 422, // the caller demanded another credential than the call has
+  provider_error: 502, // the provider answered with 5xx, with a redirect, or not with a completion
   provider_unreachable: 502, // DNS, connect or TLS failure
   provider_timeout: 504, // connect, first-byte, idle or whole-answer timeout
-  answer_too_large: 502, // the answer is over a limit, or over the memory there is beside other calls
+  answer_too_large: 502, // the answer exceeds a limit, or the memory that other calls leave
   log_full: 503, // too many unacknowledged completions
-  not_ready: 503, // no attestation document, the clock is off, or shutting down
+  not_ready: 503, // the attestation document is missing, the clock is off, or shutting down
   too_busy: 503, // too many calls at once
-  invalid_call: 400, // the gateway's own call is malformed: header, query or body (404: no path of the protocol)
-  log_conflict: 409, // a pull from below what was acknowledged, or from above what was handed over
-  bad_ciphertext: 400, // an encrypted call that cannot be opened after its first frame
-  unknown_key: 422, // an encrypted call that no key of this enclave opens
-  replayed_call: 409, // an encrypted call that was made before
+  invalid_call: 400, // the gateway's call is malformed: header, query or body (404: unknown path)
+  log_conflict: 409, // a pull below the acknowledged index, or above the handed-over index
+  bad_ciphertext: 400, // a later frame of an encrypted call cannot be decrypted
+  unknown_key: 422, // this enclave does not have the key of an encrypted call
+  replayed_call: 409, // this encrypted call was made before
   internal_error: 500,
 } as const
 
-/** `provider_refused`: the provider's own client error, with its status and message. */
+/** `provider_refused` is the provider's own client error, with its status and message. */
 export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
 
 export type PullRequest = {
   /**
-   * First index wanted. Everything below it is thereby acknowledged and forgotten by the enclave.
+   * First wanted index. The request acknowledges everything below it, and the enclave drops that.
    */
   readonly from: number
-  /** Longest wait for the first completion when it is not there yet, milliseconds. */
+  /** Longest wait for the first completion if it does not exist yet, milliseconds. */
   readonly wait_ms: number
-  /**
-   * At most so many completions (the reply's head covers exactly those up to the last one given).
-   */
+  /** Maximum number of completions. The reply's head covers the leaves up to the last of them. */
   readonly max: number
-  /** Digest of a document the gateway holds already; it is left out of `documents`. */
+  /** Digest of a document that the gateway already has. It is left out of `documents`. */
   readonly known_document: string | null
   /**
-   * Of encrypted calls below `from`: their answers end with it. Default: none. An older enclave
-   * must not be sent any: the request would be too long for it.
+   * Proofs of encrypted calls below `from`, which complete their answers. Default: empty. Leave it
+   * out for an older enclave, which would refuse the request as too long.
    */
   readonly proofs?: readonly AnchorProof[]
 }
 
 /**
- * A completion that is in the enclave's log, as handed to the gateway (again and again until
- * acknowledged).
+ * A completion in the enclave's log, as the gateway receives it (repeatedly until it acknowledges
+ * the completion).
  */
 export type SealedCompletion = {
   readonly index: number
-  /**
-   * Canonical JSON text of the request without unset members, as hashed; null of an encrypted call.
-   */
+  /** Canonical JSON text of the request without unset members, as hashed; null if encrypted. */
   readonly request: string | null
-  /** Canonical JSON text of the response, as hashed; null of an encrypted call. */
+  /** Canonical JSON text of the response, as hashed; null for an encrypted call. */
   readonly response: string | null
-  /** Of an encrypted call: what its response states; null when that is nothing. */
+  /** Only for an encrypted call: the usage that its response states; null without usage. */
   readonly usage?: TokenUsage | null
-  /** Of an encrypted call: as in EncryptedSealed. An older enclave does not say it here. */
+  /** Only for an encrypted call: as in EncryptedSealed. An older enclave leaves it out. */
   readonly call?: string
-  /** Canonical JSON text of the Receipt; the leaf is over its UTF-8 bytes. */
+  /** Canonical JSON text of the Receipt. The leaf hashes its UTF-8 bytes. */
   readonly receipt: string
-  /** 0x + 65 bytes r||s||v, EIP-191 over the 32 bytes of `hash`. */
+  /** 0x and 65 bytes of hex, r||s||v: EIP-191 signature of the 32 bytes of `hash`. */
   readonly signature: string
-  /** SHA-256 (hex) of the attestation document that was valid when it was sealed. */
+  /** SHA-256 (hex) of the attestation document that was valid at the sealing. */
   readonly document: string
   readonly context: string
 }
@@ -337,18 +331,18 @@ export type SealedCompletion = {
 export type PullReply = {
   readonly notary: string
   readonly public_key: string
-  /** Null when `completions` is empty. `size` = last index given + 1. */
+  /** Null when `completions` is empty. `size` is the index of the last completion plus 1. */
   readonly head: { readonly size: number; readonly root: string; readonly signature: string } | null
   readonly completions: readonly SealedCompletion[]
-  /** Attestation documents that `completions` name, base64 by digest, but for `known_document`. */
+  /** Attestation documents that `completions` name, base64 by digest, without `known_document`. */
   readonly documents: Readonly<Record<string, string>>
 }
 
 /**
- * Asks for a document over the log as it is now. The hash is the gateway's word and passes through
- * unread. With an old block's hash the document shows less. With a hash that no block has it shows
- * no "not before" (relying parties look the hash up). The gateway cannot name a block that is not
- * there yet, or choose anything else in the document.
+ * Asks for a document about the current log. The gateway chooses the block's hash, and the enclave
+ * does not check it. With an old block's hash, the document proves less. With a hash of no existing
+ * block, it proves no "not before" (relying parties look the hash up). The gateway cannot name a
+ * block that does not exist yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {
   /** Hash of a recent block, 0x and 64 hex digits in lower case. */
@@ -356,30 +350,30 @@ export type HeadAttestationRequest = {
 }
 
 /**
- * The log's head when the call arrived, of all leaves, acknowledged or not; not signed by the
- * account, but attested.
+ * The log's head when the call arrived, over all leaves, acknowledged or not. It is attested, but
+ * not signed by the account.
  */
 export type HeadAttestationReply = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
   /**
-   * Attestation document, base64: over the key, the block's hash as nonce, and
+   * Attestation document, base64, with the key, the block's hash as nonce, and
    * headAttestationUserData.
    */
   readonly document: string
 }
 
 /**
- * Shows an enclave whose log is empty the newest heads of the logs that there are, each signed by
- * its notary for the enclave's own chain and contract; at most BOOT_HEADS_MAX, in ascending order
- * of their notaries. Which there are is the gateway's word.
+ * Gives an enclave with an empty log the newest heads of the existing logs. Each is signed by its
+ * notary for the enclave's own chain and contract. At most BOOT_HEADS_MAX heads, in ascending order
+ * of their notaries. The gateway could leave logs out.
  */
 export type BootStatementRequest = { readonly heads: readonly BootHead[] }
 
-/** The first statement that the enclave made. It makes no other. */
+/** The first statement of the enclave. It makes only one. */
 export type BootStatementReply = {
   readonly heads: readonly BootHead[]
-  /** Attestation document, base64: over the key, no nonce, and bootStatementUserData. */
+  /** Attestation document, base64, with the key and bootStatementUserData, without a nonce. */
   readonly document: string
 }

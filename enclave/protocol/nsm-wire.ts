@@ -1,27 +1,27 @@
 /*
- * What an enclave and its security module exchange: one CBOR request, one CBOR answer, one at a
- * time. A Nitro enclave's kernel carries them (/dev/nsm); in development a Unix socket does, with a
- * length before each.
+ * The messages between an enclave and its security module: one CBOR request, one CBOR answer, one
+ * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development a Unix socket
+ * is used, with a length before each message.
  */
 
-/** What goes into an attestation document. Null leaves a value out. */
+/** The values for an attestation document. Null leaves a value out. */
 export type AttestationInput = {
   /** 1 to ATTESTATION_FIELD_BYTES_MAX bytes. */
   readonly publicKey: Uint8Array | null
-  /** 0 to ATTESTATION_FIELD_BYTES_MAX bytes; empty is not the same as null. */
+  /** 0 to ATTESTATION_FIELD_BYTES_MAX bytes. An empty value differs from null. */
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
 }
 
 /**
- * What the enclave asks of a module (aws-nitro-enclaves-nsm-api, Request). `kind` is the name on
- * the wire.
+ * Requests of an enclave to its module (aws-nitro-enclaves-nsm-api, Request). `kind` is the name in
+ * the message.
  */
 export type NsmRequest =
   | { readonly kind: 'GetRandom' }
   | ({ readonly kind: 'Attestation' } & AttestationInput)
 
-/** What a module answers (aws-nitro-enclaves-nsm-api, Response). */
+/** Answers of a module (aws-nitro-enclaves-nsm-api, Response). */
 export type NsmResponse =
   | { readonly kind: 'GetRandom'; readonly random: Uint8Array }
   | { readonly kind: 'Attestation'; readonly document: Uint8Array }
@@ -32,14 +32,12 @@ export const NSM_REQUEST_BYTES_MAX = 0x1000
 export const NSM_RESPONSE_BYTES_MAX = 0x3000
 
 /**
- * Real documents carry up to this in public_key, user_data and nonce each; AWS's texts say 512 and
- * 1024.
+ * Real documents accept this length for public_key, user_data and nonce. AWS's documentation says
+ * 512 and 1024.
  */
 export const ATTESTATION_FIELD_BYTES_MAX = 1024
 
-/**
- * The module's own error names (aws-nitro-enclaves-nsm-api, ErrorCode), as they stand on the wire.
- */
+/** The module's own error names in its messages (aws-nitro-enclaves-nsm-api, ErrorCode). */
 export const NSM_WIRE_ERRORS = [
   'Success',
   'InvalidArgument',
@@ -54,7 +52,7 @@ export const NSM_WIRE_ERRORS = [
 
 export type NsmWireError = (typeof NSM_WIRE_ERRORS)[number]
 
-/** A message as it goes over the socket: its length in four bytes, big-endian, then itself. */
+/** A message for the socket: its length in four bytes, big-endian, then the message. */
 export function encodeFrame(message: Uint8Array): Uint8Array {
   const head = Buffer.alloc(FRAME_HEAD_BYTES)
   head.writeUInt32BE(message.length)
@@ -62,7 +60,7 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
 }
 
 /**
- * Gives the messages of a socket, one after the other. Throws RangeError for one of more than
+ * Gives the messages of a socket, one after the other. Throws RangeError for a message of more than
  * `bytesMax`.
  */
 export async function* readFrames(

@@ -1,35 +1,35 @@
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
 
-/** Longest message and code of the other side that are passed on, characters. */
+/** Maximum length of a passed-on message, and of a passed-on code, in characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
 export const REFUSAL_CODE_CHARACTERS_MAX = 100
 
-/** Body of a refusal that is read, bytes. */
+/** Maximum number of bytes that are read of a refusal's body. */
 export const REFUSAL_BYTES_MAX = 64 * 1024
 
-/** Longer waits are not believed. */
+/** Waits longer than this are ignored. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/** What a provider, a backend or another service says when it refuses. All of it is its own. */
+/** The refusal of a provider, a backend or another service, which controls all its content. */
 export type Refusal = {
-  /** Printable, bounded; null when it gave no reason. */
+  /** Printable and limited in length; null without a reason. */
   readonly message: string | null
   readonly code: string | null
-  /** How long it wants to be left alone, with fractions; null where it does not say. */
+  /** How long the service asks callers to wait, with fractions; null if it does not say. */
   readonly retryAfterSeconds: number | null
-  /** False where it says that asking again does not help (`x-should-retry`). */
+  /** False if the service says that a retry does not help (`x-should-retry`). */
   readonly mayRetry: boolean
 }
 
 /**
- * Reads the answer with which the other side refuses: its words in every usual form, and its wait.
- * All is attacker-controlled. Never throws.
+ * Reads the answer of a service that refuses: its message in every usual form, and its wait. All of
+ * it is attacker-controlled. Never throws.
  */
 export function readRefusal(answer: {
   readonly headers: Readonly<Record<string, unknown>>
   readonly body: Uint8Array
-  /** What the words must not show: services are known to repeat the key that they refuse. */
+  /** Text that must not appear in the message: some services repeat the key that they refuse. */
   readonly secret?: string | null
 }): Refusal {
   const { headers, body, secret = null } = answer
@@ -60,7 +60,7 @@ export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
   }
 }
 
-/** The first words in what may hold some; a list's are joined. */
+/** The first message in a value. The messages of a list are joined. */
 function wordsOf(value: Json | undefined, depth: number): string {
   if (typeof value === 'string') return value.trim()
   if (depth > DEPTH_MAX) return ''
@@ -86,7 +86,7 @@ function isCode(value: Json | undefined): value is string | number {
   return (typeof value === 'string' && value !== '') || typeof value === 'number'
 }
 
-/** What another service said is passed on by some as a text of JSON. */
+/** Some services pass on the answer of another service as JSON text. */
 function parseText(text: Json | undefined): Json {
   if (typeof text !== 'string') return text ?? null
   try {
@@ -102,8 +102,8 @@ function readBody(text: string): Json {
 }
 
 /**
- * `retry-after-ms`, or `retry-after` in seconds, with fractions, or as a date, which counts from
- * the answer's own.
+ * Reads `retry-after-ms`, or `retry-after` in seconds (with fractions) or as a date. A date is
+ * compared with the answer's own date.
  */
 function readWait(headers: Readonly<Record<string, unknown>>): number | null {
   const { 'retry-after-ms': ms, 'retry-after': wait, date } = headers
@@ -120,7 +120,7 @@ function bound(seconds: number): number {
   return Math.min(Math.max(Math.ceil(seconds * 1000) / 1000, 0), RETRY_BELIEVED_SECONDS_MAX)
 }
 
-/** Text of a stranger that may end in a log or a message: no control characters. */
+/** Makes untrusted text safe for a log or a message: removes control characters. */
 function printable(text: string, charactersMax: number): string {
   return text.slice(0, charactersMax).toWellFormed().replaceAll(/\p{C}/gu, ' ').trim()
 }

@@ -3,8 +3,8 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
 
 /**
- * One fault of a request (interface, part 7): where (`['body', 'messages', 0, 'role']`), in words,
- * and a stable type.
+ * One fault of a request (interface, part 7): its place (`['body', 'messages', 0, 'role']`), a
+ * message, and a stable type.
  */
 export type RequestFault = {
   readonly loc: readonly (string | number)[]
@@ -12,10 +12,10 @@ export type RequestFault = {
   readonly type: string
 }
 
-/** What is wrong with a value, wherever it stands. */
+/** A fault of a value, without its place. */
 export type Fault = Omit<RequestFault, 'loc'>
 
-/** Faults of a value that is not of the type that it should be. */
+/** Faults of values with a wrong type. */
 export const WRONG_TYPE = {
   string: { msg: 'Input should be a valid string', type: 'string_type' },
   number: { msg: 'Input should be a valid number', type: 'float_type' },
@@ -27,7 +27,7 @@ export const WRONG_TYPE = {
 /** The fault of a value that is left out. */
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
-/** The fault of a number, or of the length of a text or a list, that is beyond its bound. */
+/** The fault of a number, or of the length of a text or a list, that exceeds a limit. */
 export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
   const length = side === 'most' ? 'too_long' : 'too_short'
   if (origin === 'string')
@@ -38,7 +38,7 @@ export function beyondBound(side: 'most' | 'least', origin: string, bound: numbe
     : { msg: `Input should be greater than or equal to ${bound}`, type: 'greater_than_equal' }
 }
 
-/** The fault of a value that is none of these. */
+/** The fault of a value that is not in this list. */
 export function noneOf(values: readonly string[]): Fault {
   const quoted = values.map((value) => `'${value}'`)
   const last = quoted.pop() ?? ''
@@ -46,18 +46,18 @@ export function noneOf(values: readonly string[]): Fault {
   return { msg: `Input should be ${listed}`, type: 'literal_error' }
 }
 
-/** The fault of a text that does not match. */
+/** The fault of a text that does not match the pattern. */
 export function unlikePattern(pattern: string): Fault {
   return { msg: `String should match pattern '${pattern}'`, type: 'string_pattern_mismatch' }
 }
 
-/** An answer names at most so many faults of one request. */
+/** Maximum number of faults of one request that an answer contains. */
 export const FAULTS_MAX = 50
 
-/** Longer member names are cut where a fault names them: the name is the caller's. */
+/** Longer member names are cut in a fault, because the caller chooses the names. */
 export const LOC_NAME_LENGTH_MAX = 128
 
-/** `loc` of a fault: the part of the request, and the way to the value. */
+/** The `loc` of a fault: the part of the request, and the path to the value. */
 export function faultLocation(
   place: string,
   path: readonly (string | number)[],
@@ -69,8 +69,8 @@ export function faultLocation(
 }
 
 /**
- * The JSON value of a body (attacker-controlled bytes); or its fault, when it is empty or JSON that
- * does not mean one thing only.
+ * The JSON value of a body (attacker-controlled bytes), or its fault if the body is empty or is not
+ * JSON with exactly one meaning.
  */
 export function readJson(
   body: Uint8Array,

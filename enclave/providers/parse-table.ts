@@ -3,9 +3,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
-/**
- * Entries of a table, and patterns of an entry, at most: many times what the built-in table has.
- */
+/** Most entries of a table, and most patterns of an entry: far more than the built-in table has. */
 export const PROVIDERS_MAX = 64
 const PATTERNS_MAX = 256
 const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 characters' }
@@ -13,10 +11,10 @@ const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 c
 const CODE = 'invalid_provider_table'
 
 /**
- * The provider table of a JSON file: an array of ProviderEntry, with exactly its members. Names are
- * unique, origins are bare (scheme, host, port) and https, or http for a loopback host. Throws
- * FormatError `invalid_provider_table` that names the first entry and member at fault, or
- * JsonError.
+ * Parses the provider table of a JSON file: an array of ProviderEntry, with exactly its members.
+ * Names are unique. Origins have only scheme, host and port: https, or http for a loopback host.
+ * Throws JsonError, or FormatError `invalid_provider_table` that names the first wrong entry and
+ * member.
  */
 export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] {
   const { arrayOf, invalid } = formsOf(CODE)
@@ -29,9 +27,9 @@ export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] 
 }
 
 /**
- * `text` itself when it is an origin that the enclave may send to: `https://host[:port]`, or
- * `http://` and a loopback host. Throws FormatError `invalid_provider_table`, with `where` in front
- * of its message.
+ * Gives `text` if it is an origin that the enclave may send to: `https://host[:port]`, or `http://`
+ * and a loopback host. Throws FormatError `invalid_provider_table`, whose message begins with
+ * `where`.
  */
 export function parseOrigin(text: string, where = ''): string {
   const { invalid } = formsOf(CODE, where)

@@ -7,31 +7,31 @@ import { CallFault } from '../call-fault.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
- * How long an unused connection is kept, milliseconds. Servers close idle ones after 5 s and more;
- * a call on a connection that is just being closed fails, and is never sent again (a completion
- * must not be made twice), so connections are given up before their servers do.
+ * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s
+ * or more. A call on a connection that the server is closing fails, and is never sent again (a
+ * completion must not be made twice). So connections are closed here before the server closes them.
  */
 export const IDLE_CONNECTION_MS = 4_000
 
-/** Unused connections kept for each origin. */
+/** Maximum number of unused connections per origin. */
 const IDLE_CONNECTIONS_MAX = 256
 
 /** One request to a provider. */
 type ProviderCall = {
   readonly provider: ProviderEntry
-  /** Sent as a bearer token; null sends none. */
+  /** Sent as a bearer token; null: not sent. */
   readonly credential: string | null
   readonly body: Uint8Array
   readonly isStream: boolean
-  /** Ends the call at any time, with a CallFault or CallerGone as its reason. */
+  /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
   readonly cancel: AbortController
-  /** Called when there is a connection: from then on the provider may have the call. */
+  /** Called when the connection is ready. From then on, the provider may have the call. */
   readonly onConnected: () => void
 }
 
 /**
- * The head of a provider's answer, and its body to be read. Everything in it is the provider's:
- * attacker-controlled.
+ * The head of a provider's answer, with its unread body. All of this is attacker-controlled: the
+ * provider writes it.
  */
 export type ProviderAnswer = {
   readonly status: number
@@ -43,21 +43,20 @@ export type ProviderAnswer = {
 
 export type Transport = {
   /**
-   * Sends a call and gives the answer's head, with any status: redirects are not followed, nothing
-   * is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS), `provider_timeout`
-   * (no connection in time), `provider_error` (connection lost, or not HTTP), or the reason it was
-   * cancelled for.
+   * Sends a call and gives the answer's head, with any status. Redirects are not followed, and
+   * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
+   * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
+   * the reason for which the call was cancelled.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
-  /** Closes the unused connections; calls under way are lost. */
+  /** Closes the unused connections. Running calls are lost. */
   readonly close: () => void
 }
 
 /**
- * Makes the transport: connections are kept and reused, TLS is 1.2 or newer and verified against
- * `cas` (PEM) and the origin's host name. NODE_TLS_REJECT_UNAUTHORIZED and NODE_EXTRA_CA_CERTS have
- * no effect. TLS sessions are not resumed, so the evidence of each connection is of a full
- * handshake.
+ * Makes the transport. Connections are kept and reused. TLS is 1.2 or newer, verified against `cas`
+ * (PEM) and the origin's host name. NODE_TLS_REJECT_UNAUTHORIZED and NODE_EXTRA_CA_CERTS have no
+ * effect. TLS sessions are not resumed, so each connection's evidence comes from a full handshake.
  */
 export function createTransport(options: {
   readonly cas: string
@@ -68,7 +67,7 @@ export function createTransport(options: {
     timeout: IDLE_CONNECTION_MS,
     maxFreeSockets: IDLE_CONNECTIONS_MAX,
   }
-  // Parsed once: parsing the bundle again for each connection costs milliseconds.
+  // Parsed only once, because parsing the bundle takes milliseconds.
   const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
   const plainAgent = new http.Agent(pool)
   const tlsAgent = new https.Agent({
@@ -95,8 +94,8 @@ export function createTransport(options: {
 }
 
 /**
- * All headers that a provider ever gets, beside Host and Connection. The caller's own headers are
- * not among them.
+ * All headers that a provider receives, except Host and Connection. The caller's own headers are
+ * never sent.
  */
 function requestHeaders({ credential, body, isStream }: ProviderCall): Record<string, string> {
   return {
@@ -132,14 +131,14 @@ async function exchange(
   })
   try {
     const body = await new Promise<IncomingMessage>((resolve, reject) => {
-      // Rejects by itself: in some states (after an upgrade) a destroyed request emits no error.
+      // Must reject: in some states (after an upgrade) a destroyed request emits no error.
       const abandon = () => {
         request.destroy()
         reject(cancel.signal.reason)
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // Both stay for the life of the request: errors after the head arrive here too, and at the
+      // Both listeners stay until the request ends: errors after the head arrive here and at the
       // body's reader.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
@@ -169,7 +168,7 @@ function toFault(
   error: Error & { readonly code?: unknown },
   call: { readonly provider: ProviderEntry; readonly isConnected: boolean },
 ): CallFault {
-  // The code alone: messages of network errors may repeat what the other side sent.
+  // Only the code: messages of network errors may repeat what the other side sent.
   const code = typeof error.code === 'string' ? error.code : 'unknown error'
   return call.isConnected
     ? new CallFault(
@@ -182,16 +181,14 @@ function toFault(
       )
 }
 
-/** Longest distinguished name in a receipt, characters; a longer one is cut. */
+/** Longest distinguished name in a receipt, characters. Longer names are cut. */
 const NAME_CHARACTERS_MAX = 1024
 
 /**
- * Whose TLS key is at the other end of a connection, for the receipt: negotiated protocol, SHA-256
- * of the leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once for
- * each connection.
- *
- * Only for a socket that Node.js verified (rejectUnauthorized); throws when it did not. Shows which
- * key answered, NOT what produced the answer behind it (a CDN may hold the key).
+ * The identity of a connection's other side, for the receipt: negotiated protocol, SHA-256 of the
+ * leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
+ * connection. Only for a socket that Node.js verified (rejectUnauthorized); otherwise it throws.
+ * Shows which key answered, NOT what produced the answer behind it (a CDN may have the key).
  */
 function tlsEvidence(socket: TLSSocket): ReceiptTls {
   const known = evidenceBySocket.get(socket)
@@ -212,9 +209,7 @@ function tlsEvidence(socket: TLSSocket): ReceiptTls {
 
 const evidenceBySocket = new WeakMap<TLSSocket, ReceiptTls>()
 
-/**
- * Node.js writes one attribute a line, and escapes commas and line breaks within them (RFC 2253).
- */
+/** Node.js writes one attribute per line, and escapes commas and line breaks in them (RFC 2253). */
 function toOneLine(name: string | undefined): string {
   return (name ?? '')
     .split('\n')

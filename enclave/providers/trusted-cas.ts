@@ -2,28 +2,25 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { rootCertificates } from 'node:tls'
 import { FormatError } from '../../attestation/errors.ts'
 
-/**
- * The certificate authorities that provider TLS is verified against. Part of the boot
- * configuration.
- */
+/** The certificate authorities for verifying provider TLS. Part of the boot configuration. */
 export type TrustedCas = {
-  /** PEM, certificate after certificate. */
+  /** PEM, one certificate after the other. */
   readonly pem: string
   /** SHA-256 (hex) of the UTF-8 bytes of `pem`. */
   readonly sha256: string
 }
 
 /**
- * The CA set that this Node.js carries (Mozilla's, as of its release): its certificates in their
- * order, each followed by a newline, so that anyone with the same Node.js gets the same digest.
+ * The CA set of this Node.js version (Mozilla's, as of its release). The certificates keep their
+ * order, and each is followed by a newline, so anyone with the same Node.js gets the same digest.
  */
 export function bundledCas(): TrustedCas {
   return digestPem(rootCertificates.map((certificate) => `${certificate}\n`).join(''))
 }
 
 /**
- * The CA set of a PEM file, byte for byte as it is. Throws FormatError `invalid_ca_file` when it
- * holds no certificate, or one that cannot be read. Does NOT check that they are CAs, or valid now:
+ * The CA set of a PEM file, byte by byte. Throws FormatError `invalid_ca_file` when a certificate
+ * cannot be read, or the file has no certificate. Does NOT check that they are CAs, or valid now:
  * TLS does.
  */
 export function parseCas(bytes: Uint8Array): TrustedCas {

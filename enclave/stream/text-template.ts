@@ -8,51 +8,51 @@ import {
 } from '../../attestation/json/value.ts'
 
 /**
- * Chunks of a stream that carry text mostly differ in nothing but that text, and in the padding
- * that hides its length. A template is what such a chunk is made of, so that the next one is
- * neither parsed nor brought into form again.
+ * Most chunks of a stream differ only in their text, and in the padding that hides the text's
+ * length. A template holds the fixed parts of such a chunk, so that the next chunk need not be
+ * parsed and normalized again.
  */
 export type TextTemplate = {
-  /** What stands around the holes of the provider's event, in their order there. */
+  /** The parts around the holes of the provider's event, in their order. */
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]
-  /** The same of the canonical chunk that is given out for it. */
+  /** The parts around the holes of the canonical chunk that is passed on. */
   readonly givenPieces: readonly string[]
   readonly givenHoles: readonly HoleName[]
-  /** The choice that the text belongs to. */
+  /** Index of the choice with the text. */
   readonly index: number
-  /** Values of an event: as many in each. */
+  /** Size of an event's JSON, which is the same for all. */
   readonly size: JsonSize
 }
 
-/** The text of a chunk, the padding if there is one, and the canonical chunk that is given out. */
+/** The chunk's text, its padding (null without padding), and the canonical chunk to pass on. */
 type GivenText = {
   readonly text: string
   readonly padding: string | null
   readonly given: string
 }
 
-/** Members whose texts differ: a delta's content, and the padding of a chunk that OpenAI sends. */
+/** Members with varying text: a delta's content, and the padding of OpenAI's chunks. */
 type HoleName = 'content' | typeof PADDING
 export const PADDING = 'obfuscation'
 
-/** Stand for the texts while a template is made. A stream with them elsewhere gets no template. */
+/** Placeholders while a template is made. Streams that contain them elsewhere get no template. */
 const MARKS: Readonly<Record<HoleName, string>> = {
   content: 'text of a chunk',
   [PADDING]: 'padding of a chunk',
 }
-/** Longer events are no chunks of a token or two. */
+/** Longer events are not chunks of one or two tokens. */
 const LENGTH_MAX = 16 * 1024
 
 /**
- * The template of an event's data (attacker-controlled); null when it is not one of text alone.
- * `give` says what is given out for an event that follows this one, and changes nothing; null for
- * anything else than one chunk.
+ * Makes the template of an event's data (attacker-controlled); null when it contains more than
+ * text. `give` returns the chunk that would be passed on for such an event, without any side
+ * effect; null unless it is exactly one chunk.
  *
- * Of data that `matchText` finds to be of the template, `give` would give the same chunk with the
- * text as the content of the choice's delta, and the padding as a member of the chunk: strings of
- * JSON were put in the places of others, and those places are these, since the marks come out there
- * and nowhere else.
+ * If `matchText` accepts data for the template, `give` would return the same chunk with the new
+ * text as the content of the choice's delta, and the new padding as a member of the chunk. Only
+ * JSON strings were replaced by others. Their places are these, because the marks appear only
+ * there.
  */
 export function makeTextTemplate(
   data: string,
@@ -80,7 +80,7 @@ export function makeTextTemplate(
   }
 }
 
-/** What is given out for data of the template; null for other data. */
+/** The chunk to pass on for data that matches the template; null for other data. */
 export function matchText(template: TextTemplate, data: string): GivenText | null {
   const { pieces, holes, givenPieces, givenHoles } = template
   const written: Record<HoleName, string> = { content: '', [PADDING]: '' }
@@ -115,7 +115,7 @@ function join(
 
 type Hole = { readonly name: HoleName; readonly start: number; readonly end: number }
 
-/** Where the text of the only member of this name stands; null for none, several, or no text. */
+/** The place of the only text member with this name; null if it is not unique or not a text. */
 function findText(data: string, name: HoleName): Hole | null {
   const member = `"${name}":`
   const at = data.indexOf(member)
@@ -125,7 +125,7 @@ function findText(data: string, name: HoleName): Hole | null {
   return data[start - 1] === '"' && end > start && data[end] === '"' ? { name, start, end } : null
 }
 
-/** Where the text that begins here ends: at a quotation mark, or what canonical JSON escapes. */
+/** The end of the text that begins here: a quotation mark, or an escape of canonical JSON. */
 function endOfText(data: string, start: number): number {
   const quote = data.indexOf('"', start)
   if (quote >= 0 && PLAIN_TEXT.test(data.slice(start, quote))) return quote
@@ -133,11 +133,11 @@ function endOfText(data: string, start: number): number {
   return start + (TEXT_AT.exec(data)?.[0].length ?? 0)
 }
 
-/** Printable ASCII but for the quotation mark and the backslash. */
+/** Printable ASCII except the quotation mark and the backslash. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/
 /**
- * The inside of a string of JSON that canonical JSON writes alike (RFC 8785, section 3.2.2.2): no
- * control characters, no lone surrogates, and of the escapes the shortest.
+ * Content of a JSON string that canonical JSON writes in the same way (RFC 8785, section 3.2.2.2):
+ * no control characters, no lone surrogates, and only the shortest escapes.
  */
 const TEXT_AT = /(?:[^"\\\p{Cc}\p{Cs}]|\\["\\bfnrt])+/uy
 
@@ -145,7 +145,7 @@ function decode(written: string): string {
   return written.includes('\\') ? (JSON.parse(`"${written}"`) as string) : written
 }
 
-/** Each mark is given out once, or there are more or fewer holes than in the event. */
+/** If a mark does not appear exactly once, the number of holes differs from the event's. */
 function splitAtMarks(given: string): {
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]
@@ -164,8 +164,8 @@ function splitAtMarks(given: string): {
 const MARKED = new RegExp(Object.values(MARKS).join('|'), 'g')
 
 /**
- * The index of the only choice of a chunk that has this text and no more; null when it has more, or
- * ends the choice.
+ * The index of a chunk's only choice, if it has only this text; null if it has more, or ends the
+ * choice.
  */
 function indexOfText({ choices }: JsonObject, text: string): number | null {
   const [choice, ...others] = isJsonArray(choices) ? choices : []

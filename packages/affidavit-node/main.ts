@@ -3,8 +3,7 @@ import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts
 import { registerCompletions } from '../../src/cli/commands/completions.ts'
 import { registerNodeCommands } from '../../src/cli/commands/node.ts'
 
-// The program of the package `affidavit-node`: the command `affidavit node` of the checkout as a
-// program.
+// The program of the package `affidavit-node`. It is the command `affidavit node` of the checkout.
 await runCommandLine(
   createCommandLine({
     name: 'affidavit-node',

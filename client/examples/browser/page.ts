@@ -24,12 +24,12 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-/** Shows the answer as it comes, not yet to be trusted, and then the checks of the answer. */
+/** Shows the answer as it arrives, before it is verified, and then the checks of the answer. */
 async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })
   const { baseURL, fetch } = affidavit
-  // The key belongs to the user of this page, and is sent to the gateway alone.
+  // The key belongs to the user of this page, and is sent only to the gateway.
   const openai = new OpenAI({ baseURL, apiKey, fetch, dangerouslyAllowBrowser: true })
   show('checking', 'Checking…')
   const stream = await openai.chat.completions.create({
@@ -48,7 +48,7 @@ function show(state: 'checking' | 'checked' | 'refused', words: string): void {
 
 type Check = { readonly outcome: string; readonly name: string; readonly detail: string }
 
-/** One row a check. Texts of the gateway's become text alone. */
+/** Adds one row for each check. The gateway's texts are inserted as plain text, never as HTML. */
 function list(made: readonly Check[]): void {
   checks.replaceChildren(
     ...made.map(({ name, outcome, detail }) => {

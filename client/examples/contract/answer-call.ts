@@ -21,18 +21,19 @@ export type AnswerCall = readonly [
 ]
 
 /**
- * The hash (0x) by which AttestedAnswers asks this request. Give the request a nonce of your own,
- * `affidavit: { nonce }`: without a nonce, another caller may have asked a notary the same before.
+ * The hash (0x) under which AttestedAnswers knows this request. Give the request your own nonce,
+ * `affidavit: { nonce }`. Without a nonce, another caller may already have sent the same request to
+ * a notary.
  */
 export function hashQuestion(request: JsonObject): string {
   return `0x${hashCompletion({ request, response: {} }).requestHash}`
 }
 
 /**
- * Gives the call that brings a completion. `receipt`: of its proof, record or bundle. `path`: from
- * its leaf to the notary's newest anchored head, hex without 0x, as
- * `GET /v1/log/{notary}/inclusion?index=…&size=…` gives it for that head's size. Throws FormatError
- * for a receipt that is not valid.
+ * Gives the call that sends a completion to the contract. `receipt` is taken from the completion's
+ * proof, record or bundle. `path` leads from its leaf to the notary's newest anchored head, hex
+ * without 0x: `GET /v1/log/{notary}/inclusion?index=…&size=…` gives it for the size of that head.
+ * Throws FormatError for an invalid receipt.
  */
 export function encodeAnswer({
   notary,
@@ -45,7 +46,7 @@ export function encodeAnswer({
 }): AnswerCall {
   const receipt = parseReceipt(value)
   const text = canonicalizeJson(receipt)
-  // Offsets count bytes, as the contract does: names in a receipt may be beyond ASCII.
+  // Offsets count bytes, as in the contract: names in a receipt may have non-ASCII characters.
   const offsetOf = (part: string) =>
     new TextEncoder().encode(text.slice(0, text.indexOf(part))).length
   return [

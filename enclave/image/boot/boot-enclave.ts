@@ -13,14 +13,14 @@ import { startNsm } from './host-programs.ts'
 import { type Accelerator, chooseAccelerator, type Machine, startMachine } from './machine.ts'
 
 /**
- * From the kernel's start to the enclave's ready line. Emulated on two cores with six times their
- * work it takes 105 s.
+ * Time limit from the kernel's start to the enclave's ready line. Emulated on two cores that also
+ * run six times their work, this takes 105 s.
  */
 const ENCLAVE_TIMEOUT_MS = 240_000
 
 /**
- * With room for the unpacked ramdisk (150 MB, held twice while it is unpacked) and the enclave's
- * own 512 MB.
+ * Memory for the unpacked ramdisk (150 MB, held twice during unpacking) and for the enclave (512
+ * MB).
  */
 export const MEMORY_MEBIBYTES = 1_024
 const CPUS = 2
@@ -28,35 +28,35 @@ const CPUS = 2
 /** An image file to boot. */
 type BootOptions = {
   readonly eifPath: string
-  /** Null: whichever works. */
+  /** Null: the accelerator is chosen automatically. */
   readonly accelerator: Accelerator | null
-  /** Port of the demonstration provider on 127.0.0.1: all that the enclave reaches. */
+  /** Port of the demonstration provider on 127.0.0.1. The enclave can reach only this port. */
   readonly providerPort: number
   /**
-   * For what the machine boots from and the enclave's socket; made, for this user alone. The kernel
-   * takes 100 bytes of a path.
+   * Folder for the boot files and the enclave's socket. It is created, and only this user can read
+   * it. The kernel allows only 100 bytes for a socket's path.
    */
   readonly folder: string
 }
 
-/** A development image whose enclave is ready. */
+/** A booted development image whose enclave is ready. */
 export type BootedEnclave = {
   readonly machine: Machine
   readonly accelerator: Accelerator
-  /** Leads to the enclave, for ENCLAVE_URL. */
+  /** Socket for connections to the enclave, for ENCLAVE_URL. */
   readonly socketPath: string
-  /** Of the image file that was booted. */
+  /** Measurements of the booted image file. */
   readonly measurements: EifMeasurements
-  /** Certificate of the software NSM's root. */
+  /** File with the root certificate of the software NSM. */
   readonly rootFile: string
-  /** When the enclave was ready: milliseconds of performance.now(). */
+  /** Time when the enclave was ready: milliseconds of performance.now(). */
   readonly readyAtMs: number
   stop(): Promise<void>
 }
 
 /**
- * Boots the development image in `eifPath` and waits until its enclave is ready. The folder is the
- * caller's to remove. Rejects with BootError or EifError.
+ * Boots the development image in `eifPath` and waits until its enclave is ready. The caller removes
+ * the folder later. Rejects with BootError or EifError.
  */
 export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> {
   await using started = new AsyncDisposableStack()
@@ -87,8 +87,8 @@ export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> 
 }
 
 /**
- * Starts a machine with these files, and a software NSM that ends with it; `folder` must be
- * private.
+ * Starts a machine with these files, and a software NSM that stops with the machine. `folder` must
+ * be private.
  */
 export async function startImage(
   files: BootFiles,
@@ -130,18 +130,15 @@ function writeMeasurements({ pcr0, pcr1, pcr2 }: EifMeasurements): string {
   return JSON.stringify({ 0: encodeHex(pcr0), 1: encodeHex(pcr1), 2: encodeHex(pcr2) })
 }
 
-/** The enclave's ready line (enclave/main.ts). */
+/** Whether this is the enclave's ready line (enclave/main.ts). */
 function isReady(line: string): boolean {
   return line.startsWith('{"event":"ready",')
 }
 
-/** What a machine boots: the sections of one image file, and what that file measures. */
+/** A machine's boot files: the sections of one image file, with its measurements. */
 type BootFiles = {
   readonly kernelPath: string
-  /**
-   * All ramdisks of the image, one after the other: the kernel unpacks them in this order into one
-   * tree.
-   */
+  /** All ramdisks of the image in one file. The kernel unpacks them in this order into one tree. */
   readonly ramdiskPath: string
   readonly cmdline: string
   readonly measurements: EifMeasurements
@@ -154,8 +151,8 @@ type BootFiles = {
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Splits an image file into files in `folder`, as the hypervisor does, and measures it: the
- * measured bytes are the booted ones. Throws EifError for a file that is not an image.
+ * Splits an image file into files in `folder`, as the hypervisor does, and measures it, so the
+ * measured bytes are the booted bytes. Throws EifError for a file that is not an image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)
@@ -176,7 +173,7 @@ export async function openBootFiles(eifPath: string, folder: string): Promise<Bo
   return { kernelPath, ramdiskPath, cmdline, measurements }
 }
 
-/** Gives the bytes with the zeros that let another ramdisk follow. */
+/** Adds zeros to the bytes, so that another ramdisk can follow. */
 export function padRamdisk(ramdisk: Uint8Array): Uint8Array {
   const padding = -ramdisk.length & (RAMDISK_ALIGNMENT_BYTES - 1)
   return Buffer.concat([ramdisk, new Uint8Array(padding)])
@@ -196,17 +193,17 @@ async function readSection(image: FileHandle, { offset, dataBytes }: Section): P
   return data
 }
 
-/** A Unix socket that leads to a TCP port. */
+/** A Unix socket whose connections lead to a TCP port. */
 export type SocketBridge = {
-  /** Ends it and all connections over it. */
+  /** Closes the socket and all its connections. */
   close(): Promise<void>
 }
 
 /**
- * Opens a Unix socket at `path` whose connections go to `port` on 127.0.0.1, byte by byte. Only
- * this user may open it (0600); its folder must be private too, since there is a moment before the
- * mode is set. The port itself is open to every user of this machine: for development alone.
- * Rejects when the socket cannot be made.
+ * Opens a Unix socket at `path` and forwards its connections to `port` on 127.0.0.1. Only this user
+ * may open it (0600). Its folder must be private too, because the mode is set a moment after the
+ * creation. The port itself is open to every user of this machine: use this only for development.
+ * Rejects when the socket cannot be created.
  */
 export async function openSocketBridge({
   path,
@@ -224,7 +221,7 @@ export async function openSocketBridge({
     ] as const) {
       sockets.add(socket)
       socket.pipe(other)
-      // The other side learns of a broken connection as of one that was closed.
+      // The error itself is ignored: the other side sees a closed connection.
       socket.on('error', () => undefined)
       socket.on('close', () => {
         sockets.delete(socket)

@@ -1,14 +1,14 @@
-/** Why an image did not boot, or its enclave gave no verified completion. */
+/** Why an image did not boot, or why its enclave did not give a verified completion. */
 type BootErrorCode =
-  | 'options' //          an option is unknown or has no such value
+  | 'options' // an option is unknown or has a wrong value
   | 'missing_tool' //     qemu is not installed
-  | 'machine_ended' //    the machine ended before it was stopped
-  | 'timeout' //          something did not come in time
-  | 'program_failed' //   chain, demonstration provider or gateway did not start
+  | 'machine_ended' // the machine ended unexpectedly
+  | 'timeout' // a time limit was exceeded
+  | 'program_failed' // the chain, the demonstration provider or the gateway did not start
   | 'call_failed' //      the gateway answered a call with an error
-  | 'not_verified' //     the evidence does not show what was booted
+  | 'not_verified' // the evidence does not match the booted image
 
-/** The message says what was expected, and holds the end of what the program at fault wrote. */
+/** The message states what was expected, with the end of the failed program's output. */
 export class BootError extends Error {
   override readonly name = 'BootError'
   readonly code: BootErrorCode

@@ -6,24 +6,24 @@ import { PROJECT_ROOT } from '../build-image.ts'
 import { BootError } from './boot-error.ts'
 
 /**
- * A program of this project that runs on the host. It ends when this process does: its IPC channel
- * closes.
+ * A program of this project that runs on the host. It ends when this process ends, because its IPC
+ * channel closes.
  */
 type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
 
 /** The local chain, with the contract. */
 export type StartedChain = z.output<typeof chainForm>
-/** The software security module: where the certificate of its root is. */
+/** The software security module: path of its root certificate. */
 type NsmFacts = z.output<typeof nsmForm>
 /** The demonstration provider. */
 type ProviderFacts = z.output<typeof providerForm>
-/** A gateway that serves. */
+/** A running gateway. */
 export type StartedGateway = z.output<typeof gatewayForm>
 
-/** From a program's start to its ready notice, milliseconds. */
+/** Time limit from a program's start to its ready notice, milliseconds. */
 const PROGRAM_TIMEOUT_MS = 90_000
 
-/** From SIGTERM to SIGKILL. */
+/** Time between SIGTERM and SIGKILL, milliseconds. */
 const STOP_TIMEOUT_MS = 15_000
 
 /**
@@ -39,8 +39,8 @@ export function startChain(folder: string): Promise<HostProgram<StartedChain>> {
 }
 
 /**
- * Starts the software security module (src/local/run-nsm.ts) on `socketPath`, with the image's
- * measurements, as a hypervisor gives them. Rejects with BootError `program_failed`.
+ * Starts the software security module (src/local/run-nsm.ts) on `socketPath`. It gets the image's
+ * measurements, as from a hypervisor. Rejects with BootError `program_failed`.
  */
 export function startNsm(files: {
   readonly socketPath: string
@@ -65,8 +65,8 @@ export function startProvider(): Promise<HostProgram<ProviderFacts>> {
 }
 
 /**
- * Starts a gateway as an operator would, on any free port, in front of the enclave behind
- * `socketPath`. Rejects with BootError `program_failed`, which has what it said.
+ * Starts a gateway as an operator would, on any free port, for the enclave behind `socketPath`.
+ * Rejects with BootError `program_failed`, which contains the gateway's output.
  */
 export function startGateway(options: {
   readonly socketPath: string
@@ -103,7 +103,7 @@ const providerForm = z.object({ kind: z.literal('ready'), origin: z.url() })
 const gatewayForm = z.object({ kind: z.literal('ready'), url: z.string(), apiKey: z.string() })
 
 type Program = {
-  /** Below the project's root. */
+  /** Path of the program, relative to the project's root. */
   readonly file: string
   readonly words?: readonly string[]
   readonly environment?: Readonly<Record<string, string>>
@@ -119,7 +119,7 @@ async function startProgram<Ready>(
   const child = fork(join(PROJECT_ROOT, file), words, {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // A Ctrl-C is for this process, which then ends its parts.
+    // A Ctrl-C must reach only this process, which then stops its programs.
     detached: true,
   })
   let said = ''
@@ -149,20 +149,20 @@ async function endProgram(child: ChildProcess): Promise<void> {
   clearTimeout(timer)
 }
 
-/** A program that ends when this process does, however that ends. */
+/** A program that ends when this process ends, even if this process is killed. */
 export type GuardedProgram = {
-  /** Of the program itself. */
+  /** Process id of the program itself, not of its guard. */
   readonly pid: number
-  /** Resolves when it is gone and all that it wrote was read. Never rejects. */
+  /** Resolves when the program has ended and all its output was read. Never rejects. */
   readonly exited: Promise<void>
-  /** Kills it, and resolves when it is gone. */
+  /** Kills the program. Resolves when it has ended. */
   stop(): Promise<void>
 }
 
 /**
- * Starts a program of the operating system under src/local/guard.ts, run by its path as everything
- * of src/ is here. What it writes to either stream goes to `onOutput`. Rejects with BootError
- * `missing_tool` when there is no such program.
+ * Starts a program of the operating system under src/local/guard.ts. The guard is run by its path,
+ * like all programs of src/ here. `onOutput` receives the output of both streams. Rejects with
+ * BootError `missing_tool` when the program does not exist.
  */
 export async function startGuarded(
   command: readonly [file: string, ...words: string[]],
@@ -170,7 +170,7 @@ export async function startGuarded(
 ): Promise<GuardedProgram> {
   const guard = spawn(process.execPath, [GUARD, ...command], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // The guard's own Node.js needs nothing; qemu and what it starts must not see this process's
+    // The guard needs no variables. qemu and its child processes must not see this process's
     // secrets.
     env: { NODE_NO_WARNINGS: '1', PATH: SYSTEM_PATH },
     detached: true,
@@ -196,7 +196,7 @@ export async function startGuarded(
 const GUARD = join(PROJECT_ROOT, 'src/local/guard.ts')
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
-/** The guard's report (src/local/guard.ts); null when it could not start the program. */
+/** Process id from the guard's report (src/local/guard.ts); null when the program did not start. */
 function readStartedPid(guard: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => {
     guard.once('message', (report) => {

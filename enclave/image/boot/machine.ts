@@ -5,47 +5,47 @@ import { join } from 'node:path'
 import { BootError } from './boot-error.ts'
 import { type GuardedProgram, startGuarded } from './host-programs.ts'
 
-/** The emulator, from Debian's package qemu-system-x86. */
+/** The emulator of Debian's package qemu-system-x86. */
 export const QEMU = 'qemu-system-x86_64'
 
 /**
- * From the emulator's start to the kernel's first line. Its firmware and the kernel's unpacking
- * take 3 s alone.
+ * Time limit from the emulator's start to the kernel's first line. The firmware and the unpacking
+ * of the kernel alone take 3 s.
  */
 const KERNEL_TIMEOUT_MS = 60_000
 
-/** A machine whose kernel runs. */
+/** A machine with a running kernel. */
 export type Machine = {
   /** qemu's. */
   readonly pid: number
-  /** On 127.0.0.1 of this machine; leads to the port of the guest that was asked for. */
+  /** Port on 127.0.0.1 of this machine that leads to the requested port of the guest. */
   readonly hostPort: number
   /**
-   * Milliseconds of performance.now(): when qemu was started, and when the kernel said its first
-   * word.
+   * Milliseconds of performance.now(): when qemu was started, and when the kernel wrote its first
+   * line.
    */
   readonly startedAtMs: number
   readonly kernelAtMs: number
-  /** The end of what was written to its console. */
+  /** The last lines of the machine's console. */
   console(): string
   /**
-   * Gives the first line that `matches`. Rejects with BootError `machine_ended` or `timeout`, which
-   * name `what`.
+   * Gives the first line for which `matches` is true. Rejects with BootError `machine_ended` or
+   * `timeout`, whose message contains `what`.
    */
   waitForLine(
     what: string,
     matches: (text: string) => boolean,
     timeoutMs: number,
   ): Promise<ConsoleLine>
-  /** Resolves when the machine is gone, by itself or stopped. */
+  /** Resolves when the machine has ended or was stopped. */
   readonly exited: Promise<void>
-  /** Kills it, and resolves when it is gone. */
+  /** Kills the machine. Resolves when it has ended. */
   stop(): Promise<void>
 }
 
 /**
- * Starts a machine and waits until its kernel runs. The machine ends with this process, however
- * that ends. Rejects with BootError `missing_tool`, `machine_ended` or `timeout`.
+ * Starts a machine and waits until its kernel runs. The machine ends when this process ends, even
+ * if this process is killed. Rejects with BootError `missing_tool`, `machine_ended` or `timeout`.
  */
 export async function startMachine(
   plan: Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number },
@@ -54,7 +54,7 @@ export async function startMachine(
     try {
       return await tryMachine(plan, await findFreePort())
     } catch (error) {
-      // Another program can take a port between its choice and its use.
+      // Another program can take the port after it was chosen and before it is used.
       const isPortLost = error instanceof BootError && /host forwarding rule/i.test(error.message)
       if (!isPortLost || attempt === PORT_ATTEMPTS) throw error
     }
@@ -129,7 +129,7 @@ function findFreePort(): Promise<number> {
   })
 }
 
-/** What a machine is made of. */
+/** The parts of a machine. */
 export type MachinePlan = {
   readonly accelerator: Accelerator
   readonly kernelPath: string
@@ -140,28 +140,27 @@ export type MachinePlan = {
   /** Port on 127.0.0.1 of this machine that leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
   /**
-   * Ports of the one host that the guest sees, and where on this machine they lead to: a port, or a
-   * Unix socket.
+   * Ports of the only host that the guest sees. Each leads to a port or a Unix socket of this
+   * machine.
    */
   readonly outward: readonly { readonly port: number; readonly to: number | string }[]
-  /** Program that carries one connection: Node.js and relay.ts. */
+  /** Program that carries one connection: Node.js with relay.ts. */
   readonly relay: { readonly command: string; readonly script: string }
 }
 
-/** How the guest's instructions run: all of them emulated, or by the processor. */
+/** How the guest's instructions run: all emulated (`tcg`), or directly by the processor (`kvm`). */
 export type Accelerator = 'tcg' | 'kvm'
 
-/** The guest's own address, as guest/enclave-init sets it. */
+/** The guest's address, as set by guest/enclave-init. */
 const GUEST_ADDRESS = '10.0.2.15'
 
-/** The one host that the guest reaches, as guest/enclave-init expects it. */
+/** The only host that the guest can reach, as guest/enclave-init expects it. */
 const OUTWARD_ADDRESS = '10.0.2.100'
 
 /**
- * Gives qemu's arguments (qemu-system-x86_64, 7.2 and later). The guest has a console, a network
- * card, and nothing else: no disk, no default device, no monitor. `restrict=on` cuts the network
- * off from everything but the ports named here, this machine's own loopback and qemu's name server
- * included.
+ * Gives qemu's arguments (qemu-system-x86_64, 7.2 and later). The guest has only a console and a
+ * network card: no disk, no default devices, no monitor. `restrict=on` blocks all network access
+ * except to the ports listed here. It also blocks this machine's loopback and qemu's name server.
  */
 export function machineArguments(plan: MachinePlan): readonly string[] {
   return [
@@ -181,7 +180,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     'none',
     '-monitor',
     'none',
-    // A restart is the guest's end: nothing comes back.
+    // A restart ends the machine instead.
     '-serial',
     'stdio',
     '-no-reboot',
@@ -193,7 +192,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     plan.cmdline,
     '-netdev',
     networkOf(plan),
-    // Without a boot ROM, which qemu would otherwise want from another package.
+    // Without a boot ROM: otherwise qemu needs a file from another package.
     '-device',
     'virtio-net-pci,netdev=net,romfile=',
   ]
@@ -211,26 +210,26 @@ function networkOf({ inward, outward, relay }: MachinePlan): string {
   ].join(',')
 }
 
-/** A comma ends a value of qemu's options, two are one. */
+/** A comma ends a value of qemu's options; two commas stand for one. */
 function escapeValue(value: string): string {
   return value.replaceAll(',', ',,')
 }
 
-/** As a shell reads it, which is how qemu's network library splits a command. */
+/** Quotes a word for a shell: qemu's network library splits commands by shell rules. */
 function quoteWord(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`
 }
 
-/** Most lines of a machine's output that are kept: its last ones. */
+/** Maximum number of lines of a machine's output that are kept. The oldest are dropped. */
 export const CONSOLE_LINES_MAX = 4_000
 
-/** Characters that are kept of one line. */
+/** Maximum length of a line that is kept. */
 export const CONSOLE_LINE_LENGTH_MAX = 16_384
 
-/** A line that a machine wrote, without its end, and when: milliseconds of the caller's clock. */
+/** A line of output without its end, and its time: milliseconds of the caller's clock. */
 type ConsoleLine = { readonly text: string; readonly atMs: number }
 
-/** What a machine writes, as it comes. All of it is the guest's: attacker-controlled text. */
+/** The output of a machine, as it arrives. The guest writes it: it is attacker-controlled text. */
 export class MachineConsole {
   readonly #now: () => number
   readonly #decoder = new TextDecoder()
@@ -254,7 +253,7 @@ export class MachineConsole {
     this.#notifyWatchers()
   }
 
-  /** No more bytes will come. */
+  /** The output has ended. */
   end(): void {
     this.#hasEnded = true
     this.#notifyWatchers()
@@ -265,7 +264,7 @@ export class MachineConsole {
   }
 
   /**
-   * Gives the first line that `matches`, of those kept and those to come; null when the output or
+   * Gives the first line, kept or later, for which `matches` is true. Null when the output or
    * `timeoutMs` ends before.
    */
   async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
@@ -291,14 +290,14 @@ export class MachineConsole {
 }
 
 /**
- * How long a kernel may take to say its first word with KVM, milliseconds; it takes under one
- * second where KVM works.
+ * Time limit for the kernel's first line with KVM, milliseconds. Where KVM works, it takes less
+ * than one second.
  */
 const KVM_PROBE_MS = 4_000
 
 /**
- * Gives `kvm` where this kernel starts with it, else `tcg`. That /dev/kvm can be opened says too
- * little: there are machines where it can, and nothing ever runs.
+ * Gives `kvm` if this kernel starts with KVM, otherwise `tcg`. It does not suffice that /dev/kvm
+ * can be opened: on some machines it can, but no guest ever runs.
  */
 export async function chooseAccelerator(kernelPath: string): Promise<Accelerator> {
   const isOpen = await access('/dev/kvm', constants.R_OK | constants.W_OK).then(

@@ -16,8 +16,8 @@ import {
 } from './run-boot.ts'
 
 /**
- * `npm run image:boot`: README.md of this folder. Exit codes: 0 for a verified completion, 1 for
- * none, 2 for usage.
+ * `npm run image:boot`: see README.md in this folder. Exit codes: 0 for a verified completion, 1
+ * without one, 2 for wrong usage.
  */
 const USAGE = `npm run image:boot -- [options]
 
@@ -46,10 +46,7 @@ async function run(words: readonly string[]): Promise<void> {
   process.stdout.write(formatBoot(stage, await verifyFirstCompletion(stage)))
 }
 
-/**
- * Everything that was started ends with this process, however it ends; the folder has to be
- * removed.
- */
+/** All started programs end with this process. Only the folder must be removed. */
 function endOnSignals(folder: string): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => {

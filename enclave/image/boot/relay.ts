@@ -1,9 +1,9 @@
 import { connect, Socket } from 'node:net'
 
 /**
- * A program of its own: `node relay.ts PORT` or `node relay.ts SOCKET`, with a socket as its
- * standard input. qemu runs one for each connection that the guest makes to the one address it has,
- * and so the guest reaches what is named here on this machine, and nothing else.
+ * This program runs separately: `node relay.ts PORT` or `node relay.ts SOCKET`, with a socket as
+ * its standard input. qemu starts one relay for each connection that the guest makes to its only
+ * address. Thus the guest can reach only the port or socket given here.
  */
 const guest = new Socket({ fd: 0, readable: true, writable: true, allowHalfOpen: true })
 const [target = ''] = process.argv.slice(2)

@@ -23,13 +23,13 @@ import {
 } from './host-programs.ts'
 import type { Accelerator } from './machine.ts'
 
-/** Everything around a booted image, running. */
+/** A booted image with all programs around it. */
 export type BootStage = {
   readonly image: BuiltImage
   readonly chain: StartedChain
   readonly enclave: BootedEnclave
   readonly gateway: StartedGateway
-  /** When the gateway served: milliseconds of performance.now(). */
+  /** Time when the gateway was ready: milliseconds of performance.now(). */
   readonly gatewayAtMs: number
   stop(): Promise<void>
 }
@@ -39,19 +39,17 @@ export type FirstCompletion = {
   readonly hash: string
   readonly bundle: JsonObject
   readonly report: BundleReport
-  /** When the caller had its answer: milliseconds of performance.now(). */
+  /** Time when the caller had its answer: milliseconds of performance.now(). */
   readonly answeredAtMs: number
 }
 
 /**
  * Builds a development image for the local chain, boots it, and starts a chain, a demonstration
- * provider and a gateway on this machine. `stop` ends them all, and so does a failure. Rejects with
- * BuildError, BootError or EifError.
+ * provider and a gateway on this machine. `stop` ends all of them. A failure ends them too. Rejects
+ * with BuildError, BootError or EifError.
  */
 export async function startStage(options: {
-  /**
-   * For all that is written, but the fetched packages; this user's alone. The caller removes it.
-   */
+  /** Folder for all files except fetched packages; private. The caller removes it. */
   readonly folder: string
   readonly accelerator: Accelerator | null
   readonly packagesFolder: string | null
@@ -87,9 +85,8 @@ export async function startStage(options: {
 }
 
 /**
- * Makes one verified completion and checks its evidence offline, against the measurements of the
- * image file that was booted. Rejects with BootError, `not_verified` when anything is missing or
- * wrong.
+ * Makes one verified completion and checks its evidence offline against the measurements of the
+ * booted image file. Rejects with BootError; `not_verified` when evidence is missing or wrong.
  */
 export async function verifyFirstCompletion(stage: BootStage): Promise<FirstCompletion> {
   const { image, enclave, gateway } = stage
@@ -120,12 +117,12 @@ const NOTHING_OF_THE_OPERATORS = {
 } as const
 
 /**
- * How long one answer of the gateway may take, milliseconds. An emulated enclave takes a second for
- * its first completion.
+ * Time limit for one answer of the gateway, milliseconds. The first completion of an emulated
+ * enclave takes a second.
  */
 const CALL_TIMEOUT_MS = 60_000
 
-/** How long an anchor may take to be in a block, with its proofs, milliseconds. */
+/** Time limit for an anchor to be in a block, with its proofs, milliseconds. */
 const EVIDENCE_TIMEOUT_MS = 30_000
 
 /**
@@ -143,7 +140,7 @@ export async function completeChat(gateway: StartedGateway, prompt: string): Pro
 }
 
 /**
- * Gives the evidence bundle of a completion once its anchor is in a block. Rejects with BootError
+ * Gives the evidence bundle of a completion when its anchor is in a block. Rejects with BootError
  * `call_failed` or `timeout`.
  */
 async function fetchEvidence(gateway: StartedGateway, hash: string): Promise<JsonObject> {
@@ -181,10 +178,10 @@ async function fetchJson(
 }
 
 /**
- * Gives what a relying party demands of an enclave that runs this development image: its
+ * Gives the facts that a relying party expects of an enclave with this development image: its
  * measurements, the boot configuration that its release names, and the root of its software NSM.
- * Nothing is taken from the enclave or the gateway. Rejects with BootError `not_verified` for a
- * release without a boot configuration.
+ * The enclave and the gateway are not asked. Rejects with BootError `not_verified` for a release
+ * without a boot configuration.
  */
 export async function expectImage(image: {
   readonly measurements: Pick<EifMeasurements, 'pcr0' | 'pcr1' | 'pcr2'>
