@@ -31,8 +31,8 @@ export async function readHardware(): Promise<NodeHardware> {
 }
 
 /**
- * A display adapter as systeminformation reports it: memory in MB, `memoryTotal` by nvidia-smi
- * alone.
+ * A display adapter as systeminformation reports it. Memory is in MB; only nvidia-smi gives
+ * `memoryTotal`.
  */
 type Controller = {
   readonly model: string

@@ -19,24 +19,22 @@ import type { TransactionReceipt } from './chain-reads.ts'
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
-/**
- * One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes once stored.
- */
+/** One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes. */
 export type Anchor = {
   /** Address of the account that pays, 0x, lower case. */
   readonly relayer: string
   readonly nonce: number
-  /** Keccak-256 of `raw`, 0x, lower case: the `tx_hash` that callers were given. */
+  /** Keccak-256 of `raw`, 0x, lower case. Callers receive it as `tx_hash`. */
   readonly txHash: string
   /** The signed transaction, 0x hex, exactly as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   readonly state: AnchorState
-  /** The block that holds it; null while pending. */
+  /** The block that contains it; null while pending. */
   readonly blockNumber: number | null
   readonly blockHash: string | null
 }
 
-/** What the chain reports about a transaction that it has in a block. */
+/** What the chain reports about a transaction in a block. */
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
@@ -55,7 +53,7 @@ export type AnchorsStore = {
    * Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Sets the rows among these that are pending to taken. Idempotent. */
+  /** Sets those of these rows that are pending to taken. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Mined rows with nonce ≤ `throughNonce` become confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
@@ -83,7 +81,7 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // Literals, so that the planner uses the partial index for these states.
+      // Literals, because the planner then uses the partial index for these states.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -213,7 +211,7 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
   end`
 }
 
-/** Whether another anchor replaced the anchor with alias `row`. */
+/** Whether another anchor replaced the anchor of the row `row`. */
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
   // attempt > 0: so that the planner uses the partial index.
@@ -241,7 +239,8 @@ export function parseHashes(list: string | null): readonly string[] {
 }
 
 /**
- * When the first anchor of the sequence of `row` was stored, which is when its head was committed.
+ * Gives when the first anchor of the sequence of `row` was stored. Its head was committed at the
+ * same time.
  */
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)

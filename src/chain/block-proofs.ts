@@ -32,10 +32,10 @@ const UNREADABLE_BLOCKS_MAX = 1_000
 /** Reads blocks and stores the proofs of our anchors in them. */
 export type BlockProofs = {
   /**
-   * Reads the block with this hash, once for all calls that come meanwhile. Stores the proofs of
-   * all anchors that were seen in the block, and gives them by transaction hash. Null when the
-   * chain does not know the block, and when BLOCKS_WAITING_MAX others wait. Rejects with the errors
-   * of reading (RpcError, BlockUnreadable) and of storing. For UNREADABLE_MS after a
+   * Reads the block with this hash; concurrent calls share one reading. Stores the proofs of all
+   * anchors that were seen in the block, and gives them by transaction hash. Gives null when the
+   * chain does not know the block, or when BLOCKS_WAITING_MAX other blocks wait. Rejects with the
+   * errors of reading (RpcError, BlockUnreadable) and of storing. For UNREADABLE_MS after a
    * BlockUnreadable it rejects with the same error, without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
@@ -161,7 +161,7 @@ type KeeperLimits = {
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
   readonly idleMs: number
-  /** Pause after a failure; each time a random part of up to a half is cut off. */
+  /** Pause after a failure. Each time, a random part of up to a half is subtracted. */
   readonly backoff: BackOffBounds
   /** Time after which blocks that could not be read are tried again. */
   readonly retryMs: number
@@ -222,7 +222,7 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
   /** The last block of this pass; the search for the next block starts after it. */
   let after: BlockPlace | null = null
-  /** When this pass first left a block without its proofs. */
+  /** When this pass first skipped a block without its proofs. */
   let leftAt: number | null = null
   let failures = 0
 
@@ -245,12 +245,13 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
     const found = await proofs.prove(place.hash)
     after = place
     if (found !== null && found.size > 0) return
-    // A reorganisation that the broadcaster has not seen yet, or an endpoint that is behind.
+    // The block was reorganised away and the broadcaster has not seen it yet, or the endpoint lags
+    // behind.
     leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }
 
-  /** Gives how long to wait. */
+  /** Gives the pause after this error. */
   function recover(error: unknown, place: BlockPlace | null): number {
     failures += 1
     if (faults.isDue())

@@ -17,7 +17,8 @@ import {
 } from './fork-detection.ts'
 
 /**
- * The chain answers, but anchors cannot be sent to it. Stays until the operator changes something.
+ * The chain answers, but anchors cannot be sent to it. The fault stays until the operator changes
+ * something.
  */
 export class BroadcastFault extends Error {
   override readonly name = 'BroadcastFault'
@@ -30,13 +31,13 @@ export class BroadcastFault extends Error {
 
 /** After this long without progress, a standby gateway takes over the sending. */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long it then sends. */
+/** How long a standby gateway sends after it took over. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
-  /** 0x, lower case; the only user of its nonces. */
+  /** Address, 0x, lower case. No other program may use its nonces. */
   readonly relayer: string
   readonly chainId: number
   /**
@@ -57,7 +58,7 @@ export type RoundOptions = {
    * transaction took the nonce.
    */
   readonly takenAfterMs: number
-  /** Whether this gateway, of several on the database, brings the anchors onto the chain. */
+  /** Whether this one of several gateways on the database brings the anchors onto the chain. */
   readonly isOurs: () => boolean
   /** Called in each round with the number of the relayer's transactions that are in blocks. */
   readonly onCount: (count: number) => void
@@ -69,7 +70,7 @@ export type RoundOptions = {
 export type RoundResult = {
   readonly view: ChainView
   readonly highestNonce: number | null
-  /** Nothing is left to do until there is a new anchor. */
+  /** Whether there is nothing to do until a new anchor arrives. */
   readonly isSettled: boolean
   /** Another gateway does the work. */
   readonly isStandby: boolean
@@ -78,10 +79,10 @@ export type RoundResult = {
 }
 
 /**
- * Compares the store with the chain, one round at a time, and does what is due. The chain's count
- * of the relayer's transactions decides: anchors from that nonce on are sent, and the receipts of
- * those below it are read. State that is kept between rounds only saves work: without it a round
- * does more, with the same result.
+ * Compares the store with the chain in rounds, and does what is due. The chain's count of the
+ * relayer's transactions decides: anchors from that nonce on are sent, and the receipts of earlier
+ * anchors are read. State between rounds only saves work: without it, a round does more work, with
+ * the same result.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
@@ -101,16 +102,16 @@ export class BroadcastRounds {
    */
   #tip: PlacedAnchor | null = null
   /**
-   * Everything in flight below `through` was sent; `wholeAt` is when all of that was last sent
+   * Everything in flight below `through` was sent. `wholeAt` is when all of it was last sent
    * together.
    */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** How far another gateway had come with these anchors, and since when. */
+  /** The progress of another gateway with these anchors, and since when it is unchanged. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /** Nonces used on the chain without a receipt, and since when. */
+  /** Nonces that the chain has used but for which it gives no receipt, and since when. */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0
@@ -130,8 +131,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. It
-   * may be aborted at any point and run again, because every step is repeatable. Throws RpcError,
+   * One round: undoes what a reorganisation removed, records mined anchors, confirms, sends. It may
+   * be aborted at any point and run again, because every step is repeatable. Throws RpcError,
    * BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
@@ -186,7 +187,7 @@ export class BroadcastRounds {
     return false
   }
 
-  /** While another gateway works, its progress is unknown here: everything is read again. */
+  /** While another gateway works, its progress is not known here. So everything is read again. */
   #forget(): void {
     this.#mineFrom = null
     this.#confirmFrom = 0
@@ -217,7 +218,8 @@ export class BroadcastRounds {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
     let firstOpen: number | null = null
-    // After a take-back, the next round reads these receipts: #mineFrom stays where that put it.
+    // After a reorganisation was undone, the next round reads these receipts: #mineFrom stays where
+    // the undo put it.
     if (cursor >= end && !(await this.#checkTip(end, signal))) return
     while (cursor < end) {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
@@ -230,7 +232,7 @@ export class BroadcastRounds {
       // chain (see #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // Every missing anchor is asked, so that the time of each without a receipt is counted.
+      // Every missing anchor is checked, so that the time without a receipt is counted for each.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)

@@ -11,8 +11,8 @@ export const ARTIFACT_FILE = join(
 )
 
 /**
- * Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is
- * fixed.
+ * Key of the source in the compiler's input. It must not change, because it is hashed into the
+ * bytecode's metadata.
  */
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
