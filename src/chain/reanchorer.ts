@@ -8,19 +8,17 @@ import { CommitRaceLost } from './relayers-store.ts'
 
 /** How often lost anchors are searched for. */
 const REANCHOR_INTERVAL_MS = 5_000
-/** How many anchors are made again at a time, so that commits of callers can run in between. */
+/** How many anchors are made again in one pass, at most. Commits of callers run between passes. */
 const REANCHORS_MAX = 32
-/** While it lasts, a fault is logged again only this often. */
+/** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/**
- * Replaces anchors that can never be mined: anchors their heads again, under the current relayer.
- */
+/** Replaces anchors that can never be mined: the current relayer anchors their heads again. */
 export type Reanchorer = {
   start(): void
-  /** Resolves when nothing is left running. */
+  /** Resolves when nothing runs. */
   stop(): Promise<void>
-  /** Number of anchors made again, since the start. */
+  /** How many anchors were made again since the start. */
   count(): number
 }
 
@@ -47,8 +45,8 @@ type ReanchorerOptions = {
 
 /**
  * Gives a loop that anchors again every head whose transaction was lost. Each anchor whose nonce
- * was taken, of any relayer, gets a successor with the same head; the contract never refuses it. Of
- * several gateways, one makes it.
+ * was taken, of any relayer, gets a successor with the same head. The contract never refuses the
+ * successor. When several gateways run, only one of them makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
@@ -90,7 +88,7 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
       // There may be more anchors: continue at once.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
-      // If another gateway was faster, the next pass reads what is left.
+      // If another gateway was faster, the next pass reads the remaining anchors.
       if (!(error instanceof CommitRaceLost) && faults.isDue())
         log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
       return intervalMs

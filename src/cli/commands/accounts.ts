@@ -141,7 +141,10 @@ function parseDays(text: string): number {
   throw new InvalidArgumentError(`expected a whole number of days from 1 to ${RETENTION_DAYS_MAX}`)
 }
 
-/** Names and tiers have their form here: of an order that is at fault, the tier is not known. */
+/**
+ * Commander has checked the form of names and tiers. So a refused order means that the tier does
+ * not exist.
+ */
 function refusals({
   name,
   tier = '',
