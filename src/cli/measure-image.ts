@@ -46,7 +46,7 @@ async function measureFile(path: string): Promise<MeasureResult> {
   }
 }
 
-/** u64 values as decimal text, since a JSON reader may hold numbers as doubles. */
+/** u64 values are decimal text, because a JSON reader may store numbers as doubles. */
 function formatJson(result: MeasureResult): string {
   const { valid } = result
   if (!valid)

@@ -26,7 +26,7 @@ export function registerCompletions(program: Command): void {
 const SHELLS = ['bash', 'zsh', 'fish'] as const
 type Shell = (typeof SHELLS)[number]
 
-/** One place in the command line: the words that lead there and the words that may follow. */
+/** One place in the command line: the words before it, and the words that may follow. */
 type Level = {
   readonly path: string
   readonly words: readonly Word[]
