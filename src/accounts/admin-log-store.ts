@@ -37,7 +37,7 @@ type AdminActQuery = {
   readonly limit: number
 }
 
-/** What a check of the chain found. */
+/** The result of a check of the chain. */
 export const adminLogCheck = z.discriminatedUnion('kind', [
   /** Position and hash of the newest act. Keep them in another place, for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),

@@ -30,7 +30,7 @@ type KeyHolder = {
   /** Public id of the key. Logs may contain it. */
   readonly keyId: string
   readonly scopes: readonly Scope[]
-  /** Tier of the account's limits; null for the default one. */
+  /** Tier of the account's limits; null for the default tier. */
   readonly tier: string | null
   /** Unix seconds; null for never. */
   readonly expiresAt: number | null
@@ -38,7 +38,7 @@ type KeyHolder = {
   readonly isBudgeted: boolean
 }
 
-/** A key to be made. */
+/** Describes a new key. */
 type KeyRequest = {
   readonly name: string
   /** Default: DEFAULT_SCOPES. */

@@ -20,11 +20,11 @@ export const budgetDescription = z.object({
 })
 export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
 
-/** A budget to be set. */
+/** Sets or removes a budget. */
 export type BudgetOrder = Pick<BudgetDescription, 'key' | 'what' | 'per'> & {
-  /** Null: the key's. */
+  /** Name of the account; null: the key's account. */
   readonly account: string | null
-  /** Null: no budget. */
+  /** Null removes the budget. */
   readonly bound: number | null
 }
 

@@ -55,7 +55,7 @@ export async function claimKey<Stored>(
     readonly key: string | undefined
     readonly body: Uint8Array
     readonly isVerified: boolean
-    /** Of a verified call. */
+    /** The model of a verified call. */
     readonly model?: string
     readonly abort: AbortController
   },

@@ -25,7 +25,7 @@ export const keyActs = {
         account: nameText,
         name: nameText,
         scopes: z.array(z.enum(SCOPES)).min(1).readonly(),
-        /** Null for never. */
+        /** Null when the key never expires. */
         expires_at: z.int().nullable(),
       }),
     },

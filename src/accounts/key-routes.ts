@@ -28,7 +28,7 @@ const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 /** A body holds a name, some scopes and a time. */
 const KEY_BODY_BYTES_MAX = 16 * 1024
 
-/** Unix seconds; in the year 9999. */
+/** Latest expiry, Unix seconds: in the year 9999. */
 const EXPIRES_AT_MAX = 253_402_300_799
 
 const uuid = patternText(

@@ -58,7 +58,7 @@ export async function openKeys(
     readonly database: Database
     readonly home: Home | null
     readonly adminLog: Pick<AdminLog, 'record'>
-    /** A test's own. */
+    /** Keys that only tests set. */
     readonly keys?: ApiKeys | undefined
   },
 ): Promise<OpenedKeys> {

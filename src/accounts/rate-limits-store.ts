@@ -108,7 +108,7 @@ export const SECONDS_PER_MINUTE = 60
 export const SECONDS_PER_DAY = 86_400
 
 /**
- * Counts on the database's shared connections. The arithmetic is in
+ * Counts on the database's shared connections. The counting itself is in
  * src/storage/migrations/initial/steps.ts.
  */
 export function createRateLimitsStore(

@@ -24,7 +24,7 @@ type Period = keyof typeof PERIODS
 
 const SECONDS_PER_HOUR = 3_600
 
-/** Unix seconds; in the year 9999. */
+/** Latest time, Unix seconds: in the year 9999. */
 const TIME_MAX = 253_402_300_799
 
 const time = integerText({ min: 0, max: TIME_MAX }).nullable().default(null)

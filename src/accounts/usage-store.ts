@@ -44,7 +44,7 @@ export const usageRow = z.object({
   /** Tokens of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Of the others. */
+  /** Tokens of the other calls. */
   unsplit_tokens: z.int(),
   /** Billionths as decimal digits: the sum over the requests that have a price. */
   money: z.string().regex(/^\d+$/),

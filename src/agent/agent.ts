@@ -62,7 +62,7 @@ export type AgentOptions = {
   readonly watchRun?: RunWatcher | undefined
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
-  /** 0 to below 1. */
+  /** Gives a random number from 0 to below 1. */
   readonly random: () => number
   readonly log: Logger
 }

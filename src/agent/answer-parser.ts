@@ -97,7 +97,7 @@ type Answer = {
   /** Indexes of the choices that began but have no finish_reason yet. */
   readonly open: Set<Json | undefined>
   hasFinished: boolean
-  /** The end mark came. */
+  /** Whether the end mark came. */
   isEnded: boolean
 }
 

@@ -175,7 +175,7 @@ function dial(options: ConnectionOptions): WebSocket {
   })
 }
 
-/** What every agent announces (src/nodes/README.md). */
+/** The features that every agent announces (src/nodes/README.md). */
 const FEATURES: readonly NodeFeature[] = ['cancel', 'drain', 'extra-members', 'large-frames']
 
 /** Gives the address of the node socket of a gateway. */

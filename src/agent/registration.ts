@@ -14,7 +14,7 @@ export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
 }
 
-/** What it takes to register a node. */
+/** The parts and settings for registering a node. */
 type RegistrationOptions = {
   readonly gateway: GatewayClient
   readonly nodeId: string

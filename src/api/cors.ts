@@ -9,7 +9,10 @@ const PREFLIGHT_AGE_SECONDS = 7_200
 /** Longest list of header names that an answer to a preflight repeats. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
-/** Headers of answers that scripts may read, beyond the headers that every script may read. */
+/**
+ * Headers of answers that scripts may read, in addition to the headers that scripts may always
+ * read.
+ */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
   'openai-processing-ms',
@@ -30,8 +33,9 @@ export const EXPOSED_HEADERS: readonly string[] = [
  * form that browsers send, `https://app.example`; ANY_ORIGIN allows all. The answer to a preflight
  * names the methods of the path, from `allow`, so the handlers behind this middleware must answer
  * it first. Browsers' own credentials are never allowed. A page must know the key that it sends in
- * a header, so even ANY_ORIGIN gives a page nothing that it could not get without a browser. CORS
- * protects the users of browsers, not the API: it refuses no call.
+ * a header, so even ANY_ORIGIN gives a page nothing that it could not get without a browser.
+ *
+ * CORS protects the users of browsers, not the API: it refuses no call.
  */
 export function allowOrigins(origins: readonly string[]): ApiMiddleware {
   if (origins.length === 0) return (_, next) => next()

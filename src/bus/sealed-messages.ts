@@ -27,8 +27,8 @@ const SENDERS_MAX = 1_024
 /** Why a message was refused. */
 export type SealRefusal =
   | 'unsealed' // no seal of this form
-  | 'forged' //   the MAC is not that of a gateway, or of another subject
-  | 'stale' //    too old, or of the future: one of the clocks is wrong, or it is a repetition
+  | 'forged' // the MAC is not from a gateway of the service, or is for another subject
+  | 'stale' // too old, or from the future: a clock is wrong, or the message was sent again
   | 'replayed' // its number was taken before
 
 /** Subject of a message, and the subject for its answer, if it has one. */

@@ -34,8 +34,10 @@ export type RawAnchorTransaction = {
  * Signs the EIP-1559 transaction that stores a head in the contract. Pure and deterministic (RFC
  * 6979): the same values give the same bytes, and so the same hash. Encoding and signing are done
  * here because each commit needs one, and ethers takes 2.5 times as long. Throws on a malformed
- * key, address, root (32 bytes) or signature (65 bytes). Does NOT check that the notary signed the
- * head: the contract accepts any signature (verifyTreeHead checks it).
+ * key, address, root (32 bytes) or signature (65 bytes).
+ *
+ * Does NOT check that the notary signed the head: the contract accepts any signature
+ * (verifyTreeHead checks it).
  */
 export function signAnchorTransaction(anchor: {
   /** 0x and 64 hex digits. */

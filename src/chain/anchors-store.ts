@@ -38,14 +38,14 @@ export type Anchor = {
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * What the broadcaster needs from the database. A commit takes the next nonce and stores the
- * transaction in one database transaction. Nonces are left out only where the chain has
- * transactions of the relayer that the database lost.
+ * The broadcaster's view of the database. A commit takes the next nonce and stores the transaction
+ * in one database transaction. Nonces are skipped only if the chain has transactions of the relayer
+ * that the database lost.
  */
 export type AnchorsStore = {
   /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
   listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
-  /** Lowest nonce in state pending or mined; null when no anchor is. */
+  /** Lowest nonce of a pending or mined anchor; null when no anchor is pending or mined. */
   lowestUnsettled(relayer: string): Promise<number | null>
   /** Highest stored nonce; null when no anchor is stored. */
   highestNonce(relayer: string): Promise<number | null>
@@ -160,10 +160,10 @@ function toAnchor(row: AnchorRow): Anchor {
 }
 
 /*
- * A head has one anchor, whose hash its records carry. It has further anchors only when another
- * transaction took the nonce of the one before. Each further anchor stores which was the first
- * (origin_*), and how many came before it (attempt). These fragments read such a sequence; `first`
- * is the alias of its first anchor's row.
+ * A head has one anchor, and its records contain the anchor's hash. The head gets further anchors
+ * only when another transaction took the nonce of the previous one. Each further anchor stores the
+ * first anchor (origin_*) and the number of anchors before it (attempt). These fragments read such
+ * a sequence; `first` is the alias of its first anchor's row.
  */
 
 /** The hashes of the anchors after the first, as `parseHashes` reads them. */
@@ -175,10 +175,10 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The current anchor of a sequence: the earliest that is in a block, else the last, which can still
- * be mined. `row` is the alias of any anchor in the sequence. With `when`, only if that holds. It
- * uses two index lookups: one lookup with two conditions reads every anchor while there are no
- * statistics.
+ * The current anchor of a sequence: the earliest anchor in a block, or otherwise the last one,
+ * which can still be mined. `row` is the alias of any anchor in the sequence. With `when`, the
+ * anchor must also fulfil this condition. It uses two index lookups, because one lookup with two
+ * conditions reads every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,
@@ -214,7 +214,7 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
 /** Whether another anchor replaced the anchor of the row `row`. */
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
-  // attempt > 0: so that the planner uses the partial index.
+  // The condition attempt > 0 lets the planner use the partial index.
   return sql`exists (
     select from anchors s
     where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0
@@ -233,7 +233,7 @@ function firstOf(row: string): {
   }
 }
 
-/** The hashes, 0x, from what laterHashes and earlierHashes give. */
+/** Gives the hashes, 0x, from a result of laterHashes or earlierHashes. */
 export function parseHashes(list: string | null): readonly string[] {
   return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
 }

@@ -29,7 +29,7 @@ export class BroadcastFault extends Error {
   }
 }
 
-/** After this long without progress, a standby gateway takes over the sending. */
+/** After this long without progress, a standby gateway sends the anchors itself. */
 const STANDBY_PATIENCE_MS = 30_000
 /** How long a standby gateway sends after it took over. */
 const TAKEOVER_MS = 60_000
@@ -50,7 +50,7 @@ export type RoundOptions = {
   /** Most transactions that are in flight at a time. */
   readonly windowMax: number
   /**
-   * Transactions that were sent and not mined are sent again after this long without any progress.
+   * After this long without any progress, transactions that were sent but not mined are sent again.
    */
   readonly rebroadcastMs: number
   /**
@@ -91,8 +91,8 @@ export class BroadcastRounds {
    */
   #mineFrom: number | null = null
   /**
-   * No anchor below this nonce is mined and unconfirmed. From block #confirmAtBlock on, the anchor
-   * with this nonce has enough confirmations.
+   * No anchor below this nonce is mined and unconfirmed. The anchor with this nonce has enough
+   * confirmations from block #confirmAtBlock on.
    */
   #confirmFrom = 0
   #confirmAtBlock = 0
@@ -120,12 +120,12 @@ export class BroadcastRounds {
     this.#options = options
   }
 
-  /** Anchors seen to fail on the chain since the start. */
+  /** Number of anchors that failed on the chain since the start. */
   get revertedCount(): number {
     return this.#revertedCount
   }
 
-  /** Anchors whose nonce another transaction used, since the start. */
+  /** Number of anchors whose nonce another transaction used, since the start. */
   get takenCount(): number {
     return this.#takenCount
   }
@@ -172,7 +172,7 @@ export class BroadcastRounds {
 
   /**
    * Whether another gateway sends these anchors. After a long time without progress, that gateway
-   * may hang; if two gateways send the same anchors, that does no harm.
+   * may hang. If two gateways send the same anchors, that does no harm.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -266,8 +266,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Endpoints lag: a receipt may come later than the nonce. After `takenAfterMs` it will never
-   * come.
+   * Whether another transaction took the anchor's nonce. Endpoints lag, so a receipt may come later
+   * than the nonce; after `takenAfterMs` it will never come.
    */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
@@ -293,8 +293,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether the stored blocks of anchors are still the chain's; if not, takes back the anchors that
-   * lost their block.
+   * Whether the stored blocks of anchors are still in the chain. If not, the anchors that lost
+   * their block become pending again.
    */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
@@ -325,7 +325,7 @@ export class BroadcastRounds {
     if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
-  /** Whether an anchor, and so all after it, cannot be confirmed yet. */
+  /** Whether an anchor, and so all anchors after it, cannot be confirmed yet. */
   #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
     if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false
@@ -366,8 +366,8 @@ export class BroadcastRounds {
 
 /**
  * Refusals of a transaction that was sent before and is in the pool or mined, in the words of geth,
- * erigon, nethermind, besu, reth and anvil. Used only for reports: nonce and receipt decide whether
- * a transaction was mined.
+ * erigon, nethermind, besu, reth and anvil. They are only used for reports: nonce and receipt
+ * decide whether a transaction was mined.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

@@ -12,8 +12,8 @@ import {
 /** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
   /**
-   * Pause between rounds while an anchor is not yet confirmed, and the least pause between any two
-   * rounds.
+   * Pause between rounds while an anchor is not yet confirmed. It is also the shortest pause
+   * between any two rounds.
    */
   readonly pollIntervalMs: number
   /**
@@ -92,9 +92,11 @@ type BroadcasterOptions = Omit<
 /**
  * Brings stored anchors onto the chain in nonce order, while the process lives. Sends them as often
  * as necessary. A restart loses nothing, and an error never ends its loop: faults are in status()
- * and in the log. It relies on this rule: only this store uses the relayer's nonces. If another
- * program used an anchor's nonce, the anchor is marked as taken. It does not sign, replace a
- * transaction or raise its fees, because callers already have the hash.
+ * and in the log.
+ *
+ * It relies on this rule: only this store uses the relayer's nonces. If another program used an
+ * anchor's nonce, the anchor is marked as taken. It does not sign, replace a transaction or raise
+ * its fees, because callers already have the hash.
  */
 export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   const options = {

@@ -9,7 +9,8 @@ export type ChainView = {
   /** Number of the newest block. */
   readonly blockNumber: number
   /**
-   * Number of the relayer's transactions in blocks, which is the nonce that the chain expects next.
+   * Number of the relayer's transactions in blocks. It is also the nonce that the chain expects
+   * next.
    */
   readonly nonce: number
 }
@@ -47,7 +48,7 @@ export async function fetchChainView(
 }
 
 /**
- * Gives the first unused nonce of the account, counting its transactions in blocks and its
+ * Gives the first unused nonce of the account. It counts the transactions in blocks and the
  * transactions that wait for a block at the endpoint. Throws RpcError, also when the endpoint
  * serves another chain than `chainId`.
  */
@@ -134,12 +135,12 @@ export type RecentBlock = {
 const STATES_KEPT = 60
 
 /**
- * Gives a reader of the block that has `confirmations` blocks on top. It never gives a block before
- * the contract's deployment: while the contract is younger than that block, it gives the first
- * block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block that it
- * gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint does not
- * have a block below its own newest (several nodes behind one address), and `refused` while there
- * is no contract.
+ * Gives a function that reads the block that has `confirmations` blocks on top. It never gives a
+ * block from before the contract's deployment: if that block is older than the contract, it gives
+ * the first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first
+ * block that it gives may have fewer blocks on top. The function throws RpcError: also when the
+ * endpoint does not have a block below its own newest (several nodes behind one address), and
+ * `refused` while there is no contract.
  */
 export function createRecentBlocks({
   rpc,
@@ -229,7 +230,8 @@ export async function fetchAccountFacts(
 }
 
 /**
- * Whether a contract is at the address, after the newest block or the given one. Throws RpcError.
+ * Whether a contract is at the address, in the state after the newest block or the given one.
+ * Throws RpcError.
  */
 export async function hasCode(
   rpc: Rpc,

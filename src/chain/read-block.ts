@@ -18,7 +18,10 @@ import {
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
 
-/** Most transactions of a block that is read; the fullest blocks of Ethereum have under 2,000. */
+/**
+ * How many transactions a block may have, to be read. The fullest blocks of Ethereum have fewer
+ * than 2,000.
+ */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
 /**
@@ -220,7 +223,7 @@ function thatAddUp(
 /** How many types of transactions a message names, at most. */
 const TYPES_NAMED_MAX = 8
 
-/** For a message: the type that the endpoint wrote, if it has the form of a type. */
+/** Gives the type for a message: the type that the endpoint wrote, if it has the form of a type. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()

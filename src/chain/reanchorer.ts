@@ -24,18 +24,18 @@ export type Reanchorer = {
 
 type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
-  /** The nonces of the relayer that pays from now on. */
+  /** The nonces of the relayer that pays for the new anchors. */
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
   /**
-   * Signs the anchor of the same head, with the relayer's key: the raw transaction and its hash, 0x
-   * hex.
+   * Signs the anchor of the same head with the relayer's key. Gives the raw transaction and its
+   * hash, 0x hex.
    */
   readonly sign: (
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
   ) => { readonly raw: string; readonly hash: string }
-  /** Called after each anchor that was made again: it must be broadcast. */
+  /** Called after each new anchor, because it must be broadcast. */
   readonly onReanchor: () => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -85,7 +85,7 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     try {
       const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
       for (const taken of found) if (!signal.aborted) await replace(taken)
-      // There may be more anchors: continue at once.
+      // A full page: there may be more anchors, so the next pass starts at once.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
       // If another gateway was faster, the next pass reads the remaining anchors.

@@ -16,7 +16,7 @@ const DOUBT_TIMEOUT_MS = 2_000
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/** How many times in a row other gateways may take the nonce of one commit before it fails. */
+/** How many times in a row other gateways may take a commit's nonce before the commit fails. */
 const RACES_IN_ROW_MAX = 10
 
 /** The relayer whose nonces are given out. */
@@ -48,10 +48,11 @@ type NoncesOptions = {
 /**
  * The nonces of one relayer, for all committers of this process. Committers commit one after
  * another, so none takes another's nonce. If another gateway on the database takes a nonce,
- * CommitRaceLost shows it. The database counts the nonces. When the database has lost commits, only
- * the chain has the right count. So the two counts are compared before the first nonce is given
- * out, whenever the chain shows its count (`recordCount`), and after failures (`doubt`). The higher
- * count is used.
+ * CommitRaceLost shows it.
+ *
+ * The database counts the nonces. When the database has lost commits, only the chain has the right
+ * count. So the two counts are compared before the first nonce is given out, whenever the chain
+ * shows its count (`recordCount`), and after failures (`doubt`). The higher count is used.
  */
 export class RelayerNonces {
   /** Called when a commit is made again because another gateway took its nonce. */

@@ -5,7 +5,7 @@ import { type GatewayAccessOptions, hashOf } from './options.ts'
 
 /** The API key for one URL. */
 export type GatewayKey = {
-  /** Null: none is sent. */
+  /** Null: no key is sent. */
   readonly apiKey: string | null
   /** Whether the environment has a key that is for another origin. */
   readonly isWithheld: boolean

@@ -149,7 +149,7 @@ export function hashOf(source: string): string {
   return source.toLowerCase().replace(/^0x/, '')
 }
 
-/** Gives the base URL of a gateway as it was written, without a query. */
+/** Gives the base URL of a gateway unchanged, but without a query. */
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)

@@ -20,7 +20,7 @@ export type WithdrawOptions = {
   readonly rpc: string
   /** 0x and 40 hex digits. */
   readonly to: string
-  /** Ether that stays. */
+  /** Ether that stays in the relayer's account. */
   readonly leave: string
   readonly timeout: number
 }

@@ -33,12 +33,12 @@ export async function loadCl100k(): Promise<Vocabulary> {
   return { ranks, pattern: Cl100KBase(table).tokenSplitRegex, tokenBytesMax }
 }
 
-/** UTF-8 of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
+/** Gives the UTF-8 bytes of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
 export function byteStringOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1')
 }
 
-/** Steps between two pauses: about 2 ms of work. */
+/** Number of steps between two pauses: about 2 ms of work. */
 export const STEPS_PER_PAUSE = 8_192
 
 /**
@@ -97,7 +97,7 @@ function rankOf(
     : vocabulary.ranks.get(piece.slice(start, end))
 }
 
-/** The parts of a piece, as a list linked by their starts. */
+/** The parts of a piece, as a list that is linked by the starts of the parts. */
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
@@ -113,13 +113,13 @@ function createParts(length: number) {
     setRank: (start: number, rank: number) => {
       ranks[start] = rank
     },
-    /** The end of the part after the part at `start`; null when there is no next part. */
+    /** Gives the end of the part after the part at `start`; null when there is no next part. */
     endOfPair: (start: number) => {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
     },
     /**
-     * Merges the part at `start` with the next one. Gives the start of the part before, or a
+     * Merges the part at `start` with the next part. Gives the start of the previous part, or a
      * negative number.
      */
     merge: (start: number) => {

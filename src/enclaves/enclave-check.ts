@@ -35,11 +35,13 @@ type ExpectedEnclave = {
 /**
  * Gives the faults of an enclave for this gateway, a sentence each. Always: another protocol, chain
  * or contract. In production: a document that is not AWS's or not of this enclave, or providers
- * reached without encryption. With releases: measurements of no release that is accepted now. In
- * development and staging, any root may have signed the document; its measurements are then only a
- * simulation's claim. Staging refuses AWS's documents, because records that are evidence do not
- * belong there. Without releases it does NOT prove that the enclave runs good code: users of its
- * records must check that.
+ * reached without encryption. With releases: the measurements do not belong to a release that is
+ * accepted now. In development and staging, any root may have signed the document; its measurements
+ * are then only a simulation's claim. Staging refuses AWS's documents, because records that are
+ * evidence do not belong there.
+ *
+ * Without releases it does NOT prove that the enclave runs good code: users of its records must
+ * check that.
  */
 export async function findEnclaveFaults(
   identity: CheckedIdentity,

@@ -223,9 +223,10 @@ type EventBody = Readable & { dump(options: { readonly limit: number }): Promise
  * Reads the events of a streamed completion call, in order. They end after `sealed`, or after a
  * `fault`. Chunks that arrive together are given together and unparsed: the enclave wrote them in
  * canonical JSON, and the caller gets the same bytes. Events end with two line feeds, which occur
- * nowhere else. Only whole events are given, wherever the bytes were split. Throws EnclaveError
- * `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or the signal's reason.
- * Leaving the iteration early ends the call.
+ * nowhere else. Only whole events are given, wherever the bytes were split.
+ *
+ * Throws EnclaveError `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or
+ * the signal's reason. Leaving the iteration early ends the call.
  */
 export async function* readEnclaveEvents(
   body: EventBody,

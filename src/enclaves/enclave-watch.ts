@@ -56,7 +56,7 @@ export type LookResult =
 
 export type EnclaveWatchOptions = EnclaveChecks & {
   readonly client: Pick<EnclaveClient, 'askIdentity' | 'stateBoot'>
-  /** Of the endpoint. */
+  /** State of the endpoint. */
   readonly state: () => EndpointState
   /** Called after each look. */
   readonly onFound: (found: LookResult) => void

@@ -23,7 +23,7 @@ export type LogFollower = {
 
 export type FollowedLogOptions = {
   readonly client: Pick<EnclaveClient, 'askIdentity'>
-  /** Of the endpoint. */
+  /** State of the endpoint. */
   readonly state: () => EndpointState
   /** Starts to commit the log of this endpoint's enclave. */
   readonly follow: () => LogFollower

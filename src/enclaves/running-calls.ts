@@ -21,7 +21,7 @@ export type RunningCallsOptions = {
   readonly log: Logger
 }
 
-/** A call under way. */
+/** A running call. */
 type RunningCall = {
   /** Aborted when the caller's signal is aborted, and when the enclave hangs. */
   readonly signal: AbortSignal

@@ -40,7 +40,7 @@ export type EnclaveSource =
    */
   | {
       readonly kind: 'local'
-      /** How many. */
+      /** How many enclaves are started. */
       readonly count: number
       readonly variables: Readonly<Record<string, string>>
       /**
@@ -52,7 +52,7 @@ export type EnclaveSource =
   | { readonly kind: 'remote'; readonly socketPaths: readonly string[] }
 
 export type ReleasesConfig = {
-  /** Absolute. */
+  /** Absolute path. */
   readonly file: string
   /** Public keys, 64 lower-case hex digits each. */
   readonly keys: readonly string[]

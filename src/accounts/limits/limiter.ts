@@ -144,7 +144,7 @@ type RateLimiterOptions = {
   readonly store: RateLimitsStore
   /** Called once for each call. The call keeps these tiers until it ends. */
   readonly tiers: () => Tiers
-  /** The same of prices. */
+  /** Called once for each call, like `tiers`. */
   readonly prices: () => Prices
   /**
    * This process's lease: calls are counted for its id, and for this many seconds it is believed to

@@ -8,7 +8,7 @@ import type { RateLimits } from '../rate-limits-store.ts'
 export const CALL_KINDS = ['verified', 'chat', 'embeddings', 'images', 'search'] as const
 export type CallKind = (typeof CALL_KINDS)[number]
 
-/** Calls that are counted together. */
+/** A group of models whose calls are counted together. */
 export type LimitGroup = {
   /** Unique within the tier. The account's use of this group is stored under this name. */
   readonly name: string

@@ -17,9 +17,9 @@ export const ARTIFACT_FILE = join(
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides the bytecode except the compiler's version (exact in package-lock.json
+ * Everything that decides the bytecode, except the compiler's version (exact in package-lock.json
  * and the pragma). `paris` is the oldest EVM without proof of work, so the bytecode runs on every
- * chain since; newer opcodes would give the contract nothing measurable. `runs` is high because the
+ * later chain. Newer opcodes would not help the contract measurably. `runs` is high because the
  * contract is deployed once and called forever.
  */
 const SETTINGS = {

@@ -9,7 +9,7 @@ import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
 /**
  * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for the
- * operator: a user who can reach the database, or the data folder.
+ * operator: a user with access to the database or the data folder.
  */
 export function registerAccounts(program: Command): void {
   const accounts = program

@@ -35,7 +35,7 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for anything else;
+ * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError for anything else;
  * `what` names the source.
  *
  * Does NOT prove anything: see verifyBundle.

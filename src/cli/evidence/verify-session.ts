@@ -104,7 +104,7 @@ export async function verifySession(
   }
 }
 
-/** The worst first. */
+/** Verdicts, the worst first. */
 const SEVERITY = ['invalid', 'missing', 'consistent', 'verified'] as const
 
 async function verifyProof(

@@ -8,8 +8,10 @@ import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
 /**
  * Gives the id of the node that this machine's agent must run: the configured id, or the id in the
  * file, or the account's node with this name, or a new node's id. The file stores the found or new
- * id. Rejects with CliError or GatewayError. Several concurrent starts on one machine make only one
- * node. If two machines use one name and start at the same moment, they may make two nodes.
+ * id. Rejects with CliError or GatewayError.
+ *
+ * Several concurrent starts on one machine make only one node. If two machines use one name and
+ * start at the same moment, they may make two nodes.
  */
 export async function openOwnNode(
   access: NodeAccess,

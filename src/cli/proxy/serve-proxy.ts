@@ -61,7 +61,7 @@ const ANSWERED_HEADERS = [
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
-  /** 0: any. */
+  /** 0 takes any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
   /** Receives the proof of each checked call, with the API key that the caller used. */
