@@ -100,7 +100,7 @@ export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
-  /** Aborting it ends running calls; they reject. */
+  /** Aborting the signal ends running calls; they reject. */
   readonly signal?: AbortSignal
 }): GatewayClient {
   const send = createSend(options)

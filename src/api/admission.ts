@@ -80,8 +80,8 @@ export function createAdmission(limits: {
 type Place = { leave(): void }
 
 /**
- * Share of the places that every owner finds, even under load. The other number is the share of
- * places kept for such owners.
+ * While others use nearly all places, an owner still gets this share of the places. The other
+ * number is the share of places that is kept for such owners.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8

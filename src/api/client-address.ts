@@ -5,9 +5,9 @@ import { BlockList, isIP, isIPv4 } from 'node:net'
 const HOPS_MAX = 16
 
 /**
- * Gives the address of the client that sent a request, as far as it is known. This is the
- * connection's address. If that is a proxy of `trusted` (addresses and CIDRs), it is the address
- * before it in `x-forwarded-for`, from right to left, and so on. Addresses further left are not
+ * Gives the address of the client that sent a request, as far as it is known. Starts with the
+ * connection's address. While the address is a proxy of `trusted` (addresses and CIDRs), continues
+ * with the next address in `x-forwarded-for`, from right to left. Addresses further left are not
  * trusted, because any caller can write them. Null when the connection has no address, as on a Unix
  * socket.
  */

@@ -14,9 +14,9 @@ export type EventStreamOptions = {
 
 /**
  * Answers with a stream of events that `write` writes. If `write` fails before anything was sent,
- * its error is thrown on, and answered like any other fault. An error for which `isEvent` is true
- * is sent as an error event instead. After the stream has begun, even with a keep-alive comment,
- * every fault is sent as an error event.
+ * its error is thrown again, and answered like any other fault. An error for which `isEvent` is
+ * true is sent as an error event instead. After the stream has begun, even with a keep-alive
+ * comment, every fault is sent as an error event.
  */
 export async function streamEvents(
   context: RouteContext,
@@ -81,8 +81,8 @@ export type EventWriter = {
 }
 
 /**
- * Gives a writer of events to `response`. Every `keepAliveMs` it sends a comment, so that no proxy
- * takes the stream for dead. The first comment opens a stream that is not open yet: so the caller
+ * Gives a writer of events to `response`. Every `keepAliveMs` it sends a comment, so that proxies
+ * do not close the stream. The first comment opens a stream that is not open yet: so the caller
  * receives something while the model still thinks. `onOpen` is called before the head is sent.
  */
 export function createEventWriter(options: {

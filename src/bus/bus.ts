@@ -54,7 +54,7 @@ export type Bus = {
   /** Publishes to the other gateways. A gateway that is disconnected now does not receive it. */
   publish(topic: string, message: unknown): void
   listen(topic: string, listener: Listener): void
-  /** The other gateways from which a message arrived lately. */
+  /** The other gateways from which a message arrived recently. */
   peers(): readonly string[]
   /** Calls back when a gateway is gone. When the server is gone, all gateways are. */
   onGone(listener: (peer: string) => void): void

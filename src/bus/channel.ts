@@ -33,7 +33,7 @@ export const PART_BYTES_MAX = 64 * 1024
 /** What a frame costs in addition to its bytes: even an empty frame takes memory. */
 export const FRAME_COST = 256
 /**
- * Most bytes on the way to a reader that does not read; one frame may come on top. A NATS server
+ * Most bytes that wait for a reader that does not read; one more frame may be added. A NATS server
  * disconnects a gateway for which 64 MiB wait (the default): 256 calls with stuck readers reach
  * that.
  */

@@ -53,7 +53,7 @@ export type AnchorsStore = {
    * Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Sets those of these rows that are pending to taken. Idempotent. */
+  /** Marks the pending rows among these as taken. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Mined rows with nonce ≤ `throughNonce` become confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>

@@ -175,7 +175,7 @@ export function createRecentBlocks({
 }
 
 /**
- * Gives the first block of the range after which the address has code. Code, once there, stays.
+ * Gives the first block of the range after which the address has code. Code is never removed.
  * Throws RpcError, `refused` when the address has no code after the last block.
  */
 async function findFirstWithCode(

@@ -19,8 +19,8 @@ import {
 import { encodeTransaction } from './encode-transaction.ts'
 
 /**
- * How many transactions a block may have, to be read. The fullest blocks of Ethereum have fewer
- * than 2,000.
+ * Most transactions of a block that can be read. The fullest blocks of Ethereum have fewer than
+ * 2,000.
  */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 

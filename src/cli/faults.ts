@@ -57,8 +57,8 @@ export async function inWords<Reply>(
 }
 
 /**
- * Gives the result of `run`. When `run` throws a fault of this kind, throws the error that `tell`
- * makes from it.
+ * Gives the result of `run`. When `run` throws a fault of this kind, throws the error that
+ * `toError` makes from it.
  */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,

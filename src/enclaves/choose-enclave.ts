@@ -10,10 +10,10 @@ type Choosable = {
 }
 
 /**
- * Gives the endpoint for a call. Among usable endpoints, it prefers those that can store sealed
- * completions, and then those whose enclave has a provider for the call (`servesCall`). Among these
- * it chooses the endpoint with the fewest calls in flight, and then the one that waited longest.
- * Gives null when no endpoint is usable.
+ * Gives the endpoint for a call. Among usable endpoints, it prefers endpoints that can store sealed
+ * completions, and among these, endpoints whose enclave has a provider for the call (`servesCall`).
+ * Then it chooses the endpoint with the fewest calls in flight, and then the one that waited
+ * longest. Gives null when no endpoint is usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(
   endpoints: readonly Endpoint[],

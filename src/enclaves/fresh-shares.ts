@@ -14,9 +14,7 @@ type Rate = { readonly perSecond: number; readonly burst: number }
 /** Rate for all callers without a key together, and an extra rate for callers with a key. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/**
- * Rate for each address without a key. It is enough to connect to all of eight enclaves at once.
- */
+/** Rate for each address without a key. A client can connect to eight enclaves at once. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
 /** Rate for each account. Many of its programs may start at once. */
 export const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }

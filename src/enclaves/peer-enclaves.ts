@@ -133,7 +133,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** Gives the lately published notaries of all other gateways, one gateway after the other. */
+  /** Gives the recently published notaries of all other gateways, one gateway after the other. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...published].flatMap(([peer, { notaries: list, atMs }]) =>

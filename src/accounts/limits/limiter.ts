@@ -277,9 +277,9 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * How long counts that no caller waits for wait for a next call, at most. It is short, so that
- * reservations are released soon. It is long enough that counting costs an embedded database little
- * (a step takes some milliseconds).
+ * Longest delay of counts that no caller waits for; an earlier call takes them along. It is short,
+ * so that reservations are released soon. It is long enough that counting costs an embedded
+ * database little (a step takes some milliseconds).
  */
 const LINGER_MS = 250
 /**

@@ -1,6 +1,9 @@
 import { Argument, type Command } from 'commander'
 
-/** Adds `completions SHELL`, which prints the shell's completions of the whole command line. */
+/**
+ * Adds `completions SHELL`, which prints a script that completes the whole command line in this
+ * shell.
+ */
 export function registerCompletions(program: Command): void {
   const name = program.name()
   program

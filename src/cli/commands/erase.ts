@@ -73,7 +73,7 @@ async function eraseAccount(
     const { records, is_done: isDone } = await erasures.remove({ account })
     erased += records
     if (isDone) return { found: null, erased }
-    // A gateway is at it.
+    // The running gateway is erasing now, so this command waits.
     if (records === 0) await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS))
   }
 }
