@@ -6,7 +6,7 @@ import { actDone, defineAct } from './acts.ts'
 import { type Account, createKeysStore } from './keys-store.ts'
 import { keysOver } from './open-keys.ts'
 
-/** Accounts, or budgets, of a page, at most and when the query does not say. */
+/** How many accounts or budgets a page has: the maximum, and the default. */
 const LIMIT_MAX = 1_000
 const LIMIT = 100
 export const pageLimit = integerText({ min: 1, max: LIMIT_MAX }).default(LIMIT)
@@ -17,14 +17,14 @@ const accountCursor = patternText(
   'a valid UUID',
 ).transform((text) => text.toLowerCase())
 
-/** An account as it is shown. */
+/** An account, as replies show it. */
 const accountDescription = z.object({
   id: z.string(),
   name: z.string(),
-  /** Null for the standard one. */
+  /** Null for the standard tier. */
   tier: z.string().nullable(),
   created_at: z.int(),
-  /** Since when its keys are refused; null while they are not. */
+  /** Time from which the account's keys are refused; null while its keys work. */
   disabled_at: z.int().nullable(),
 })
 export type AccountDescription = Readonly<z.output<typeof accountDescription>>
@@ -37,7 +37,7 @@ export type AccountPageReply = z.output<typeof accountPage>
 
 type Place = { readonly database: Pick<Database, 'queries'> }
 
-/** An account is opened, unless there is already an account with this name. */
+/** Opens an account, unless an account with this name exists. */
 const open = {
   method: 'POST',
   run: ({ name }: { readonly name: string }, { database }: Place) =>
@@ -79,7 +79,7 @@ export const accountActs = {
     reply: { name: 'AdminAccount', schema: accountDescription },
     answer: describe,
   }),
-  /** The same, and whether it is new. */
+  /** Opens the account, and says whether it is new. */
   create: defineAct({
     ...open,
     path: '/v1/admin/accounts/new',
@@ -89,7 +89,7 @@ export const accountActs = {
     reply: { schema: accountDescription.extend({ is_new: z.boolean() }) },
     answer: (account) => ({ ...describe(account), is_new: account.isNew }),
   }),
-  /** It applies at every gateway within a second. */
+  /** The change applies at every gateway within a second. */
   setTier: defineAct({
     method: 'PUT',
     path: '/v1/admin/accounts',
@@ -115,7 +115,7 @@ export const accountActs = {
       return settleAccount(outcome)
     },
   }),
-  /** Calls that run end as usual. */
+  /** Running calls end as usual. */
   setState: defineAct({
     method: 'PUT',
     path: '/v1/admin/accounts/state',
@@ -137,7 +137,7 @@ export const accountActs = {
     ],
     answer: settleAccount,
   }),
-  /** It does not come back; another account may have its name. */
+  /** A deleted account cannot be restored; a new account may take its name. */
   delete: defineAct({
     method: 'DELETE',
     path: '/v1/admin/accounts',
@@ -153,7 +153,7 @@ export const accountActs = {
   }),
 }
 
-/** Names of the tiers that there are; null where they are not known, and any name is taken. */
+/** Names of the existing tiers. Null when the tiers are not known: then any name is accepted. */
 type Tiered = { readonly tiers: (() => readonly string[]) | null }
 
 function outcomeOf(isFound: boolean) {
@@ -168,12 +168,12 @@ function describe({ id, name, tier, createdAt, disabledAt }: Account): AccountDe
   return { id, name, tier, created_at: createdAt, disabled_at: disabledAt }
 }
 
-/** Gives the last of a page that is full; null at the end. */
+/** Gives the last item when the page is full, and null otherwise. */
 export function lastOfFull<Item>(items: readonly Item[], limit: number): Item | null {
   return items.length < limit ? null : (items.at(-1) ?? null)
 }
 
-/** Gives the reply of an act on an account that was done. Throws ApiError for another outcome. */
+/** Gives the reply for a successful act on an account. Throws ApiError for another outcome. */
 export function settleAccount(outcome: 'set' | 'erased' | 'unknown_account') {
   if (outcome === 'unknown_account')
     throw new ApiError('not_found', 'There is no account with this name')

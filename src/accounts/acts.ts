@@ -11,7 +11,7 @@ import type { AdminLog, NewAct } from './admin-log-store.ts'
 /** Calls at once that change something, and the bytes of their bodies together. */
 const CALLS_MAX = { admin: 16, operator: 64 }
 const CALLS_BYTES_MAX = 1024 * 1024
-/** Largest body, bytes: some names and a reason. */
+/** Largest body, bytes. A body holds some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
 /** Calls with administrators' keys take no place from those of the operator. */
@@ -20,19 +20,19 @@ const admissions = {
   operator: createAdmission({ callsMax: CALLS_MAX.operator, bytesMax: CALLS_BYTES_MAX }),
 }
 
-/** Reply of an act that was done. */
+/** Reply of an act that succeeded. */
 export const actDone = {
   name: 'AdminDone',
   schema: z.strictObject({ outcome: z.literal('done') }),
 }
 
-/** Where acts are done, and recorded. */
+/** Where acts run and where they are recorded. */
 export type ActPlace = {
   readonly database: Pick<Database, 'queries'>
   readonly adminLog: AdminLog
 }
 
-/** Schema of an order or a reply. An act over HTTP has a name for it, for its documentation. */
+/** Schema of an order or a reply. An act over HTTP names it for the API documentation. */
 type Form<Output, Input = unknown> = {
   readonly schema: z.ZodType<Output, Input>
   readonly name?: string
@@ -43,43 +43,43 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly path: string
   readonly summary: string
   /**
-   * Who may do it: a key with the scope `admin`, or only the operator, on the control socket or in
-   * the database.
+   * Who may run the act: a key with the scope `admin`, or only the operator (on the control socket
+   * or in the database).
    */
   readonly scope: 'admin' | 'operator'
-  /** The order, of GET and DELETE. */
+  /** The order of a GET or DELETE call. */
   readonly query?: z.ZodType<Order, Given>
-  /** The order, of POST and PUT. */
+  /** The order of a POST or PUT call. */
   readonly body?: Form<Order, Given> & { readonly example?: object }
   readonly reply: Form<Reply>
   readonly errors?: readonly ErrorCode[]
-  /** Does it. `over` has the database: the transaction that records the act too. */
+  /** Runs the act. The database in `over` is the transaction that also records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
-  /** What is recorded: names and ids, never a secret. Or why nothing is recorded. */
+  /** What is recorded: names and ids, never a secret. A text says why the act is not recorded. */
   readonly trail:
     | 'changes nothing'
     | 'continues what was recorded'
     | ((order: Order, outcome: Outcome) => readonly NewAct[])
-  /** It is done in the process or in other transactions, and recorded when it is done. */
+  /** The act runs in the process or in other transactions. It is recorded when it is done. */
   readonly isOutside?: true
-  /** Gives the reply, or throws the error that this outcome is to the caller. */
+  /** Gives the reply for the outcome, or throws the caller's error. */
   readonly answer: (outcome: Outcome, order: Order) => Reply
 }
 
-/** An act of administrators, declared once: over HTTP, on the control socket, in a database. */
+/** An act of administrators. One declaration serves HTTP, the control socket and the database. */
 export type Act<Over, Given, Reply extends object> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
   readonly reply: z.ZodType<Reply>
   /**
-   * Does it for an operator, without HTTP, and records it. Throws ApiError and ValidationError, as
-   * over HTTP.
+   * Runs the act for an operator, without HTTP, and records it. Throws ApiError and
+   * ValidationError, as over HTTP.
    */
   readonly perform: (given: Given, over: Over & ActPlace, operator: Operator) => Promise<Reply>
   readonly toRoute: (over: Over & ActPlace) => Route
 }
 
-/** Declares an act. An act on the database is recorded in one transaction with what it changes. */
+/** Declares an act. For an act on the database, one transaction holds the change and its record. */
 export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   definition: ActDefinition<Over, Order, Given, Outcome, Reply>,
 ): Act<Over, Given, Reply> {
@@ -123,7 +123,7 @@ export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   }
 }
 
-/** Gives the routes of some acts, in their order. */
+/** Gives the routes of these acts, in the same order. */
 export function actRoutes<Over>(
   acts: Readonly<Record<string, Act<Over, never, object>>>,
   over: Over & ActPlace,

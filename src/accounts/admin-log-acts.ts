@@ -3,13 +3,13 @@ import { boundedText, integerText } from '../api/schemas.ts'
 import { type ActPlace, defineAct } from './acts.ts'
 import { adminAct, adminLogCheck } from './admin-log-store.ts'
 
-/** Acts in one answer, at most, and when nothing is said. */
+/** How many acts an answer has: the maximum, and the default. */
 const LIMIT_MAX = 1_000
 const LIMIT = 100
 
 const number = integerText({ min: 0, max: Number.MAX_SAFE_INTEGER }).nullable().default(null)
 
-/** What administrators did. */
+/** Acts that read the administrative log. */
 export const adminLogActs = {
   list: defineAct({
     method: 'GET',
@@ -28,7 +28,7 @@ export const adminLogActs = {
     trail: 'changes nothing',
     answer: (acts) => ({ acts: [...acts] }),
   }),
-  /** Computes the chain of hashes again; `expected` is what an earlier check gave. */
+  /** Computes the chain of hashes again. `expected` is the result of an earlier check. */
   check: defineAct({
     method: 'POST',
     path: '/v1/admin/log/check',

@@ -4,10 +4,10 @@ import { z } from 'zod'
 import type { Operator } from '../api/context.ts'
 import type { Database } from '../storage/database.ts'
 
-/** An act as it is stored; no member holds a secret. */
+/** An act as it is stored. It holds no secret. */
 const entryForm = z.object({
   at: z.int(),
-  /** As in Operator, like `from`. */
+  /** The same values as `who` and `from` of Operator. */
   who: z.string(),
   account_id: z.string().nullable(),
   from: z.string(),
@@ -17,82 +17,82 @@ const entryForm = z.object({
   outcome: z.string(),
 })
 
-/** An act of an administrator, as it is shown. */
+/** An act of an administrator, as replies show it. */
 export const adminAct = z.object({
   position: z.int(),
-  /** SHA-256 of the hash before and this entry: hex. */
+  /** SHA-256 of the previous hash and this entry, in hex. */
   hash: z.string(),
   ...entryForm.shape,
 })
 export type AdminAct = Readonly<z.output<typeof adminAct>>
 
-/** Acts that are asked for; null is any. */
+/** Which acts a query selects; null selects all. */
 type AdminActQuery = {
-  /** Older than this position. */
+  /** Only acts older than this position. */
   readonly before: number | null
   readonly kind: string | null
-  /** Unix seconds; `until` itself is left out. */
+  /** Unix seconds. `since` is included, `until` is not. */
   readonly since: number | null
   readonly until: number | null
   readonly limit: number
 }
 
-/** What a check of the chain found. */
+/** The result of a check of the chain. */
 export const adminLogCheck = z.discriminatedUnion('kind', [
-  /** Position and hash of the newest act: keep them elsewhere, for the next check. */
+  /** Position and hash of the newest act. Keep them in another place, for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
-  /** The first act that is missing, or differs from what was recorded. */
+  /** Position of the first act that is missing or was changed. */
   z.object({ kind: z.literal('altered'), position: z.int() }),
-  /** The chain is whole, and does not have the act that was expected. */
+  /** The chain is whole, but it does not contain the expected act. */
   z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
 ])
 export type AdminLogCheck = Readonly<z.output<typeof adminLogCheck>>
 
-/** Something that was done. No member ever holds a secret. */
+/** An act to record. It never holds a secret. */
 export type NewAct = {
   readonly kind: string
-  /** What it was done to, as its id or name. */
+  /** Id or name of the object that the act changed. */
   readonly target: string
   readonly details?: Readonly<Record<string, unknown>>
   readonly outcome?: string
 }
 
 /**
- * What administrators did: append-only, in a chain of hashes. Every method throws the driver's
- * error when the database fails.
+ * The log of administrators' acts. It is append-only, in a chain of hashes. Every method throws the
+ * driver's error when the database fails.
  */
 export type AdminLog = {
   /**
-   * Does something in a transaction that also records it, as `trail` describes it: both are stored,
-   * or neither is.
+   * Runs an act and records it in one transaction, as `trail` describes it. Both are stored, or
+   * neither is.
    */
   record<Outcome>(
     actor: Operator,
     run: (database: Pick<Database, 'queries'>) => Promise<Outcome>,
     trail: (outcome: Outcome) => readonly NewAct[],
   ): Promise<Outcome>
-  /** Records what was done elsewhere than in the database. */
+  /** Records an act that changed something outside the database. */
   append(actor: Operator, act: NewAct): Promise<void>
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
-   * Computes the chain again, and compares it with what is stored. Does NOT notice that the newest
-   * acts are gone, nor a chain that was written again from some act on, unless `expected` is a
-   * position and hash that was kept elsewhere before.
+   * Computes the chain again, and compares it with the stored one. Does NOT notice that the newest
+   * acts are missing, or that the end of the chain was written again, unless `expected` is a
+   * position and hash that were kept in another place.
    */
   check(
     expected: { readonly position: number; readonly hash: string } | null,
   ): Promise<AdminLogCheck>
 }
 
-/** Acts that are read at once by a check. */
+/** How many acts a check reads at once. */
 const CHECK_ACTS_MAX = 1_000
 const FIRST_HASH = new Uint8Array(32)
 
-/** A whole key that was given where its id, a name or a reason belongs. */
+/** A whole key, given by mistake where its id, a name or a reason belongs. */
 const SECRET_IN_TEXT = /afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}/g
 
-/** The log on the database's shared connections. `now` is Unix milliseconds. */
+/** The log, on the database's shared connections. `now` is Unix milliseconds. */
 export function createAdminLog(
   { queries }: Pick<Database, 'queries'>,
   now: () => number = Date.now,
@@ -178,7 +178,7 @@ const UNREADABLE = {
   outcome: '',
 }
 
-/** Null for what this program did not write. */
+/** Gives null for an entry that this program did not write. */
 function parseEntry({ entry }: ActRow) {
   try {
     return entryForm.parse(JSON.parse(entry))

@@ -6,30 +6,31 @@ import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } fr
 import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
 
 /**
- * `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding).
+ * Form of a key: `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url
+ * without padding).
  */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
-/** Public id of a key. No other text is looked up: a database refuses some (U+0000). */
+/** Public id of a key. Other texts are not looked up, because a database refuses some (U+0000). */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 
 /**
- * Keys that an account may have made through the API: the valid ones, and those that ended within a
- * day. Otherwise the holder of one key could fill the database.
+ * How many keys an account may have made through the API. Valid keys count, and keys that ended
+ * within a day. Without this limit, one key's holder could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
 
-/** What is shown of a key after its making: never the secret, nor its digest. */
+/** What is shown of a key after it was made: never the secret or its digest. */
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier' | 'isDisabled' | 'isBudgeted'>
 
-/** Who calls, as far as a valid key shows it. */
+/** The caller, as a valid key identifies it. */
 type KeyHolder = {
   readonly accountId: string
-  /** Public id of the key; fit for logs. */
+  /** Public id of the key. Logs may contain it. */
   readonly keyId: string
   readonly scopes: readonly Scope[]
-  /** Tier of the account's limits; null for the default one. */
+  /** Tier of the account's limits; null for the default tier. */
   readonly tier: string | null
   /** Unix seconds; null for never. */
   readonly expiresAt: number | null
@@ -37,52 +38,49 @@ type KeyHolder = {
   readonly isBudgeted: boolean
 }
 
-/** A key to be made. */
+/** Describes a new key. */
 type KeyRequest = {
   readonly name: string
   /** Default: DEFAULT_SCOPES. */
   readonly scopes?: readonly Scope[]
-  /** Unix seconds. Default: null, which is never. */
+  /** Unix seconds. Default: null, the key never expires. */
   readonly expiresAt?: number | null
-  /** Public id of the key that asks for it. Default: null, the operator. */
+  /** Public id of the key that makes this key. Default: null, the operator makes it. */
   readonly madeBy?: string | null
 }
 
-/** A key that was just made. `text` is the key itself, shown this once. */
+/** A key that was just made. `text` is the key itself; it is shown only now. */
 type NewApiKey = {
   readonly text: string
   readonly key: ApiKeyFacts
 }
 
-/**
- * API keys: making, checking and revoking them. Methods throw the driver's error when the database
- * fails.
- */
+/** Makes, checks and revokes API keys. Methods throw the driver's error when the database fails. */
 export type ApiKeys = {
   /**
-   * Gives the holder of a valid key that is neither revoked nor expired, else null, without the
-   * reason. Throws ApiError `account_disabled` for such a key of an account that is disabled.
+   * Gives the holder of a key that is valid, not revoked and not expired. Otherwise gives null,
+   * without the reason. Throws ApiError `account_disabled` for a valid key of a disabled account.
    */
   authenticate(text: string): Promise<KeyHolder | null>
-  /** Makes a key for the account of this name, and the account when it is new. */
+  /** Makes a key for the account of this name. A new name makes a new account. */
   create(
     key: Omit<KeyRequest, 'madeBy'> & { readonly accountName: string },
   ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
-   * Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may
-   * pass it by a few) or the key that asks was revoked.
+   * Makes a key for the account with this id. Refuses when the account has KEYS_PER_ACCOUNT_MAX
+   * keys (concurrent calls may exceed this by a few), or when the asking key was revoked.
    */
   createFor(
     accountId: string,
     key: KeyRequest,
   ): Promise<NewApiKey | 'unknown_account' | 'too_many' | 'maker_revoked'>
-  /** The keys of one account, or all (null, the default), oldest first. */
+  /** Lists the keys of one account, or of all accounts (null, the default), oldest first. */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes a key of an account, or of any (null, the default), by its public id, and the keys that
-   * it made for its account, but for `kept`; every gateway stops taking them within
-   * KEY_AGE_MAX_MS. Gives the ids of those that were good till then, or null when there is no such
-   * key.
+   * Revokes the key with this public id, of one account or of any (null, the default). Also revokes
+   * the keys that it made for its account, except `kept`. Every gateway refuses them within
+   * KEY_AGE_MAX_MS. Gives the ids of the keys that were valid until now, or null when no key has
+   * this id.
    */
   revoke(
     id: string,
@@ -90,15 +88,17 @@ export type ApiKeys = {
   ): Promise<readonly string[] | null>
   /** Finds or makes the account of this name. */
   openAccount(name: string): Promise<Account & { readonly isNew: boolean }>
-  /** The account with this id, or null; null also for one that is deleted. */
+  /**
+   * Gives the account with this id. Gives null when no account has it, or the account is deleted.
+   */
   findAccount(id: string): Promise<Account | null>
 }
 
 /**
- * API keys over the store. `now` is Unix milliseconds, `random` gives so many unpredictable bytes.
- * `fixedKey` is a key of any form that is taken besides the stored ones, and not revocable: for
- * development alone. `monotonic`, by default performance.now, is milliseconds of a clock that is
- * never set: a key that was revoked is known for so long and no longer.
+ * API keys over the store. `now` is Unix milliseconds. `random` gives as many unpredictable bytes
+ * as asked. `fixedKey` is one more accepted key, for development only: it may have any form and
+ * cannot be revoked. `monotonic` is milliseconds of a clock that is never set, by default
+ * performance.now. It limits how long a revoked key is still accepted.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore
@@ -180,7 +180,7 @@ const PUBLIC_ID_BYTES = 10
 const SECRET_BYTES = 32
 const BASE32_DIGITS = 'abcdefghijklmnopqrstuvwxyz234567'
 
-/** The keys are 256 random bits, so one plain SHA-256 is enough: there is nothing to guess. */
+/** One plain SHA-256 is enough: keys are 256 random bits, so they cannot be guessed. */
 function digestOf(text: string): Uint8Array {
   return hash('sha256', text, 'buffer')
 }
@@ -189,7 +189,10 @@ function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
   return left.length === right.length && timingSafeEqual(left, right)
 }
 
-/** RFC 4648 section 6, lower case; `bytes` are a multiple of 5, so there is no padding. */
+/**
+ * Base32 of RFC 4648 section 6, in lower case. The length of `bytes` is a multiple of 5, so no
+ * padding is needed.
+ */
 function encodeBase32(bytes: Uint8Array): string {
   const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')
   return (bits.match(/.{5}/g) ?? [])
@@ -197,9 +200,7 @@ function encodeBase32(bytes: Uint8Array): string {
     .join('')
 }
 
-/**
- * Notes the use of a key, at most once in USE_INTERVAL_SECONDS and without making the call wait.
- */
+/** Records the use of a key at most once in USE_INTERVAL_SECONDS. The call does not wait for it. */
 function rememberUse(
   keys: Pick<KeysStore, 'recordUse'>,
   { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
@@ -211,7 +212,7 @@ function rememberUse(
     if (atMs - (recordedAtMs.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000)
       return
     recordedAtMs.set(id, atMs)
-    // When it fails, the next minute's use is recorded instead: it is only shown.
+    // After a failure, the next minute's use is recorded instead. The time is only shown to users.
     keys.recordUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }
 }

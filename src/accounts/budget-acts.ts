@@ -15,7 +15,7 @@ import {
 const keyId = patternText(/^[a-z2-7]{16}$/, 'value_error', 'the id of a key')
 const { what, per } = budgetDescription.shape
 
-/** Whose budget it is, and which: of an account, or of a key. */
+/** Identifies a budget: its account or key, what it counts, and its period. */
 const ownBudget = { account: nameText.nullish(), key: keyId.nullish(), what, per }
 
 const budgetPage = z.strictObject({
@@ -28,7 +28,7 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 type Order = z.output<z.ZodObject<typeof ownBudget>> & { readonly bound?: number }
 
-/** A budget is set, or removed when the order has no bound; every gateway applies it. */
+/** Sets a budget. Removes it when the order has no bound. Every gateway applies the change. */
 const set = {
   scope: 'admin',
   reply: actDone,
@@ -95,7 +95,7 @@ export const budgetActs = {
   }),
 }
 
-/** Throws ValidationError when the budget is of no account and no key. */
+/** Throws ValidationError when the order names neither an account nor a key. */
 function toBudgetOrder({ account = null, key = null, what, per, bound }: Order): BudgetOrder {
   if (account === null && key === null)
     throw unfitFor(
@@ -110,7 +110,7 @@ function writeCursor({ account, key, what, per }: BudgetName): string {
   return `${what} ${per} ${key ?? '-'} ${account}`
 }
 
-/** Throws ValidationError for a text that no page gave. */
+/** Throws ValidationError for a text that is not a cursor of a page. */
 function readCursor(text: string | null): BudgetName | null {
   if (text === null) return null
   const [whatText = '', perText = '', key = '', ...words] = text.split(' ')

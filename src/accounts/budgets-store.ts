@@ -4,31 +4,33 @@ import { clockArgument, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
 
-/** A budget of an account or a key, and what is used and left of it in the period that is now. */
+/** A budget of an account or a key, with the used and remaining amount of the current period. */
 export const budgetDescription = z.object({
   account: z.string(),
-  /** Public id of a key; null for all of the account. */
+  /** Public id of a key; null for a budget of the whole account. */
   key: z.string().nullable(),
   what: z.enum(['requests', 'tokens', 'money']),
   per: z.enum(['day', 'month', 'total']),
-  /** Of money in billionths, like the two below. */
+  /** Amounts of money are in billionths, here and in the next two members. */
   bound: z.int(),
   used: z.int(),
   left: z.int(),
-  /** When the period ends, Unix seconds; null for never. */
+  /** End of the period, Unix seconds; null when it never ends. */
   renews_at: z.int().nullable(),
 })
 export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
 
-/** A budget to be set. */
+/** Sets or removes a budget. */
 export type BudgetOrder = Pick<BudgetDescription, 'key' | 'what' | 'per'> & {
-  /** Null: the key's. */
+  /** Name of the account; null: the key's account. */
   readonly account: string | null
-  /** Null: no budget. */
+  /** Null removes the budget. */
   readonly bound: number | null
 }
 
-/** A call that reserves. Money is in billionths; null where the cost of the call is not known. */
+/**
+ * A call that reserves in budgets. Money is in billionths; null when the call's cost is not known.
+ */
 export type BudgetedCall = {
   readonly callId: string
   readonly processId: string
@@ -38,7 +40,7 @@ export type BudgetedCall = {
   readonly money: number | null
 }
 
-/** What a call used in truth; `requests` is 0 for one that was not made. */
+/** What a call really used. `requests` is 0 for a call that was not made. */
 export type BudgetUse = {
   readonly callId: string
   readonly accountId: string
@@ -48,52 +50,52 @@ export type BudgetUse = {
   readonly money: number
 }
 
-/** The budget that has too little left. */
+/** The budget that refuses the call: too little of it is left. */
 export type BudgetRefusal = {
   readonly what: 'requests' | 'tokens' | 'money'
   readonly per: 'day' | 'month' | 'total'
   readonly is_of_key: boolean
   readonly bound: number
   readonly used: number
-  /** Null: what the call costs is not known. */
+  /** Null when the call's cost is not known. */
   readonly amount: number | null
-  /** Unix seconds; null for never. */
+  /** Unix seconds; null when the budget never renews. */
   readonly renews_at: number | null
 }
 
-/** Which budgets are asked for; null is any. */
+/** Which budgets a query selects; null selects all. */
 export type BudgetQuery = {
   readonly accountId?: string | null
   readonly accountName?: string | null
-  /** A key; with `withAccount` also those of all of its account. */
+  /** Public id of a key. With `withAccount`, the budgets of its whole account are included. */
   readonly keyId?: string | null
   readonly withAccount?: boolean
-  /** The last one of the page before. */
+  /** The last budget of the previous page. */
   readonly after?: BudgetName | null
   readonly limit?: number | null
 }
 
-/** What distinguishes a budget from all others. */
+/** Identifies a budget. */
 export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'per'>
 
 /** Budgets. Every method throws the driver's error when the database fails. */
 export type BudgetsStore = {
   /**
-   * Sets a budget, or with a bound of null removes it; what is used of the window stays. Gives what
-   * was not found.
+   * Sets a budget; a bound of null removes it. The amount used in the current period stays. Gives
+   * `unknown_account` or `unknown_key` when that was not found.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
-  /** Gives budgets in the order of accounts' names and keys' ids. Default: all. */
+  /** Lists budgets, ordered by account name and key id. Default: all. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
-  /** Reserves in one step in all budgets of the call, or in none. Null: reserved. */
+  /** Reserves in all budgets of the call, or in none, in one step. Gives null when it reserved. */
   reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
-  /** Settles each call once, however often it is sent. */
+  /** Settles each call exactly once, even when it is sent several times. */
   settle(processId: string, uses: readonly BudgetUse[]): Promise<void>
-  /** Gives back what dead processes reserved. */
+  /** Releases what dead processes reserved. */
   expire(): Promise<void>
 }
 
-/** Budgets on the database's shared connections; migrations/initial/steps.ts counts. */
+/** Budgets on the database's shared connections. The counting is in migrations/initial/steps.ts. */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

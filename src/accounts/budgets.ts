@@ -6,19 +6,19 @@ import type { BudgetRefusal, BudgetsStore, BudgetUse } from './budgets-store.ts'
 import { ESTIMATE_MAX, type LimitedCall, type Permit, type RateLimiter } from './limits/limiter.ts'
 import { costOf, type Prices } from './prices.ts'
 
-/** Settlements in one statement, at most. */
+/** How many settlements one statement holds, at most. */
 const SETTLED_AT_ONCE = 256
-/** Settlements are gathered for so long. */
+/** How long settlements are collected before they are sent. */
 const LINGER_MS = 100
-/** Pause before settlements are sent again that failed. */
+/** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
-/** Between two looks for calls of dead processes. */
+/** Interval between searches for calls of dead processes. */
 const EXPIRE_INTERVAL_MS = 15_000
 
 /**
- * Gives the limiter that also applies budgets: a call of an account or key that has one reserves
- * its estimate before it is made, and is settled with what it used. `admit` throws ApiError
- * `insufficient_quota`. Calls of others cost nothing more.
+ * Gives a limiter that also applies budgets. A call of an account or key with a budget reserves its
+ * estimate first, and is settled with its real use. `admit` throws ApiError `insufficient_quota`.
+ * Calls without a budget cost no extra work.
  */
 export function withBudgets({
   limiter,
@@ -29,7 +29,10 @@ export function withBudgets({
 }: {
   readonly limiter: RateLimiter
   readonly store: Pick<BudgetsStore, 'reserve' | 'settle' | 'expire'>
-  /** Asked once for each call, which is settled at the prices that it began with. */
+  /**
+   * Called once for each call. The call is settled at these prices, even when they change
+   * meanwhile.
+   */
   readonly prices: () => Prices
   readonly lease: Pick<ProcessLease, 'id'>
   readonly log: Pick<Logger, 'warn' | 'error'>

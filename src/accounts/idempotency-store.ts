@@ -3,62 +3,65 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import { type ContentIdentity, openContent } from '../storage/content-cipher.ts'
 import type { Database } from '../storage/database.ts'
 
-/** A call that an account makes under a key of its own. */
+/** A call that an account makes under its own idempotency key. */
 export type KeyedCall = {
   readonly accountId: string
   readonly key: string
-  /** New for each try; a verified completion's record carries it. */
+  /** New for each try. The record of a verified completion contains it. */
   readonly callId: string
-  /** SHA-256 of what is asked. */
+  /** SHA-256 of the request. */
   readonly requestHash: Uint8Array
   /** The gateway that makes the call. */
   readonly processId: string
-  /** Whose log its completion would be in; null for calls that leave no record. */
+  /** Notary of the log that would record the completion; null for calls that leave no record. */
   readonly notary: string | null
 }
 
-/** What is known of the call that a key was used for first. */
+/** What is stored of the first call with this key. */
 export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' | 'notary'> & {
-  /** Its answer, for calls that leave no record. */
+  /** The answer, for calls that leave no record. */
   readonly answer: string | null
-  /** Whether the gateway that took it lives, and did not give it up. */
+  /** Whether the gateway that runs the call is alive and did not give the call up. */
   readonly isRunning: boolean
-  /** Seconds since that gateway gave it up; null when it never did. */
+  /** Seconds since the gateway gave the call up; null when it did not. */
   readonly abandonedForSeconds: number | null
 }
 
 /**
- * What calls under keys became. Every method throws the driver's error when the database fails.
- * Answers are kept encrypted, if the database has keys for that; `claim` throws ContentUnavailable
- * of one that it cannot decrypt.
+ * The outcomes of calls with idempotency keys. Every method throws the driver's error when the
+ * database fails. Answers are stored encrypted when the database has keys for that. `claim` throws
+ * ContentUnavailable for an answer that it cannot decrypt.
  */
 export type IdempotencyStore = {
-  /** Claims the key for a call, for so long; or gives the call that it was claimed for before. */
+  /**
+   * Claims the key for a call, for `retentionSeconds`. If the key is claimed already, gives the
+   * call that has it.
+   */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
   /**
-   * Claims the key for another try, unless another call was faster. The retention goes on as it
-   * was.
+   * Claims the key for another try, unless another call claimed it first. The retention time does
+   * not start again.
    */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
-  /** Keeps the answer of a call. */
+  /** Stores the answer of a call. */
   keep(call: CallName, answer: string): Promise<void>
-  /** Records that no caller waits for the call now, and that its outcome is not known. */
+  /** Records that no caller waits for the call now, and that the outcome is not known. */
   abandon(call: CallName): Promise<void>
-  /** Forgets a call of which nothing came. */
+  /** Forgets a call that made nothing. */
   release(call: CallName): Promise<void>
-  /** Forgets what is past its time; gives how many that were. */
+  /** Removes expired keys. Gives how many were removed. */
   purge(): Promise<number>
 }
 
 export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
 
-/** Keys forgotten by one purge, at most: a longer delete would hold others up. */
+/** How many keys one purge removes, at most. A longer delete would delay other statements. */
 const PURGE_MAX = 1_000
 
-/** Rounds of a claim whose key is claimed and forgotten by others in between. */
+/** How often a claim is tried again when other calls claim and release the key in between. */
 const CLAIM_ROUNDS = 3
 
-/** Keys on the database's shared connections. What `claim` gave out is durable. */
+/** Idempotency keys on the database's shared connections. A result of `claim` is durable. */
 export function createIdempotencyStore(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
   clock: StoreClock = null,
@@ -120,7 +123,7 @@ export function createIdempotencyStore(
     },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null
-      // The account's content may have been erased since the call began.
+      // The account's content may have been erased after the call began.
       await sql`
         update idempotency_keys k
         set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}
@@ -148,7 +151,7 @@ export function createIdempotencyStore(
   }
 }
 
-/** What an answer is encrypted for: the call that it was given to. */
+/** The call for which an answer is encrypted. */
 export function answerIdentity({ accountId, key, callId }: CallName): ContentIdentity {
   return ['idempotency_keys', accountId, key, callId]
 }

@@ -12,10 +12,10 @@ import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
-/** On an answer that was made before. */
+/** Header of an answer that is given a second time. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** Longest key, characters: enough for any id, also several in one. */
+/** Longest idempotency key, characters. It is enough for any id, or for several ids in one key. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
@@ -33,10 +33,10 @@ const idempotencyKey = described(
   }),
 ).optional()
 
-/** Headers of a call that its caller may name, so that it is made once. */
+/** Request headers with which a caller names a call, so that it is made only once. */
 export const idempotencyHeaders = z.object({ 'idempotency-key': idempotencyKey })
 
-/** What a call is refused with because of its key. */
+/** Errors that refuse a call because of its idempotency key. */
 export const IDEMPOTENCY_ERRORS = [
   'idempotency_in_progress',
   'idempotency_key_reused',
@@ -44,18 +44,18 @@ export const IDEMPOTENCY_ERRORS = [
 ] as const
 
 /**
- * Claims the key for the request that these bytes are, at this path; null without a key. Throws
+ * Claims the key for the request with this body and path. Gives null without a key. Throws
  * ApiError.
  */
 export async function claimKey<Stored>(
   context: RouteContext,
   idempotency: Idempotency<Stored>,
   call: {
-    /** Its Idempotency-Key. */
+    /** The call's Idempotency-Key. */
     readonly key: string | undefined
     readonly body: Uint8Array
     readonly isVerified: boolean
-    /** Of a verified call. */
+    /** The model of a verified call. */
     readonly model?: string
     readonly abort: AbortController
   },
@@ -76,14 +76,14 @@ export async function claimKey<Stored>(
   return claimed
 }
 
-/** The claim, of a call that is to be made; null without a key. */
+/** Gives the claim when the call must be made; null when the call has no key. */
 export function claimOf(claimed: Claimed | null): Claim | null {
   return claimed?.kind === 'claimed' ? claimed : null
 }
 
 /**
- * Runs a call under its claim, if it has one, and gives what `run` gives: the answer to keep; null
- * for one that left a record.
+ * Runs a call under its claim, if it has one. Gives what `run` gives: the answer to keep, or null
+ * for a call that left a record.
  */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,
@@ -100,15 +100,15 @@ export async function underClaim<Answer extends string | null>(
 }
 
 /**
- * Whether it is certain, after this error, that no answer will become known. The provider may have
- * made one nevertheless (ApiError.mayBeMade).
+ * Whether this error proves that no answer will ever be known. The provider may still have made one
+ * (ApiError.mayBeMade).
  */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
   return error instanceof ApiError && (error.leavesNoResult || WITHOUT_RESULT.has(error.code))
 }
 
-/** Whether it is certain, after this error, that nothing was made. */
+/** Whether this error proves that the provider made nothing. */
 function isUnmade(error: unknown): boolean {
   return isWithoutResult(error) && !(error instanceof ApiError && error.mayBeMade)
 }
@@ -132,96 +132,101 @@ const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'node_timeout',
 ])
 
-/** A call that came with an Idempotency-Key. */
+/** A call with an Idempotency-Key. */
 type KeyedRequest = {
   readonly accountId: string
   readonly key: string
-  /** SHA-256 of what is asked. */
+  /** SHA-256 of the request. */
   readonly requestHash: Uint8Array
-  /** Whether the answer is a record, made once and for all; else it is a text that is kept. */
+  /** Whether the answer is a record, which never changes. Otherwise the answer is a stored text. */
   readonly isVerified: boolean
-  /** What a verified one asks for: enclaves may serve different models. */
+  /** The model of a verified call: enclaves may serve different models. */
   readonly model?: string
-  /** Of a plain call: aborted when others take this process for dead, and may make the call. */
+  /**
+   * For a plain call. Aborted when other processes believe that this process is dead, because they
+   * may then make the call.
+   */
   readonly abort: AbortController
 }
 
-/** A call that is to be made now. End it with exactly one of its methods. */
+/** A call that must be made now. End it with exactly one of these methods. */
 export type Claim = {
   readonly kind: 'claimed'
-  /** For the context of a verified call. */
+  /** Id for the context of a verified call. */
   readonly callId: string
   /**
-   * The enclave that has to make a verified call, by its notary: its log is looked into when the
-   * outcome is not known.
+   * Notary of the enclave that must make the verified call. When the outcome is not known, its log
+   * is searched.
    */
   readonly notary: string | null
   /**
-   * The call was answered: with `answer`, or for a verified one with its record (null). Never
+   * The call was answered. `answer` is null for a verified call, whose answer is its record. Never
    * rejects.
    */
   succeed(answer: string | null): Promise<void>
-  /** It was not: the key is free again when it is certain that nothing was made. Never rejects. */
+  /**
+   * The call failed. The key is free again when it is certain that nothing was made. Never rejects.
+   */
   fail(error: unknown): Promise<void>
 }
 
-/** What becomes of a call with an Idempotency-Key. */
+/** The result of claiming an Idempotency-Key. */
 export type Claimed<Stored = unknown> =
   | Claim
   | { readonly kind: 'record'; readonly record: Stored }
   | { readonly kind: 'answer'; readonly answer: string }
 
-/** What is asked of a record here: only a whole completion is an answer. */
+/** The part of a record that is used here: only a whole completion is an answer. */
 export type WholeOrNot = { readonly outcome: string }
 
-/** How long an answer is given again, seconds. */
+/** How long an answer is kept and given again, seconds. */
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long after it was given up a verified call is said to be under way: most that are sealed at
- * all are by then. Its record is given whenever it comes.
+ * How long a given-up verified call is reported as in progress. Most calls that are sealed at all
+ * are sealed by then. A later record is still given.
  */
 export const SETTLE_SECONDS = 3
 
-/** Calls whose keys could not be freed, remembered by one process. */
+/** How many calls with keys that could not be freed one process remembers. */
 const UNFREED_MAX = 1_000
 
-/** Pause between two purges of one process. */
+/** Pause between two purges by one process. */
 const PURGE_INTERVAL_MS = 60_000
 
-/** Answers calls with the same key once. */
+/** Answers calls with the same key only once. */
 export type Idempotency<Stored = unknown> = {
   /**
-   * Claims a key, or gives the answer of the call that had it before. Throws ApiError:
-   * `idempotency_key_reused` for another request, `idempotency_in_progress` while that call runs,
-   * `idempotency_outcome_unknown`, `not_ready`; ContentUnavailable for an answer that is kept
-   * encrypted and cannot be read.
+   * Claims a key, or gives the answer of the earlier call with this key. Throws ApiError:
+   * `idempotency_key_reused` when the request differs, `idempotency_in_progress` while the earlier
+   * call runs, `idempotency_outcome_unknown`, `not_ready`. Throws ContentUnavailable for an
+   * encrypted answer that cannot be read.
    */
   claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
 
 export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
-  /** The record of a verified call, by the call's id; null while it has no record. */
+  /** Gives the record of a verified call by the call's id; null while the call has no record. */
   readonly findRecord: (callId: string) => Promise<Stored | null>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
-  /** Chooses the enclave for a call, and gives its notary. */
+  /** Chooses the enclave for a call. Gives the enclave's notary. */
   readonly notary: (model: string) => Promise<string>
   /**
-   * Waits until all that the enclave of this notary has sealed until now is committed, or is known
-   * to be out of reach.
+   * Waits until everything that this notary's enclave has sealed is committed, or the enclave is
+   * known to be unreachable.
    */
   readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<void>
-  /** Milliseconds, monotonic. */
+  /** Monotonic clock, milliseconds. */
   readonly now: () => number
   readonly log: Logger
 }
 
 /**
- * Idempotency over its store. A verified completion's answer is its record, found by the id of the
- * call, which went through the enclave with it: so it needs no second write, and survives a kill at
- * any moment. A verified call is made again only when its first try certainly made nothing: that
- * is known of one that failed so, and never of one whose gateway died.
+ * Idempotency over its store. The answer of a verified completion is its record. The call's id,
+ * which the enclave received with the call, finds the record. So no second write is needed, and a
+ * kill at any moment loses nothing. A verified call is made again only when its first try certainly
+ * made nothing. A failed call may prove that; a call whose gateway died never does.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -229,11 +234,14 @@ export function createIdempotency<Stored extends WholeOrNot>(
 ): Idempotency<Stored> {
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
-  /** Calls that made nothing, whose keys could not be freed: tried again with the next claims. */
+  /**
+   * Calls that made nothing but whose keys could not be freed. Freeing is tried again with the next
+   * claims.
+   */
   const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
-    // A verified call is not made by another while this one may be.
+    // Verified calls go on: no other process makes them while this process may be making them.
     for (const { abort, isVerified } of running.values())
       if (!isVerified)
         abort.abort(
@@ -278,14 +286,15 @@ export function createIdempotency<Stored extends WholeOrNot>(
     for (const [, call] of [...unfreed]) await free(call)
   })
 
-  /** Runs what may claim a key for the call; frees it when that fails. */
+  /** Runs `run`, which may claim a key for the call. If it fails, the key is freed later. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,
     isClaimed: (outcome: Outcome) => boolean,
     run: () => Promise<Outcome>,
   ): Promise<Outcome> {
-    // Before the store has it: another call of this process may see it there first.
+    // Set before the store has the call: another call of this process may find it in the store
+    // first.
     running.set(call.callId, request)
     try {
       const outcome = await run()
@@ -325,7 +334,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
-      // What this process cannot be making it could not free when it was over.
+      // This process is not running the call, so it could not free the key when the call ended.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }
         await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))
@@ -372,8 +381,8 @@ async function findAnswer<Stored extends WholeOrNot>(
 }
 
 /**
- * A verified call whose gateway died or gave it up: gives its record. Throws
- * `idempotency_outcome_unknown` while it has no record: it may have been made.
+ * Gives the record of a verified call whose gateway died or gave it up. Throws
+ * `idempotency_outcome_unknown` while the call has no record: the completion may have been made.
  */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,

@@ -12,9 +12,9 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 const keysIn = ({ database }: Place) => keysOver(createKeysStore(database))
 
-/** Acts on keys of any account and scopes: the operator's alone. */
+/** Acts on keys of any account and with any scopes. Only the operator may run them. */
 export const keyActs = {
-  /** Makes a key, and its account when that is new; the only time that the secret is shown. */
+  /** Makes a key, and its account when the name is new. The secret is shown only now. */
   create: defineAct({
     method: 'POST',
     path: '/v1/admin/keys',
@@ -25,7 +25,7 @@ export const keyActs = {
         account: nameText,
         name: nameText,
         scopes: z.array(z.enum(SCOPES)).min(1).readonly(),
-        /** Null for never. */
+        /** Null when the key never expires. */
         expires_at: z.int().nullable(),
       }),
     },
@@ -53,8 +53,8 @@ export const keyActs = {
     answer: (keys) => ({ keys: keys.map(describeKey) }),
   }),
   /**
-   * Ends a key, and the keys that it made for its account, within a second. Gives the ids of the
-   * keys that were valid until then: none when it was revoked before.
+   * Revokes a key and the keys that it made for its account, within a second. Gives the ids of the
+   * keys that were valid until then. The list is empty when the key was revoked before.
    */
   revoke: defineAct({
     method: 'DELETE',

@@ -18,14 +18,17 @@ import { type BudgetsStore, budgetDescription } from './budgets-store.ts'
 import { createKeysStore } from './keys-store.ts'
 import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
 
-/** Calls at once that make keys, and the bytes of their bodies together. */
+/**
+ * How many calls that make keys may run at once. The other limit is for the bytes of their bodies
+ * together.
+ */
 const KEY_CALLS_MAX = 256
 const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
-/** A name, some scopes and a time. */
+/** A body holds a name, some scopes and a time. */
 const KEY_BODY_BYTES_MAX = 16 * 1024
 
-/** Unix seconds; in the year 9999. */
+/** Latest expiry, Unix seconds: in the year 9999. */
 const EXPIRES_AT_MAX = 253_402_300_799
 
 const uuid = patternText(
@@ -44,8 +47,8 @@ const scopes = z
   })
 
 /**
- * A key to be made; null is unset, unknown members pass. `account_id` unset: for the caller's own
- * account.
+ * A key to make. Null means unset, and unknown members are ignored. Without `account_id`, the key
+ * is for the caller's own account.
  */
 export const createKey = z
   .looseObject({
@@ -61,10 +64,10 @@ export const createKey = z
     accountId: accountId ?? null,
   }))
 
-/** The account whose keys are asked for; unset: the caller's own. */
+/** The account whose keys are listed. Unset: the caller's own account. */
 const keysQuery = z.looseObject({ account_id: uuid.nullish() })
 
-/** A key as it is shown: never the secret. */
+/** A key, as replies show it: never with the secret. */
 export const managedKey = z.strictObject({
   id: z.string(),
   account_id: z.uuid(),
@@ -86,7 +89,7 @@ export type KeyListReply = z.output<typeof keyList>
 const newKey = managedKey.extend({ key: z.string().describe('The secret, shown only once') })
 export type NewKeyReply = z.output<typeof newKey>
 
-/** Whose key it is that asks, and what it is for. */
+/** The account and the scopes of the calling key. */
 const keyHolder = z.strictObject({
   account_id: z.uuid(),
   account_name: z.string(),
@@ -113,10 +116,11 @@ type Keys = {
 }
 
 /**
- * Routes of API keys, for a dashboard: whose this one is, list, make, revoke. They are of the
- * caller's account, and for a key with the scope `admin` of all accounts. A key without it makes
- * keys with the scope `keys` alone: none that could do more than itself, nor live longer; and it
- * ends none that can do more. A key with a budget makes none: a new key would spend beside it.
+ * Routes of API keys, for a dashboard: describe the calling key, list, make and revoke keys. They
+ * act on the caller's account; a key with the scope `admin` acts on all accounts. A key without
+ * `admin` needs the scope `keys`. It makes only keys with its own rights or fewer, and with its own
+ * lifetime or less. It revokes only keys with no more rights than its own. A key with a budget
+ * makes no keys, because a new key would spend outside the budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
@@ -204,7 +208,7 @@ async function make(
     throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
   if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
     throw unfitFor('body', 'expires_at', 'Input should be in the future')
-  // The key of a development configuration is in no table.
+  // The fixed key of a development configuration is not in any table.
   const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,
@@ -219,7 +223,7 @@ async function make(
   return { ...describeKey(made.key), key: made.text }
 }
 
-/** Ends a key and those that it made for its account, but for the one that calls. */
+/** Revokes a key and the keys that it made for its account, except the calling key. */
 async function revoke(
   { keys, adminLog }: Keys,
   caller: Caller,
@@ -268,7 +272,7 @@ function checkScopes(caller: Caller, scopes: readonly Scope[], rule: string): vo
     throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
 }
 
-/** Gives a key as it is shown. */
+/** Gives a key in the form that replies show. */
 export function describeKey(key: ApiKeyFacts): ManagedKey {
   return {
     id: key.id,

@@ -8,16 +8,13 @@ export type Account = {
   readonly id: string
   readonly name: string
   readonly createdAt: number
-  /** Tier of its limits; null for the default one. */
+  /** Tier of the account's limits; null for the default tier. */
   readonly tier: string | null
-  /** Since when its keys are refused, Unix seconds; null while they are not. */
+  /** Time from which the account's keys are refused, Unix seconds; null while its keys work. */
   readonly disabledAt: number | null
 }
 
-/**
- * An API key as it is stored: its public id, and the digest of the whole key. Times are Unix
- * seconds.
- */
+/** A stored API key: its public id, and the digest of the whole key. Times are Unix seconds. */
 export type StoredKey = {
   readonly id: string
   readonly accountId: string
@@ -26,19 +23,19 @@ export type StoredKey = {
   readonly secretHash: Uint8Array
   readonly name: string
   readonly createdAt: number
-  /** Public id of the key that made it; null when the operator did. */
+  /** Public id of the key that made this key; null when the operator made it. */
   readonly madeBy: string | null
   readonly revokedAt: number | null
   readonly scopes: readonly Scope[]
-  /** Not valid from then on; null for never. */
+  /** The key is not valid from this time on; null when it never expires. */
   readonly expiresAt: number | null
-  /** To the minute; null before the first use. */
+  /** Time of the last use, exact to the minute; null before the first use. */
   readonly lastUsedAt: number | null
-  /** Tier of the account's limits; null for the default one. */
+  /** Tier of the account's limits; null for the default tier. */
   readonly tier: string | null
-  /** Whether its account is disabled. */
+  /** Whether the key's account is disabled. */
   readonly isDisabled: boolean
-  /** Whether it, or its account, has a budget. */
+  /** Whether the key or its account has a budget. */
   readonly isBudgeted: boolean
 }
 
@@ -48,7 +45,7 @@ type NewKey = Omit<
   'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier' | 'isDisabled' | 'isBudgeted'
 >
 
-/** How a key is revoked. `accountId` null: a key of any account. `kept` null: no key stays. */
+/** How to revoke a key. `accountId` null: a key of any account. `kept` null: no key is kept. */
 export type Revocation = {
   /** Unix seconds. */
   readonly at: number
@@ -59,65 +56,69 @@ export type Revocation = {
 /** A page of accounts. */
 export type AccountPageQuery = { readonly limit: number; readonly cursor: string | null }
 
-/** The last use of a key is known to this, seconds. */
+/** How exact the time of a key's last use is, seconds. */
 export const USE_INTERVAL_SECONDS = 60
 
 /** Accounts and API keys. Every method throws the driver's error when the database fails. */
 export type KeysStore = {
-  /**
-   * Finds the account of this name, or makes it with `account.id`; gives the one that is stored.
-   */
+  /** Finds the account of this name, or makes it with `account.id`. Gives the stored account. */
   openAccount(
     account: Omit<Account, 'tier' | 'disabledAt'>,
   ): Promise<Account & { readonly isNew: boolean }>
   /**
-   * Gives accounts that are not deleted, newest first, from the one behind `cursor` on (an
-   * account's id; null: the newest). `unknown_cursor` when there never was such an account.
+   * Lists accounts that are not deleted, newest first. The page starts after `cursor` (an account's
+   * id; null: with the newest account). Gives `unknown_cursor` when the account never existed.
    */
   pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
   /**
-   * Puts the account of this name into a tier, null for the default one. False when there is no
-   * such account.
+   * Puts the account of this name into a tier; null is the default tier. Gives false when no
+   * account has this name.
    */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * Disables the account of this name, or ends that (null). False when there is no such account. An
-   * account that is disabled already keeps its first time.
+   * Disables the account of this name, or enables it again (null). Gives false when no account has
+   * this name. An account that is already disabled keeps its first time.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**
-   * Revokes the keys of the account of this name, and frees its name; its rows stay. False when
-   * there is no such account.
+   * Revokes the keys of the account of this name, and frees its name. The account's rows stay.
+   * Gives false when no account has this name.
    */
   deleteAccount(name: string, at: number): Promise<boolean>
-  /** Gives the account with this id (a uuid), or null; null also for one that is deleted. */
+  /**
+   * Gives the account with this id (a uuid). Gives null when no account has it, or the account is
+   * deleted.
+   */
   findAccount(id: string): Promise<Account | null>
-  /** Stores a key. False when the key that made it is revoked; rejects when its id is taken. */
+  /**
+   * Stores a key. Gives false when the key that made it is revoked. Rejects when the new id is
+   * taken.
+   */
   addKey(key: NewKey): Promise<boolean>
-  /** Gives the key with this public id, revoked or not, or null. */
+  /** Gives the key with this public id, even if it is revoked. Gives null when no key has it. */
   findKey(id: string): Promise<StoredKey | null>
-  /** The same of several, in any order; those that are not there are left out. */
+  /** Gives the keys with these ids, in any order. Ids without a key are left out. */
   findKeys(ids: readonly string[]): Promise<readonly StoredKey[]>
   /**
-   * Counts the keys of an account but those that ended, revoked or expired, before a time (Unix
-   * seconds).
+   * Counts the keys of an account, without the keys that expired or were revoked before a time
+   * (Unix seconds).
    */
   countKeys(accountId: string, endedSince: number): Promise<number>
   /**
-   * Gives the keys of one account, or all (null), oldest first; those of one second in the order of
-   * their making.
+   * Lists the keys of one account, or of all accounts (null), oldest first. Keys of the same second
+   * are in the order in which they were made.
    */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key of an account, or of any (null), forever, and with it the keys of its account
-   * that it made, and that those made; except `kept` and the keys that it made. Gives the ids of
-   * keys that were valid till then, or null when no key has this id. A key that is revoked already
-   * keeps its first time.
+   * Revokes a key forever, of one account or of any (null). Also revokes the keys that it made for
+   * its account, the keys that these made, and so on. `kept` and the keys that it made stay valid.
+   * Gives the ids of the keys that were valid until now, or null when no key has this id. A key
+   * that is already revoked keeps its first time.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
   /**
-   * Notes when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last time,
-   * whichever gateway wrote it.
+   * Records when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last write by
+   * any gateway.
    */
   recordUse(id: string, usedAt: number): Promise<void>
 }
@@ -211,7 +212,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // The maker's row is locked, so that a statement that revokes it finds this key.
+      // The row of the making key is locked. So a statement that revokes that key finds the new key
+      // too.
       const { rows } = await sql`
         with maker as (
           select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
@@ -251,7 +253,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async revokeKey(id, revocation) {
       const revoked: string[] = []
-      // Once more, until no key is found that one of these was just making.
+      // Repeats until it finds no further key: a revoked key may have been making a key meanwhile.
       for (;;) {
         const family = await revokeFamily(queries, id, revocation)
         if (family.length === 0) return null
@@ -270,7 +272,10 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
   }
 }
 
-/** Revokes a key and the keys of its account that it made, and theirs, as far as they are there. */
+/**
+ * Revokes a key, the keys of its account that it made, the keys that these made, and so on, as far
+ * as they are stored.
+ */
 async function revokeFamily(
   queries: Database['queries'],
   id: string,
@@ -318,7 +323,7 @@ function toKey(row: KeyRow): StoredKey {
     name: row.name,
     createdAt: row.created_at,
     madeBy: row.made_by,
-    // A key that was being made while its account was deleted is none either.
+    // A key that was made while its account was being deleted counts as revoked, too.
     revokedAt: row.revoked_at ?? row.account_deleted_at,
     scopes: row.scopes.filter(isScope),
     expiresAt: row.expires_at,

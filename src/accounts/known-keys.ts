@@ -3,18 +3,21 @@ import { singleFlight } from '../runtime/single-flight.ts'
 import type { KeysStore, StoredKey } from './keys-store.ts'
 
 /**
- * How long what the database said of a key is believed, milliseconds: a revoked key stops well
- * within a second.
+ * How long a key's data from the database is used, milliseconds. So a revoked key stops well within
+ * a second.
  */
 export const KEY_AGE_MAX_MS = 500
 
-/** Keys remembered at once, so that made-up ids cannot fill the memory. */
+/** How many keys are remembered, at most: invented ids cannot fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
-/** A key that was used within so long is looked up again before what is known of it is too old. */
+/** A key used within this time is in use: it is looked up again before its data is too old. */
 const IN_USE_MS = 2_000
 
-/** Between two lookups of all the keys that are in use, each of which has the rest of its age. */
+/**
+ * Interval between two lookups of all the keys in use. It leaves enough of KEY_AGE_MAX_MS for the
+ * lookup itself.
+ */
 const REFRESH_INTERVAL_MS = 350
 
 type KnownKey = {
@@ -22,15 +25,15 @@ type KnownKey = {
   readonly key: Promise<StoredKey | null>
   readonly askedAtMs: number
   readonly usedAtMs: number
-  /** Whether there is such a key: ids that are made up are not looked up again by themselves. */
+  /** Whether the key exists. Invented ids are not looked up again in the background. */
   readonly isThere: boolean
 }
 
 /**
- * Gives what looks keys up. What the store said is believed for KEY_AGE_MAX_MS by `monotonic`,
- * milliseconds of a clock that is never set, and no longer. Calls with a key that is in use do not
- * wait for the store: all such keys are looked up again, in one query, before their time is over.
- * An answer that failed is not used again. Rejects with the driver's error.
+ * Gives a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS by
+ * `monotonic`, milliseconds of a clock that is never set. Calls with a key in use do not wait for
+ * the store: one query looks up all such keys again before their data is too old. A failed answer
+ * is not used again. Rejects with the driver's error.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,
@@ -61,7 +64,7 @@ export function createKnownKeys(
     )
   }
 
-  /** What fails is left to the calls, which ask for themselves when the time is over. */
+  /** After a failed refresh, the calls look their keys up themselves when the data is too old. */
   const refresh = singleFlight(async () => {
     const ids = idsInUse()
     if (ids.length === 0) {
@@ -75,7 +78,7 @@ export function createKnownKeys(
     const found = new Map(keys.map((key) => [key.id, key]))
     for (const id of ids) {
       const entry = known.get(id)
-      // A key that was forgotten, or asked for since, is not touched.
+      // Skips a key that was forgotten, or that was looked up again meanwhile.
       if (entry === undefined || entry.askedAtMs > askedAtMs) continue
       const key = found.get(id) ?? null
       known.set(id, { ...entry, key: Promise.resolve(key), askedAtMs, isThere: key !== null })

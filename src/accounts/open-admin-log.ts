@@ -4,12 +4,12 @@ import { admitContentKeys } from '../storage/content-keys-store.ts'
 import type { Database } from '../storage/database.ts'
 import { type AdminLog, createAdminLog } from './admin-log-store.ts'
 
-/** The operator, who changes settings and the files that they name. */
+/** The operator, as the person who changes the settings and the files named in them. */
 export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /**
- * Opens the administrative log. Records in it when stored content has a new key. Rejects with
- * StartFailure when content cannot be stored with the keys there are.
+ * Opens the administrative log. Records when stored content gets a new key. Rejects with
+ * StartFailure when content cannot be stored with the configured keys.
  */
 export async function openAdminLog(database: Database, log: Logger): Promise<AdminLog> {
   const adminLog = createAdminLog(database)

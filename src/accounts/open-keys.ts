@@ -8,26 +8,26 @@ import type { AdminLog, NewAct } from './admin-log-store.ts'
 import { type ApiKeyFacts, type ApiKeys, createApiKeys } from './api-keys.ts'
 import { createKeysStore, type KeysStore } from './keys-store.ts'
 
-/** File of the data folder that keeps the key which is made on first start. */
+/** File in the data folder for the key that is made on first start. */
 export const KEY_FILE = 'api-key'
-/** Account that it belongs to. */
+/** Account of the first key. */
 const DEVELOPMENT_ACCOUNT = 'development'
 
 /** Who makes the first key. */
 const GATEWAY: Operator = { who: 'gateway', accountId: null, from: 'first start' }
 
-/** The keys, and the one to show: without a data folder none is made. */
+/** The keys, and the key to show. Without a data folder no key is made. */
 type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
-/** What is recorded of a key that was made. */
+/** Gives the record of a new key. */
 export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyFacts): NewAct {
   const details = { account: accountName, name, scopes, expires_at: expiresAt }
   return { kind: 'key.create', target: id, details }
 }
 
 /**
- * What is recorded when a key ends: the key, and each that ended with it. `ids`: null where no key
- * has this id.
+ * Gives the records of ended keys: the key, and each key that ended with it. `ids` is null when no
+ * key has this id.
  */
 export function revocationsOf(id: string, ids: readonly string[] | null): readonly NewAct[] {
   const others = (ids ?? []).filter((other) => other !== id)
@@ -38,14 +38,14 @@ export function revocationsOf(id: string, ids: readonly string[] | null): readon
   ]
 }
 
-/** Gives the keys of a store, for an operation inside of a transaction as well. */
+/** Gives the keys over a store, which may belong to a transaction. */
 export function keysOver(store: KeysStore): ApiKeys {
   return createApiKeys({ keys: store, now: Date.now, random: randomBytes })
 }
 
 /**
- * Opens the keys. Where there is a data folder one is good from the first start on: that of the
- * configuration, or else the one that is kept in the folder.
+ * Opens the keys. With a data folder, one key is valid from the first start on: the configuration's
+ * key, or else the key in the folder's file.
  */
 export async function openKeys(
   { devApiKey: fixed }: { readonly devApiKey: string | null },
@@ -58,7 +58,7 @@ export async function openKeys(
     readonly database: Database
     readonly home: Home | null
     readonly adminLog: Pick<AdminLog, 'record'>
-    /** A test's own. */
+    /** Keys that only tests set. */
     readonly keys?: ApiKeys | undefined
   },
 ): Promise<OpenedKeys> {
@@ -73,9 +73,9 @@ export async function openKeys(
 }
 
 /**
- * Gives the key in the data folder, or makes one that may do everything and keeps it there,
- * readable by its user alone: also when the one that is there is no longer valid, because the
- * database is another or it was revoked.
+ * Gives the valid key of the data folder. Otherwise makes a key with all rights and keeps it there,
+ * readable only by its user. That also happens when the file's key is not valid, because it was
+ * revoked or the database is another one.
  */
 async function openDevelopmentKey(
   dataFolder: string,
@@ -92,7 +92,7 @@ async function openDevelopmentKey(
     ({ key }) => [creationOf(key)],
   )
   await writeFile(file, `${text}\n`, { mode: 0o600 })
-  // The mode above is for a new file alone.
+  // The mode above applies only to a new file.
   await chmod(file, 0o600)
   return text
 }

@@ -22,8 +22,8 @@ import { usageRoutes } from './usage-routes.ts'
 import { createUsageStore } from './usage-store.ts'
 
 /**
- * Opens what limits and counts calls, and makes them once. Gives the routes of an account's limits
- * and usage.
+ * Opens rate limits, budgets, usage and idempotency. Gives the routes of an account's limits and
+ * usage.
  */
 export function openLimits<Stored extends WholeOrNot>({
   database,
@@ -69,7 +69,7 @@ export function openLimits<Stored extends WholeOrNot>({
     return PRUNE_INTERVAL_MS
   })
   pruning.start()
-  // No call runs when this is called, and the database is open.
+  // When this runs, the database is open and no call runs yet.
   onStarted(async () => {
     await pruning.stop()
     await limiter.stop()
@@ -82,5 +82,5 @@ export function openLimits<Stored extends WholeOrNot>({
   }
 }
 
-/** Between two removals of usage that is kept no more. */
+/** Interval between removals of expired usage. */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000

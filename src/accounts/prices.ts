@@ -8,15 +8,15 @@ import { StartFailure } from '../runtime/starting.ts'
 /** Billionths of the currency's unit in one unit. */
 export const NANO = 1_000_000_000n
 
-/** Tokens of one call, at most. */
+/** Largest number of tokens that one call counts. */
 export const TOKENS_MAX = 1_000_000_000_000
 
-/** Largest amount that is counted: what a JSON number holds exactly. */
+/** Largest counted amount: a JSON number holds it exactly. */
 export const MONEY_MAX = BigInt(Number.MAX_SAFE_INTEGER)
 
-/** What a model costs, in billionths. */
+/** Price of a group of models, in billionths. */
 type Price = {
-  /** Patterns, `*` matching any run of characters. */
+  /** Patterns; `*` matches any characters. */
   readonly models: readonly string[]
   readonly perMillionInputTokens: bigint
   readonly perMillionOutputTokens: bigint
@@ -24,12 +24,12 @@ type Price = {
   readonly perImage: bigint
 }
 
-/** Of several that fit a model, the first counts. */
+/** When several match a model, the first counts. */
 export type Prices = readonly Price[]
 
 /**
- * What a call costs, in billionths, rounded up and at most MONEY_MAX; null where no price fits the
- * model.
+ * Gives the cost of a call in billionths, rounded up and at most MONEY_MAX. Gives null when no
+ * price matches the model.
  */
 export function priceOf(
   prices: Prices,
@@ -40,7 +40,7 @@ export function priceOf(
     images = 0,
   }: {
     readonly model: string
-    /** Tokens of the prompt, and of the answer. */
+    /** Tokens of the prompt and of the answer. */
     readonly input: number
     readonly output: number
     readonly images?: number
@@ -54,18 +54,18 @@ export function priceOf(
   return Number(nano < MONEY_MAX ? nano : MONEY_MAX)
 }
 
-/** What a call's cost hangs on. */
+/** The numbers that decide a call's cost. */
 export type CallSize = {
   readonly model: string
   readonly tokens: number
-  /** How many of them are the prompt's; undefined where that is not known. */
+  /** How many of the tokens are the prompt's; undefined when that is not known. */
   readonly promptTokens: number | undefined
   readonly images: number | undefined
 }
 
 /**
- * What a call costs, `promptTokens` of whose tokens are the prompt's. Where prompt and answer are
- * not known apart, each token counts as the dearer kind. Null where no price fits the model.
+ * Gives the cost of a call; `promptTokens` of its tokens are the prompt's. When that is not known,
+ * every token costs the higher price. Gives null when no price matches the model.
  */
 export function costOf(
   prices: Prices,
@@ -77,18 +77,18 @@ export function costOf(
   return Math.max(apart, priceOf(prices, { model, input: tokens, output: 0, images }) ?? 0)
 }
 
-/** What a call used, as it is counted. */
+/** The use of a call, as it is counted. */
 export type CallUse = {
   readonly tokens: number
-  /** Null where prompt and answer were not stated apart. */
+  /** Null when prompt and answer were not counted separately. */
   readonly promptTokens: number | null
-  /** Null where no price fits the model. */
+  /** Null when no price matches the model. */
   readonly money: number | null
 }
 
 /**
- * What a call that is over used and cost, computed in one place for budgets and reports. Claims
- * beyond TOKENS_MAX, or of a prompt beyond all tokens, are cut.
+ * Computes use and cost of a finished call, for budgets and for reports. Token counts above
+ * TOKENS_MAX are cut, and so are prompt tokens above all tokens.
  */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
@@ -101,7 +101,8 @@ export function computeUse(prices: Prices, size: CallSize): CallUse {
 }
 
 /**
- * Billionths of a decimal number such as `2.50`; null for other text, and for too large a number.
+ * Gives the billionths of a decimal number such as `2.50`. Gives null for other text and for a
+ * number that is too large.
  */
 export function parseMoney(text: string): bigint | null {
   const [, whole, fraction = ''] = /^(\d{1,7})(?:\.(\d{1,9}))?$/.exec(text) ?? []
@@ -109,7 +110,7 @@ export function parseMoney(text: string): bigint | null {
   return BigInt(whole) * NANO + BigInt(fraction.padEnd(9, '0'))
 }
 
-/** The decimal number of so many billionths. */
+/** Gives billionths as a decimal number. */
 export function formatMoney(billionths: number | bigint): string {
   const digits = String(billionths).padStart(10, '0')
   const fraction = digits.slice(-9).replace(/0+$/, '')
@@ -162,7 +163,8 @@ const pricesFile = z.strictObject({
 })
 
 /**
- * Gives the prices of a file; none without one. Rejects with StartFailure, which lists every fault.
+ * Gives the prices of a file, and no prices without a file. Rejects with StartFailure, which lists
+ * every fault.
  */
 export async function readPrices(file: string | null): Promise<Prices> {
   if (file === null) return []

@@ -26,10 +26,7 @@ const rateLimits = z.strictObject({
 })
 export type RateLimitsReply = z.output<typeof rateLimits>
 
-/**
- * `GET /v1/dashboard/rate-limits`: what the limiter has counted for the caller's account, and what
- * it allows.
- */
+/** `GET /v1/dashboard/rate-limits`: the counted use of the caller's account, and its limits. */
 export function rateLimitRoutes(limiter: Pick<RateLimiter, 'report'>): readonly Route[] {
   return [
     defineRoute({

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 
-/** Bounds of one group of models; null means unbounded. */
+/** Limits of one group of models; null means without limit. */
 export type RateLimits = {
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
@@ -11,8 +11,8 @@ export type RateLimits = {
 }
 
 /**
- * What is used of the windows now open. `minute` and `day` number the windows: Unix seconds by 60
- * and by 86400.
+ * What is used in the current windows. `minute` and `day` are the windows' numbers: Unix seconds
+ * divided by 60 and by 86400.
  */
 export type UsedWindows = {
   readonly minute: number
@@ -23,21 +23,19 @@ export type UsedWindows = {
   readonly dayTokens: number
 }
 
-/**
- * What calls that are over used in truth, of those that one process admitted in the same windows.
- */
+/** Real use of finished calls. One process admitted these calls in the same windows. */
 export type Settlement = {
-  /** Null where nothing was reserved. */
+  /** Null when nothing was reserved. */
   readonly processId: string | null
   readonly minute: number
   readonly day: number
-  /** Tokens that they had reserved together. */
+  /** Tokens that the calls had reserved together. */
   readonly reserved: number
-  /** Tokens that they used together. */
+  /** Tokens that the calls used together. */
   readonly used: number
   /**
-   * What each used beyond its own reservation: it counts in the window now open when the calls' own
-   * is over.
+   * Tokens used beyond each call's reservation. When the calls' own window is over, they count in
+   * the current window.
    */
   readonly excess: number
 }
@@ -47,60 +45,60 @@ export type LimitBucket = {
   readonly accountId: string
   readonly group: string
   readonly limits: RateLimits
-  /** Tokens that each new call reserves, in the order they came. */
+  /** Tokens that each new call reserves, in the order of the calls. */
   readonly estimates: readonly number[]
   readonly settlements: readonly Settlement[]
 }
 
-/** Calls of one key that are over, of one kind and one model. */
+/** Finished calls of one key, of one kind and one model. */
 export type KeyUsage = {
   readonly accountId: string
   /** Public id. */
   readonly keyId: string
   readonly operation: string
   readonly family: string
-  /** Without control characters, and bounded. */
+  /** Without control characters, and of limited length. */
   readonly model: string
   readonly requests: number
   readonly tokens: number
-  /** Of calls whose prompt and answer were stated apart. */
+  /** Tokens of calls whose prompt and answer were counted separately. */
   readonly promptTokens: number
   readonly completionTokens: number
-  /** Billionths, of the requests that have a price. */
+  /** Billionths. The sum over the requests that have a price. */
   readonly money: number
   readonly unpricedRequests: number
 }
 
-/** Whether one call was admitted, and what is used after that. */
+/** Whether one call was admitted, and what is used after it. */
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
-/** What was asked of the limiter, done at once. */
+/** The requests to the limiter that one step handles. */
 type LimitStep = {
   readonly processId: string
-  /** How long a process lives that is entered by this very step. */
+  /** How long a process is believed to be alive after this step registered it. */
   readonly leaseSeconds: number
   /**
-   * Number of the batch of settlements and usages; of each process they only grow. Null without
-   * settlements and usages.
+   * Number of the batch of settlements and usages. The numbers of one process only grow. Null
+   * without settlements and usages.
    */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
-  /** Counted in the hour of the step. */
+  /** Usages count in the hour of the step. */
   readonly usages: readonly KeyUsage[]
 }
 
-/** Counts of limits. Every method throws the driver's error when the database fails. */
+/** Counts for the limits. Every method throws the driver's error when the database fails. */
 export type RateLimitsStore = {
   /**
-   * Settles, and admits and counts as many of the new calls as fit, in one atomic step; refused
-   * calls count nothing. Gives the outcome of every estimate, bucket by bucket, and the time (Unix
-   * seconds) that was used. When a step failed, its settlements and usages may be sent again with
-   * the same batch number: they are counted once.
+   * In one atomic step: settles, then admits and counts as many new calls as fit. Refused calls
+   * count nothing. Gives the outcome of every estimate, bucket by bucket, and the time of the step
+   * (Unix seconds). After a failed step, its settlements and usages may be sent again with the same
+   * batch number: they are counted once.
    */
   step(
     step: LimitStep,
   ): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
-  /** What an account used, by group, in the windows that are open now. */
+  /** Gives what an account used in the current windows, by group. */
   read(
     accountId: string,
   ): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>
@@ -110,7 +108,7 @@ export const SECONDS_PER_MINUTE = 60
 export const SECONDS_PER_DAY = 86_400
 
 /**
- * Counts on the database's shared connections. The arithmetic is in
+ * Counts on the database's shared connections. The counting itself is in
  * src/storage/migrations/initial/steps.ts.
  */
 export function createRateLimitsStore(
@@ -119,7 +117,7 @@ export function createRateLimitsStore(
 ): RateLimitsStore {
   return {
     async step({ processId, leaseSeconds, batch, buckets, usages }) {
-      // In this order rows are locked, by every gateway.
+      // Every gateway locks rows in this order.
       const order = [...buckets.keys()].sort((left, right) =>
         compare(buckets[left], buckets[right]),
       )

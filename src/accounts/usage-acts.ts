@@ -4,9 +4,11 @@ import type { Database } from '../storage/database.ts'
 import { defineAct } from './acts.ts'
 import { createUsageStore, USAGE_ROWS_MAX, usageQuery, usageRow } from './usage-store.ts'
 
-/** What accounts used, and what it cost. */
+/** Acts that report the usage of accounts and its cost. */
 export const usageActs = {
-  /** A report of any range, as sums in billionths; `GET /v1/admin/usage` bounds the range. */
+  /**
+   * A report of any range, with sums in billionths. Only `GET /v1/admin/usage` limits the range.
+   */
   report: defineAct({
     method: 'POST',
     path: '/v1/admin/usage/report',

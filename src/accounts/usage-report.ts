@@ -6,21 +6,21 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Sums as they are reported: null is unknown, which is not the same as 0. */
+/** Sums as a report shows them. Null means unknown, which differs from 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number
   readonly prompt_tokens: number | null
   readonly completion_tokens: number | null
   readonly unsplit_tokens: number
-  /** In the unit of the price file; decimal text. */
+  /** Decimal text, in the unit of the price file. */
   readonly money: string | null
   readonly unpriced_requests: number
 }
 
 /**
- * Reports sums: prompt and answer are null where they are known of none of the tokens, and money is
- * where no request has a price.
+ * Gives sums for a report. Prompt and answer are null when they are known for no tokens. Money is
+ * null when no request has a price.
  */
 export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens
@@ -54,7 +54,7 @@ export function sumRows(rows: readonly UsageRow[]): UsageSums {
   }
 }
 
-/** What a report tells apart, as columns of a table: their names, and the cells of a row. */
+/** The report's dimensions as table columns: their names, and the cells of a row. */
 export function usageTable({
   per,
   by,
@@ -114,7 +114,7 @@ const SUM_COLUMNS = [
   'unpriced_requests',
 ] as const
 
-/** Begin of a period in UTC: `2027-01`, `2027-01-31`, `2027-01-31T23:00Z`. */
+/** Writes the start of a period in UTC: `2027-01`, `2027-01-31`, `2027-01-31T23:00Z`. */
 function nameStart(start: number, per: UsagePeriod): string {
   const text = new Date(start * 1000).toISOString()
   if (per === 'hour') return `${text.slice(0, 16)}Z`

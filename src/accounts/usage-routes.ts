@@ -14,7 +14,7 @@ import {
   type UsageStore,
 } from './usage-store.ts'
 
-/** Periods of an answer, at most, and how many when nothing is said; 'total' has one. */
+/** How many periods an answer has: the maximum and the default. 'total' has one. */
 const PERIODS = {
   hour: { max: 7 * 24, unasked: 24 },
   day: { max: 366, unasked: 30 },
@@ -24,13 +24,13 @@ type Period = keyof typeof PERIODS
 
 const SECONDS_PER_HOUR = 3_600
 
-/** Unix seconds; in the year 9999. */
+/** Latest time, Unix seconds: in the year 9999. */
 const TIME_MAX = 253_402_300_799
 
 const time = integerText({ min: 0, max: TIME_MAX }).nullable().default(null)
 const keyId = patternText(/^[a-z2-7]{16}$/, 'value_error', 'the id of a key')
 
-/** The dimensions of the report, with commas between. */
+/** The dimensions of the report, separated by commas. */
 function dimensions(names: readonly [string, ...string[]], unasked: string) {
   const one = `(${names.join('|')})`
   return patternText(
@@ -40,7 +40,9 @@ function dimensions(names: readonly [string, ...string[]], unasked: string) {
   ).default(unasked)
 }
 
-/** From the period that holds `since` to before `until`; null: with the one that is now. */
+/**
+ * From the period that contains `since` to before `until`. Null: up to and with the current period.
+ */
 const range = {
   since: time,
   until: time,
@@ -111,8 +113,8 @@ export type UsageReply = z.output<typeof usageReply>
 const CSV_TYPE = 'text/csv'
 
 /**
- * `GET /v1/dashboard/usage`: what the caller's account used, by hours, days or months (UTC), and
- * what it cost; `GET /v1/admin/usage`: the same of all accounts. As CSV when it is asked for.
+ * `GET /v1/dashboard/usage`: use and cost of the caller's account, by hours, days or months (UTC).
+ * `GET /v1/admin/usage`: use and cost of all accounts. Both give CSV on request.
  */
 export function usageRoutes({
   usage,
@@ -120,7 +122,7 @@ export function usageRoutes({
   now,
 }: {
   readonly usage: Pick<UsageStore, 'report'>
-  /** Counts what is over and not counted yet. */
+  /** Counts the finished calls that are not counted yet. */
   readonly flush: () => Promise<void>
   /** Unix milliseconds. */
   readonly now: () => number
@@ -197,7 +199,7 @@ function describeRow(row: UsageRow, by: UsageQuery['by']) {
   }
 }
 
-/** Throws ValidationError for a range that ends before it begins, or has too many periods. */
+/** Throws ValidationError for a range that ends before it starts, or that has too many periods. */
 function rangeOf(
   { since, until: asked, per }: Query,
   now: number,
@@ -211,7 +213,9 @@ function rangeOf(
   return { since: begin, until }
 }
 
-/** Begin of the period so many after the one that a time is in. From 1970 on. */
+/**
+ * Gives the start of the period that is `by` periods after the period of `at`. Never before 1970.
+ */
 function later(per: Period, at: number, by: number): number {
   if (per === 'month') {
     const date = new Date(at * 1000)

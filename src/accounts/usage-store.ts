@@ -5,80 +5,85 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { SECONDS_PER_DAY } from './rate-limits-store.ts'
 
-/** What a report of usage distinguishes. */
+/** The dimensions of a usage report. */
 export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as const
 
-/** Usage of the periods that begin from `from` to before `until`. */
+/** Selects usage of the periods that start at `from` or later, and before `until`. */
 export const usageQuery = z.object({
   /** Null: all accounts, or all keys. */
   account: nameText.nullable(),
   key: z.string().nullable(),
   from: z.int(),
   until: z.int(),
-  /** In UTC; `total`: all of the range is one. */
+  /** Periods in UTC. `total`: the whole range is one period. */
   per: z.enum(['hour', 'day', 'month', 'total']),
   by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
 })
 export type UsageQuery = Readonly<z.output<typeof usageQuery>>
 
 /**
- * Sums of one period. A member is null where the report does not divide by it, or it is not known.
+ * Sums of one period. A member is null when the report does not divide by it, or when it is not
+ * known.
  */
 export const usageRow = z.object({
-  /** Begin of the period. */
+  /** Start of the period. */
   start: z.int(),
-  /** The former name of an account that is deleted. */
+  /** For a deleted account, its former name. */
   account: z.string().nullable(),
   account_id: z.string().nullable(),
   key: z.string().nullable(),
   operation: z.string().nullable(),
   family: z.string().nullable(),
   /**
-   * Empty for calls without a model, `*` for models beyond those that are kept apart in an hour.
+   * Empty for calls without a model. `*` stands for all models beyond the number that is kept
+   * separately in an hour.
    */
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
-  /** Of calls where prompt and answer are counted apart. */
+  /** Tokens of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Of the others. */
+  /** Tokens of the other calls. */
   unsplit_tokens: z.int(),
-  /** Billionths, of the requests that have a price: decimal digits. */
+  /** Billionths as decimal digits: the sum over the requests that have a price. */
   money: z.string().regex(/^\d+$/),
   unpriced_requests: z.int(),
 })
 export type UsageRow = Readonly<z.output<typeof usageRow>>
 
-/** So long usage is kept by hours; then by days. */
+/** How long usage is kept by hours. Older usage is kept by days. */
 export const USAGE_HOURS_AGE_MAX_SECONDS = 90 * SECONDS_PER_DAY
 
-/** So long it is kept by days: three years and the day of a leap year. */
+/** How long usage is kept by days: three years, with the day of a leap year. */
 export const USAGE_AGE_MAX_SECONDS = 1_096 * SECONDS_PER_DAY
 
 /** Rows of one report, at most. */
 export const USAGE_ROWS_MAX = 50_000
 
-/** Of one account by its id, of one by its name, or of all. */
+/** Selects one account by id or by name, or all accounts. */
 type AccountsQuery = Omit<UsageQuery, 'account'> & {
   readonly account: { readonly id: string } | { readonly name: string } | null
 }
 
-/** What accounts used over time. Every method throws the driver's error when the database fails. */
+/**
+ * The use of accounts over time. Every method throws the driver's error when the database fails.
+ */
 export type UsageStore = {
   /**
-   * Adds up what is kept, oldest period first; `too_many` rather than more than USAGE_ROWS_MAX
-   * rows. By hours what is kept by days is left out. The range is the caller's to bound.
+   * Sums the stored usage, oldest period first. Gives `too_many` when there are more than
+   * USAGE_ROWS_MAX rows. A report by hours leaves out usage that is kept by days. The caller must
+   * limit the range.
    */
   report(query: AccountsQuery): Promise<readonly UsageRow[] | 'too_many' | 'unknown_account'>
   /**
-   * Adds hours older than USAGE_HOURS_AGE_MAX_SECONDS to their days, and removes days older than
+   * Adds hours older than USAGE_HOURS_AGE_MAX_SECONDS to their days. Removes days older than
    * USAGE_AGE_MAX_SECONDS.
    */
   prune(): Promise<void>
 }
 
-/** Usage on the database's shared connections; rate-limits-store.ts counts it. */
+/** Usage on the database's shared connections. The counting is in rate-limits-store.ts. */
 export function createUsageStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
@@ -88,7 +93,8 @@ export function createUsageStore(
     async report({ account, key, from, until, per, by }) {
       const [id, name] = [idOf(account), nameOf(account)]
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
-      // Of rows from before keys and models were counted both are unknown: no key's id is empty.
+      // In rows from before keys and models were counted, both are unknown and the key's id is
+      // empty. No real id is empty.
       const { rows } = await sql<UsageRow>`
         select * from (
           select case ${per}::text when 'hour' then u.hour_at when 'total' then ${from}::bigint
@@ -152,7 +158,7 @@ export function createUsageStore(
   }
 }
 
-/** What a JSON number holds, at most. */
+/** Limits a sum to the largest integer that a JSON number holds. */
 function capped(sum: ReturnType<typeof sql>) {
   return sql`least(${sum}, ${Number.MAX_SAFE_INTEGER}::bigint)::bigint`
 }

@@ -26,7 +26,7 @@ import type { RunWatcher } from './runs.ts'
 /** Timings of an agent, milliseconds. */
 export type AgentTimings = ConnectionTimings & {
   readonly backOff: BackOffBounds
-  /** A connection that was open this long ends a row of failures. */
+  /** After a connection was open this long, earlier failures no longer count. */
   readonly steadyMs: number
   /** How long a stop waits for running requests. */
   readonly drainMs: number
@@ -34,24 +34,24 @@ export type AgentTimings = ConnectionTimings & {
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  // The public client waits 24 s at least; a gateway that restarts is back sooner than that.
+  // The public client waits 24 s at least. A restarting gateway is back sooner.
   backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
 }
 
 export type AgentOptions = {
-  /** The gateway's, `http(s)://host[:port][/path]`, without `/v1`. */
+  /** URL of the gateway, `http(s)://host[:port][/path]`, without `/v1`. */
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
   /** Default LLM. */
   readonly nodeType?: NodeType
-  /** Whether the backend may be given addresses of images, to fetch. Default false. */
+  /** Whether the backend may receive URLs of images, which it then fetches. Default false. */
   readonly fetchesMedia?: boolean
-  /** Closed by the caller, after `done`. */
+  /** The caller closes the backend after `done`. */
   readonly backend: Backend
-  /** Null: all that the backend lists. */
+  /** Null: all models that the backend lists. */
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly readLoad: () => Promise<Load>
@@ -62,7 +62,7 @@ export type AgentOptions = {
   readonly watchRun?: RunWatcher | undefined
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
-  /** 0 to below 1. */
+  /** Gives a random number from 0 to below 1. */
   readonly random: () => number
   readonly log: Logger
 }
@@ -72,26 +72,25 @@ type AgentStatus = {
   readonly phase: 'registering' | 'connecting' | 'connected' | 'waiting' | 'draining' | 'stopped'
   readonly models: readonly string[]
   readonly running: number
-  /** Connections that were opened so far. */
+  /** How many connections were opened until now. */
   readonly connections: number
 }
 
 export type Agent = {
   /**
-   * Takes nothing new, finishes what runs (at most `drainMs`), closes. Resolves when all is ended;
-   * twice is one stop.
+   * Accepts no new requests, finishes the running ones (at most `drainMs`), and closes. Resolves
+   * when everything has ended. A second call joins the first.
    */
   stop(): Promise<void>
   /**
-   * Resolves when the agent stopped; rejects with AgentFailure when it cannot be run as it is
-   * configured.
+   * Resolves when the agent stopped. Rejects with AgentFailure when its configuration cannot work.
    */
   readonly done: Promise<void>
   status(): AgentStatus
 }
 
 /**
- * Starts an agent: it registers its node, connects, serves, and connects again whenever the
+ * Starts an agent. It registers its node, connects and serves. It connects again whenever the
  * connection ends.
  */
 export function startAgent(options: AgentOptions): Agent {
@@ -104,7 +103,7 @@ export function startAgent(options: AgentOptions): Agent {
   let connections = 0
   let connection: Connection | null = null
 
-  /** One try: registers, where that is due, then serves until the connection ends. */
+  /** One try: registers the node if necessary, then serves until the connection ends. */
   async function serveOnce(): Promise<ConnectionEnd> {
     if (models.length === 0) {
       phase = 'registering'
@@ -132,7 +131,7 @@ export function startAgent(options: AgentOptions): Agent {
       connection = null
       if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
-      // The gateway may have refused because it no longer knows hardware or benchmark.
+      // The gateway may have refused because it lost the node's hardware or benchmark.
       if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
       const pauseMs = backOffMs(failures, timings.backOff, {
@@ -147,8 +146,7 @@ export function startAgent(options: AgentOptions): Agent {
   const done = keepServing().finally(() => {
     phase = 'stopped'
   })
-  // The caller that started it looks at `done` in time, or never: that alone must not end a
-  // process.
+  // The caller reads `done` later, or never. An unread rejection must not end the process.
   done.catch(() => undefined)
   return {
     done,
@@ -180,15 +178,15 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 }
 
 /**
- * Gives null for a fault that may pass by itself. Throws AgentFailure for one that will not, unless
- * the node has served before: then its configuration was right, and the fault may be the gateway's.
+ * Gives null for a fault that may pass. Throws AgentFailure for a lasting fault, unless the node
+ * has served before: then its configuration was right, and the gateway may be at fault.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // Registration asks the backend only the agent's own questions: its words hold no caller's
-  // prompt.
+  // Registration sends the backend only the agent's own requests, so the backend's message holds no
+  // caller's prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

@@ -18,8 +18,8 @@ import { BackendError, backendErrorOf } from './backend-error.ts'
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
 
 /**
- * What comes next of an answer. `fault`: what ended it after these chunks; null when it goes on, or
- * ended as it should.
+ * The next part of an answer. `fault` is the error that ended the answer after these chunks. It is
+ * null when the answer continues or ended correctly.
  */
 type AnswerStep = {
   readonly chunks: readonly AnswerChunk[]
@@ -27,9 +27,10 @@ type AnswerStep = {
 }
 
 /**
- * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone
- * with `choices: []`: to gateways that know no end frame that chunk is the end, so none may follow
- * it. A backend that states no usage gives no such chunk. Belongs to one answer.
+ * Parses a backend's event stream into chunks, packet by packet. The usage chunk is given last,
+ * alone, with `choices: []`. Gateways that do not know end frames take that chunk for the end, so
+ * no chunk may follow it. A backend that sends no usage gives no such chunk. One parser serves one
+ * answer.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
@@ -40,20 +41,23 @@ export class AnswerParser {
     isEnded: false,
   }
 
-  /** Whether the end mark came: what follows does not matter. */
+  /** Whether the end mark came. Everything after it is ignored. */
   get isEnded(): boolean {
     return this.answer.isEnded
   }
 
   /**
-   * The chunks that these bytes complete. Faults are an error in the stream, data that is not a
-   * chunk, and an event over the limit; the chunks before them in the same packet are given first.
+   * Gives the chunks that these bytes complete. Faults: an error in the stream, data that is not a
+   * chunk, and an event over the limit. Earlier chunks of the same packet are still given.
    */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
   }
 
-  /** The stream has ended: what is left. Faults as with `push`, and an answer that is not whole. */
+  /**
+   * Call it when the stream has ended. Gives the last chunks. Faults are those of `push`, and an
+   * incomplete answer.
+   */
   end(): AnswerStep {
     const { chunks, fault } = this.take((events) => this.events.end(events))
     const { usage } = this.answer
@@ -88,12 +92,12 @@ function faultOf(run: () => void): AnswerStep['fault'] {
 }
 
 type Answer = {
-  /** The usage chunk that will be last. */
+  /** The usage chunk, which is given last. */
   usage: JsonObject | null
-  /** Indexes of the choices that began and have no finish_reason yet. */
+  /** Indexes of the choices that began but have no finish_reason yet. */
   readonly open: Set<Json | undefined>
   hasFinished: boolean
-  /** The end mark came. */
+  /** Whether the end mark came. */
   isEnded: boolean
 }
 
@@ -101,11 +105,12 @@ const END_MARK = '[DONE]'
 const CHUNK = 'chat.completion.chunk'
 
 /**
- * The chunk of an event, as the backend wrote it, without the usage; null when it has no choices.
+ * Gives an event's chunk as the backend wrote it, without the usage. Gives null when it has no
+ * choices.
  */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
-  // Some send empty data to keep the connection.
+  // Some backends send empty data to keep the connection open.
   if (data.trim() === '') return null
   if (data.trim() === END_MARK) {
     answer.isEnded = true
@@ -138,7 +143,7 @@ function addChoice(choice: Json, answer: Answer): void {
   } else answer.open.add(index)
 }
 
-/** Some servers leave out the end mark: then every choice must have ended. */
+/** Some servers send no end mark. Then the answer is complete when every choice has ended. */
 function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
   return isEnded || (hasFinished && open.size === 0)
 }
@@ -149,11 +154,11 @@ function parseChunk(data: string): JsonObject {
     throw new BackendError('the backend sent an event that is not a JSON object')
   const error = memberOf(chunk, 'error')
   if (error !== undefined && error !== null) throw backendErrorOf(readReason(chunk))
-  // What llama.cpp puts into its `error` line is the error itself.
+  // In llama.cpp's `error` line, the value is the error itself.
   if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
     throw backendErrorOf(readReason(chunk))
   return chunk
 }
 
-/** Longest event of a backend's stream, bytes: what fits a frame to the gateway is far below. */
+/** Longest event of a backend's stream, bytes. Frames to the gateway are limited to far less. */
 const EVENT_BYTES_MAX = 1024 * 1024

@@ -1,33 +1,33 @@
 import type { Dispatcher } from 'undici'
 
-/** Bytes of an answer that may wait to be read before its connection is paused. */
+/** How many unread bytes of an answer may wait before its connection is paused. */
 export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 
-/** What may follow the end mark of an answer before its connection is given up. */
+/** How many bytes may follow the end mark of an answer before its connection is closed. */
 const TAIL_BYTES_MAX = 16 * 1024
 const TAIL_TIMEOUT_MS = 1_000
 
-/** One answer of a backend, packet by packet. Belongs to one reader. */
+/** One answer of a backend, packet by packet. It has one reader. */
 export type BackendAnswer = {
   readonly status: number
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, unknown>>
   /**
-   * The next packet; null after the last. Rejects, when what came before was read, with the
-   * connection's fault, or the signal's reason.
+   * Gives the next packet; null after the last. When all earlier packets are read, rejects with the
+   * connection's fault or the signal's reason.
    */
   next(): Promise<Uint8Array | null>
   /**
-   * Leaves the answer. If it was read as far as it matters, its connection is kept, and used again
-   * when the rest has come; otherwise the backend's call ends.
+   * Stops reading the answer. If `isWhole`, the connection is kept, and used again when the rest
+   * has arrived. Otherwise the backend's call ends.
    */
   leave(isWhole: boolean): void
 }
 
 /**
- * Sends a request and gives its answer when its head is there. Rejects with the connection's fault,
- * or the signal's reason. Packets are taken as they come, without a stream between: most answers
- * are many small ones.
+ * Sends a request. Gives the answer when its head has arrived. Rejects with the connection's fault,
+ * or with the signal's reason. Packets are passed on directly, without a stream: most answers are
+ * many small packets.
  */
 export function openBackendAnswer(
   pool: Pick<Dispatcher, 'dispatch'>,
@@ -100,7 +100,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     status: number,
     headers: Readonly<Record<string, unknown>>,
   ): void {
-    // 1xx are no answer yet.
+    // Statuses 1xx are not the answer yet.
     if (status < 200) return
     this.status = status
     this.headers = headers
@@ -134,7 +134,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     this.giveUp()
   }
 
-  /** Ends the backend's call; a call that still waits for a connection ends when it gets one. */
+  /** Ends the backend's call. A call that still waits for a connection ends when it gets one. */
   private giveUp(): void {
     this.end()
     this.controller?.abort(LEFT)
@@ -157,7 +157,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   }
 }
 
-/** It is not reported: the caller that left knows. */
+/** Not reported: the caller itself stopped reading. */
 const LEFT = new Error('the answer is not read any further')
 
 type Deferred<Value> = {
@@ -166,7 +166,10 @@ type Deferred<Value> = {
   readonly reject: (reason: unknown) => void
 }
 
-/** What Promise.withResolvers gives from Node.js 22 on: the installed agent runs on 20, too. */
+/**
+ * Same as Promise.withResolvers, which needs Node.js 22. The installed agent also runs on Node.js
+ * 20.
+ */
 function createDeferred<Value>(): Deferred<Value> {
   let settle: Omit<Deferred<Value>, 'promise'> | undefined
   const promise = new Promise<Value>((resolve, reject) => {

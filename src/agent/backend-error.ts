@@ -2,21 +2,21 @@ import { type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
 import { FAULT_MESSAGE_LENGTH_MAX, FAULT_STATUS_CODES } from '../nodes/protocol/frames.ts'
 
 /**
- * The backend refused or failed. `message` may quote the request, so it goes to the gateway and
- * into no log.
+ * The backend refused the request or failed. `message` may quote the request, so it goes only to
+ * the gateway and never into a log.
  */
 export class BackendError extends Error {
   override readonly name = 'BackendError'
   /** One of FAULT_STATUS_CODES. */
   readonly statusCode: number
-  /** After how many seconds the backend wants to be asked again; null: it did not say. */
+  /** Seconds after which the backend allows a retry; null when it did not say. */
   readonly retryAfterSeconds: number | null
-  /** What may be logged: our own words, none of the backend's. */
+  /** Reason for the log. It contains only our own words, no text of the backend. */
   readonly reason: string
 
   /**
-   * `status` is the backend's HTTP status or error code, if it gave one; what the frames do not
-   * know is a 500.
+   * `status` is the backend's HTTP status or error code, if it gave one. A status that frames
+   * cannot carry becomes 500.
    */
   constructor(
     message: string,
@@ -35,7 +35,7 @@ export class BackendError extends Error {
   }
 }
 
-/** The error of a backend's answer with an error status. `body` is attacker-controlled. */
+/** Gives the error for a backend's answer with an error status. `body` is attacker-controlled. */
 export function refusalError(answer: {
   readonly status: number
   readonly headers: Readonly<Record<string, unknown>>
@@ -50,19 +50,19 @@ export function refusalError(answer: {
       code,
     })
   const wait = retryAfterSeconds === null ? null : Math.ceil(retryAfterSeconds)
-  // Some answer 500, and say the status that they mean.
+  // Some backends answer 500 and put the real status into the body.
   const meant = status === 500 && code !== null && FAULT_STATUS_CODES.has(Number(code))
   const reason = `the backend answered with status ${status}`
   return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
-/** The error in a stream's chunk, or in a whole answer in its place. */
+/** Gives the error in a stream's chunk, or in a whole answer that came instead of a stream. */
 export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
 }
 
-/** Whether a JSON document or a page came where a stream was asked for. */
+/** Whether a JSON document or a page arrived although a stream was requested. */
 export function isOtherThanStream(headers: Readonly<Record<string, unknown>>): boolean {
   return /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i.test(typeOf(headers))
 }

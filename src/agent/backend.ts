@@ -18,17 +18,18 @@ import { BackendError, isOtherThanStream, refusalError } from './backend-error.t
 const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
   /**
-   * Until the answer's head. Default: a long prompt on a slow machine; the gateway gives up sooner.
+   * Time until the answer's head. The default allows a long prompt on a slow machine; the gateway
+   * gives up sooner.
    */
   headTimeoutMs: 300_000,
-  /** Between two parts of an answer. */
+  /** Longest time between two parts of an answer. */
   idleTimeoutMs: 120_000,
-  /** For health and the list of models. */
+  /** Time for health checks and for the list of models. */
   askTimeoutMs: 5_000,
   keepAliveMs: 30_000,
-  /** Of an error or a list of models. */
+  /** Largest error answer or list of models. */
   bodyBytesMax: 1024 * 1024,
-  /** Of an answer with images: more than a frame holds. */
+  /** Largest answer with images: more than a frame holds. */
   imagesBytesMax: 48 * 1024 * 1024,
   connectionsMax: 256,
 }
@@ -47,23 +48,24 @@ type BackendLimits = Readonly<
   >
 >
 
-/** A local inference server that speaks OpenAI's chat completions. */
+/** A local inference server with OpenAI's chat completions API. */
 export type Backend = {
-  /** Without `/v1`, and without a blank at its end. */
+  /** URL without `/v1` and without a slash at its end. */
   readonly url: string
-  /** Whether it answers at `path`, which its kind has for that (find-backend.ts). */
+  /** Whether the backend answers at `path`, the health path of its kind (find-backend.ts). */
   isHealthy(path: string): Promise<boolean>
-  /** Ids of its models, in its order. Rejects with BackendError. */
+  /** Lists the ids of the backend's models, in its order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
-   * Streams the answer to a chat request, at each step the chunks of one packet: always as a stream
-   * and with usage, also when the request does not ask for that. The first step sends the request;
-   * aborting ends the backend's call. Throws BackendError, or the signal's reason.
+   * Streams the answer to a chat request. Each step gives the chunks of one packet. The backend is
+   * always asked for a stream with usage, even if the request does not ask for them. The first step
+   * sends the request; aborting ends the backend's call. Throws BackendError, or the signal's
+   * reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
   /**
-   * Makes or changes images, and gives them in base64, unchecked. Throws BackendError, or the
-   * signal's reason.
+   * Makes or changes images. Gives them in base64, unchecked. Throws BackendError, or the signal's
+   * reason.
    */
   makeImages(
     request: ImageRequest & { readonly model: string },
@@ -73,14 +75,14 @@ export type Backend = {
 }
 
 /**
- * Gives the backend at a URL of the operator's. Calls go to its origin alone: redirects are not
- * followed, no part of a request chooses an address, and TLS certificates are verified.
+ * Gives the backend at the operator's URL. Calls go only to this origin: redirects are not
+ * followed, and no part of a request chooses an address. TLS certificates are verified.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the calls of one backend
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
   readonly url: string
-  /** Sent as a bearer token; null sends none. */
+  /** Sent as a bearer token. Null: no token is sent. */
   readonly apiKey: string | null
   readonly limits?: Partial<BackendLimits>
 }): Backend {
@@ -204,7 +206,7 @@ function askForStream(request: JsonObject): JsonObject {
   }
 }
 
-/** Faults of the connection become BackendError, without what they say of addresses. */
+/** Turns faults of the connection into BackendError, without the addresses in their messages. */
 async function* mapFaults(
   batches: AsyncIterable<readonly AnswerChunk[]>,
   signal: AbortSignal,
@@ -261,7 +263,8 @@ type BackendRequest = {
 }
 
 /**
- * Gives the request for images: a new one as JSON, a change of one as a form. Throws BackendError.
+ * Writes the request for images: JSON for new images, a form for a change of an image. Throws
+ * BackendError.
  */
 function writeImageCall({
   model,
@@ -289,7 +292,10 @@ function writeImageCall({
   return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
 }
 
-/** Gives the images of the backend's answer, base64. Throws BackendError when it has no images. */
+/**
+ * Reads the images in base64 out of the backend's answer. Throws BackendError when it has no
+ * images.
+ */
 function readImageAnswer(body: Json | undefined): readonly string[] {
   const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
   if (!isJsonArray(data)) throw new BackendError('the backend sent no list of images')

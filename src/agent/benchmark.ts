@@ -8,44 +8,47 @@ import { TOKENS_PER_SECOND_MAX } from '../nodes/protocol/registration.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
-/** How long to measure, and how many requests at once. */
+/** How long a benchmark measures, and with how many concurrent requests. */
 export type BenchmarkPlan = {
   /**
-   * Of the whole benchmark, warm-up included. Every part takes one request at least, however slow
-   * the backend.
+   * Time of the whole benchmark, with its warm-up. Every part makes at least one request, even on a
+   * slow backend.
    */
   readonly durationMs: number
-  /** Requests at once in its second part. */
+  /** How many requests run at once in the second part. */
   readonly concurrency: number
 }
 
-/** What was measured, tokens per second. */
+/** Result of a benchmark, tokens per second. */
 export type BenchmarkResult = {
-  /** Of one request alone. */
+  /** Speed of one request alone. */
   readonly single: number
-  /** Of all requests at once, together: what the node can do. */
+  /** Total speed of concurrent requests: what the node can do. */
   readonly total: number
 }
 
-/** Where a benchmark is. */
+/** Progress of a benchmark. */
 export type BenchmarkProgress = {
   readonly part: 'warming up' | 'one request' | 'many requests'
-  /** 0 to 1, of the whole. */
+  /** Done share of the whole benchmark, 0 to 1. */
   readonly done: number
 }
 
-/** Tokens per second below which a node is of no use: slower than people read. */
+/** Tokens per second below which a node is not useful: that is slower than people read. */
 export const TOKENS_PER_SECOND_MIN = 1
 
-/** As the public client measures: long enough for a model to show what it can keep up. */
+/**
+ * The public client measures for the same time. It is long enough to show the speed that a model
+ * can sustain.
+ */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
- * Measures how fast a backend serves a model: a warm-up, one request after another, then several at
- * once. The speed of a request is (tokens - 1) / (time of the last token - time of the first),
- * tokens as `usage` counts them, because chunks may hold several; of an answer that came all at
- * once, its tokens by the time since it was asked for. Rejects with BackendError when the backend
- * fails, or states no usage.
+ * Measures how fast a backend serves a model: a warm-up, then one request after another, then
+ * several at once. The speed of a request is (tokens - 1) / (time of the last token - time of the
+ * first). Tokens are counted by `usage`, because one chunk may hold several. For an answer that
+ * arrives all at once, the speed is its tokens / the time since the request. Rejects with
+ * BackendError when the backend fails or sends no usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,
@@ -98,15 +101,17 @@ export async function runBenchmark(
 const WARM_UP_TOKENS = 16
 const TOKENS_MIN = 16
 const TOKENS_MAX = 512
-/** Up to this part of the time one request runs at a time. */
+/** In this first share of the time, requests run one after another. */
 const SINGLE_SHARE = 0.4
-/** Requests of one worker in a benchmark, so that each ends and is counted. */
+/**
+ * How many requests one worker should complete in a benchmark, so that enough of them are counted.
+ */
 const REQUESTS_AIM = 4
 
-/** Tokens between the first and the last, and the time they took. */
+/** Number of tokens between the first and the last, and their time. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Answers short enough that several end in the time there is. */
+/** Chooses a length of answers at which several answers end within the time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
@@ -160,7 +165,7 @@ async function measureRequest(
     : { tokens, ms: last - sentAt }
 }
 
-/** Long enough an answer for any of the lengths that are asked for. */
+/** A prompt whose answer is long enough for every requested length. */
 const PROMPT = 'Write 500 words about how the tides of the sea come about.'
 
 function countTokens(chunk: JsonObject): number | null {
@@ -169,7 +174,7 @@ function countTokens(chunk: JsonObject): number | null {
   return typeof tokens === 'number' && tokens >= 0 ? tokens : null
 }
 
-/** Whether a chunk brings part of an answer: reasoning and refusals are tokens too. */
+/** Whether a chunk contains part of an answer. Reasoning and refusals count as tokens, too. */
 function holdsToken(chunk: JsonObject): boolean {
   const choices = memberOf(chunk, 'choices')
   if (!isJsonArray(choices)) return false
@@ -194,7 +199,7 @@ function speedOf(timings: readonly Timing[]): number {
   return (tokens / ms) * 1000
 }
 
-/** Gateways take no higher speed, and only a backend without a model reaches it. */
+/** Gateways accept no higher speed. Only a backend without a real model reaches it. */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

@@ -97,26 +97,26 @@ const schema = z.object({
   ...traceFields,
 })
 
-/** Gives a text that has to be set. */
+/** Gives the field of a text that must be set. */
 function given(what: string) {
   return z.string({ error: `expected ${what}` })
 }
 
 type Settings = z.output<typeof schema>
 
-/** Where the gateway is, and the key for it. */
+/** The gateway's address, and the key for it. */
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
 /** Which node is meant. */
 export type NodeChoice = {
-  /** Null: the node of this name, whose id is in the file. */
+  /** Null: the node with this name, whose id is in the file. */
   readonly nodeId: string | null
   readonly nodeName: string
   /** Path of the file that keeps ids of nodes. */
   readonly nodesFile: string
 }
 
-/** A gateway with its key, and which node of the account. */
+/** A gateway with its key, and one node of the account. */
 export type NodeAccess = GatewayAccess & NodeChoice
 
 /** What is measured, and how. */
@@ -128,10 +128,10 @@ type BenchmarkConfig = {
 }
 
 export type BackendConfig = {
-  /** Null: looked for on this machine. */
+  /** Null: a backend is searched for on this machine. */
   readonly url: string | null
   readonly apiKey: string | null
-  /** Null: all that it lists. */
+  /** Null: all models that the backend lists. */
   readonly models: readonly string[] | null
 }
 
@@ -143,13 +143,13 @@ export type AgentConfig = GatewayAccess &
     readonly fetchesMedia: boolean
     readonly drainMs: number
     readonly logLevel: Settings['LOG_LEVEL']
-    /** Null: nothing is traced. */
+    /** Null: no traces are sent. */
     readonly traces: TraceConfig | null
   }
 
 /**
- * Gives the settings of an agent, or throws ConfigurationError with every fault. `options` go
- * before the environment.
+ * Gives the settings of an agent. Throws ConfigurationError with every fault. `options` take
+ * precedence over the environment.
  */
 export function readAgentConfig(
   options: Environment = {},
@@ -162,7 +162,7 @@ export function readAgentConfig(
   return { ...agentOf(settings), nodeId: settings.NODE_ID ?? '' }
 }
 
-/** The same, for an agent whose node may still have to be found. Throws as readAgentConfig does. */
+/** Gives the settings of an agent whose node may not exist yet. Throws as readAgentConfig does. */
 export function readRunConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -184,7 +184,7 @@ function agentOf(settings: Settings): Omit<AgentConfig, 'nodeId'> {
 }
 
 /**
- * Gives what it takes to ask the gateway something, for a node id or without. Throws as
+ * Gives the settings for requests to the gateway; a node id is not needed. Throws as
  * readAgentConfig does.
  */
 export function readGatewayAccess(
@@ -199,7 +199,9 @@ export function readGatewayAccess(
   return accessOf(readSettings(wanted, merge(environment, options), findFaults))
 }
 
-/** The same, with the node that is asked about. */
+/**
+ * Gives the settings for requests to the gateway about one node. Throws as readAgentConfig does.
+ */
 export function readNodeAccess(
   options: Environment = {},
   environment: Environment = process.env,
@@ -217,7 +219,7 @@ export function readNodeAccess(
   return { ...accessOf(settings), ...choiceOf(settings) }
 }
 
-/** Gives what it takes to measure a backend. Throws as readAgentConfig does. */
+/** Gives the settings for measuring a backend. Throws as readAgentConfig does. */
 export function readBenchmarkConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -235,7 +237,7 @@ export function readBenchmarkConfig(
 
 function merge(environment: Environment, options: Environment): Environment {
   const given = Object.entries(options).filter(([, value]) => value !== undefined)
-  // An option goes before the file of its variable, too.
+  // An option also takes precedence over the `_FILE` form of its variable.
   const files = given.map(([name]) => [`${name}_FILE`, undefined])
   return { ...environment, ...Object.fromEntries([...given, ...files]) }
 }
@@ -257,12 +259,12 @@ function choiceOf({
   }
 }
 
-/** The XDG Base Directory Specification has relative paths ignored. */
+/** By the XDG Base Directory Specification, relative paths are ignored. */
 function chooseStateFolder(folder: string | undefined): string {
   return folder !== undefined && isAbsolute(folder) ? folder : join(homedir(), '.local/state')
 }
 
-/** Gives the name of the node of a machine: its host name, made to fit the bounds of names. */
+/** Gives the node name of a machine: its host name, changed to fit the rules for names. */
 export function nameOfMachine(host: string): string {
   const name = host.replace(/[^\x21-\x7e]/g, '').slice(0, NODE_NAME_LENGTH_MAX)
   return name.length < NODE_NAME_LENGTH_MIN ? `node-${name}` : name
@@ -316,7 +318,7 @@ function findAgentFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** The schema reports text that is not a URL. */
+/** Text that is not a URL passes here: the schema reports it. */
 function keepsSecrets(address: string): boolean {
   if (!URL.canParse(address)) return true
   const { protocol, hostname } = new URL(address)

@@ -20,13 +20,16 @@ import { createRuns, type Runs, type RunWatcher } from './runs.ts'
 /** Timings of a connection, milliseconds. */
 export type ConnectionTimings = {
   readonly handshakeTimeoutMs: number
-  /** Pause between two pings of the agent; a gateway from which nothing came in one is gone. */
+  /**
+   * Pause between two pings by the agent. A gateway that sends nothing during one pause counts as
+   * gone.
+   */
   readonly pingMs: number
-  /** How long a close is waited for. */
+  /** How long the agent waits for the connection to close. */
   readonly closeTimeoutMs: number
 }
 
-/** Well within the minute or two after which proxies drop a silent connection. */
+/** Far below the one or two minutes after which proxies close a silent connection. */
 export const CONNECTION_TIMINGS: ConnectionTimings = {
   handshakeTimeoutMs: 10_000,
   pingMs: 30_000,
@@ -35,13 +38,13 @@ export const CONNECTION_TIMINGS: ConnectionTimings = {
 
 /** How a connection ended. */
 export type ConnectionEnd = {
-  /** WebSocket close code; 1006 when there was none. */
+  /** WebSocket close code; 1006 when the gateway sent no code. */
   readonly code: number
-  /** The gateway's words, or the fault's; attacker-controlled. */
+  /** The gateway's words, or the fault's message. Attacker-controlled. */
   readonly reason: string
-  /** How long it was open, milliseconds; null when it never was. */
+  /** How long the connection was open, milliseconds; null when it never opened. */
   readonly openMs: number | null
-  /** The gateway asked for a new one. */
+  /** Whether the gateway asked for a new connection. */
   readonly isRequested: boolean
 }
 
@@ -50,7 +53,8 @@ export type Connection = {
   /** Never rejects. */
   readonly closed: Promise<ConnectionEnd>
   /**
-   * Takes nothing new, finishes what runs within `graceMs`, closes, and resolves when it is closed.
+   * Accepts no new runs, finishes the running ones within `graceMs`, and closes. Resolves when
+   * closed.
    */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
@@ -58,19 +62,19 @@ export type Connection = {
 
 /** What a connection needs. */
 type ConnectionOptions = {
-  /** The gateway's, `http(s)://host[:port][/path]`. */
+  /** URL of the gateway, `http(s)://host[:port][/path]`. */
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
   readonly nodeType: NodeType
-  /** Whether the backend may be given addresses of images. Default false. */
+  /** Whether the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean
-  /** 1 to MODELS_MAX; one of a node that makes images. */
+  /** 1 to MODELS_MAX models; a node that makes images has exactly one. */
   readonly models: readonly string[]
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
-  /** With it, the gateway is asked to name the trace of each run. */
+  /** If set, the gateway is asked to name the trace of each run. */
   readonly watchRun?: RunWatcher | undefined
   /** Milliseconds of a clock that only goes forward. */
   readonly now: () => number
@@ -78,7 +82,7 @@ type ConnectionOptions = {
   readonly onOpen: () => void
 }
 
-/** Dials the gateway and answers what it asks until the connection ends. */
+/** Connects to the gateway and answers its frames until the connection ends. */
 export function openConnection(options: ConnectionOptions): Connection {
   const { nodeId, nodeType, models, backend, readLoad, timings, now, watchRun, log } = options
   const socket = dial(options)
@@ -116,7 +120,7 @@ export function openConnection(options: ConnectionOptions): Connection {
     liveness.start()
     options.onOpen()
   })
-  // 'close' follows; without a listener the process would end.
+  // The 'close' event follows. Without this listener, an error would end the process.
   socket.on('error', (error) => {
     state.fault = error.message
   })
@@ -165,13 +169,13 @@ function dial(options: ConnectionOptions): WebSocket {
     },
     handshakeTimeout: timings.handshakeTimeoutMs,
     maxPayload: LARGE_FRAME_BYTES_MAX,
-    // Chunks are too small to gain by it, and each connection would keep a compressor.
+    // Chunks are too small to gain from compression, and each connection would keep a compressor.
     perMessageDeflate: false,
     followRedirects: false,
   })
 }
 
-/** What every agent announces (src/nodes/README.md). */
+/** The features that every agent announces (src/nodes/README.md). */
 const FEATURES: readonly NodeFeature[] = ['cancel', 'drain', 'extra-members', 'large-frames']
 
 /** Gives the address of the node socket of a gateway. */
@@ -183,8 +187,8 @@ function socketUrl(gatewayUrl: string): URL {
 }
 
 /**
- * Gives what answers the frames of one connection. The frames are the gateway's; none of them makes
- * it throw, and what it does not understand it ignores.
+ * Gives the function that answers the frames of one connection. Frames come from the gateway. No
+ * frame makes this function throw; frames that it does not understand are ignored.
  */
 function createResponder({
   nodeId,
@@ -199,13 +203,13 @@ function createResponder({
   readonly runs: Runs
   readonly sender: Sender
   readonly readLoad: () => Promise<Load>
-  /** Of the newest ping that was answered, null before the first. */
+  /** Round-trip time of the newest answered ping; null before the first. */
   readonly roundTripMs: () => number | null
   readonly onReconnect: () => void
   readonly log: Logger
 }): (text: string) => void {
   const { send } = sender
-  // Reading costs half a second of measuring and a process: however many ask, one at a time.
+  // Reading the load takes half a second and a process, so only one reading runs at a time.
   const readOnce = singleFlight(readLoad)
 
   function obey(control: AskedControl): void {
@@ -217,7 +221,7 @@ function createResponder({
         onReconnect()
         break
       case 'ping':
-        // Who does not read the answers to what it asks gets no more of them.
+        // A gateway that does not read the answers gets no further ones.
         if (!sender.isBehind()) {
           const pong = { kind: 'pong', nonce: control.nonce, roundTripMs: roundTripMs() } as const
           void send(encodeNodeControl(nodeId, pong))
@@ -258,21 +262,22 @@ function createResponder({
   }
 }
 
-/** Bytes that may wait for a gateway that reads slowly, before its runs wait for it. */
+/** How many bytes may wait for a slowly reading gateway before its runs must wait, too. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 /** Sends frames over one WebSocket. */
 type Sender = {
   /**
-   * Sends a frame; gives a promise when it should be waited for before the next. To a closed socket
-   * nothing is sent.
+   * Sends a frame. Gives a promise when the caller should wait before the next frame. Does nothing
+   * on a closed socket.
    */
   send(frame: string): void | Promise<void>
   /**
-   * Gives the TCP socket below, once it is known: frames of the same tick then go out in one write.
+   * Sets the underlying TCP socket when it is known. Then the frames of one tick go out in one
+   * write.
    */
   attach(socket: Socket): void
-  /** Whether the gateway reads more slowly than frames come. */
+  /** Whether the gateway reads frames more slowly than they arrive. */
   isBehind(): boolean
 }
 
@@ -281,7 +286,9 @@ function createSender(socket: WebSocket): Sender {
   let stream: Socket | null = null
   let isCorked = false
 
-  /** A packet of the backend holds many chunks, and each frame alone would be a system call. */
+  /**
+   * One packet of the backend holds many chunks. Without this, each frame would be a system call.
+   */
   function gather(): void {
     if (stream === null || isCorked) return
     const corked = stream
@@ -311,21 +318,22 @@ function createSender(socket: WebSocket): Sender {
   }
 }
 
-/** A closing socket did not take the frame: its 'close' event follows. */
+/** A closing socket did not take the frame. Its 'close' event follows. */
 function ignore(): void {}
 
-/** Watches whether the other end of a WebSocket is still there. */
+/** Checks that the other end of a WebSocket is still alive. */
 type Liveness = {
-  /** To be called when the connection opens. */
+  /** Call it when the connection opens. */
   start(): void
   stop(): void
-  /** Time of the newest ping that was answered, milliseconds; null before the first. */
+  /** Round-trip time of the newest answered ping, milliseconds; null before the first. */
   roundTripMs(): number | null
 }
 
 /**
- * Pings the other end every `pingMs` and ends a connection over which nothing came in between: its
- * other end may be gone without a word. `now` gives milliseconds of a clock that only goes forward.
+ * Pings the other end every `pingMs`. Ends the connection when nothing arrived between two pings:
+ * the other end may have vanished without a close. `now` gives milliseconds of a clock that only
+ * goes forward.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined

@@ -3,9 +3,9 @@ import type { BackendConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 
 /**
- * Gives the backend of a configuration: the one it names, whether or not it is up, or the one that
- * is found on this machine. Rejects with AgentFailure when none is found. `name` says which backend
- * it is, for people to read.
+ * Gives the backend that the configuration names, even if it is down. Without a configured backend,
+ * gives the one that is found on this machine. Rejects with AgentFailure when no backend is found.
+ * `name` is for people to read.
  */
 export async function openBackend({
   url,
@@ -21,7 +21,7 @@ export async function openBackend({
   )
 }
 
-/** A kind of local inference server: where it usually listens, and where it says that it is up. */
+/** A kind of local inference server: its usual port, and the path of its health check. */
 type BackendKind = {
   readonly name: string
   readonly port: number
@@ -29,19 +29,19 @@ type BackendKind = {
 }
 
 /**
- * The servers that are looked for, in this order. Ports and paths are the defaults of each server's
- * documentation.
+ * The kinds of servers to search for, in this order. Ports and paths are the defaults in each
+ * server's documentation.
  */
 const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
   { name: 'SGLang', port: 30_000, healthPath: '/health' },
-  // Answers 503 while it loads a model.
+  // This path answers 503 while the server loads a model.
   { name: 'llama.cpp', port: 8080, healthPath: '/health' },
   { name: 'Ollama', port: 11_434, healthPath: '/' },
   { name: 'LM Studio', port: 1234, healthPath: '/v1/models' },
 ]
 
-/** A server that was found, with the models it offers. */
+/** A server that was found, and the models that it offers. */
 type FoundBackend = {
   readonly kind: BackendKind
   readonly backend: Backend
@@ -49,8 +49,8 @@ type FoundBackend = {
 }
 
 /**
- * Looks for a server on this machine, on the usual port of each kind, and gives the first that is
- * up and lists models; null when none is. The caller closes it.
+ * Searches this machine for a server, on the usual port of each kind. Gives the first server that
+ * is up and lists models, or null. The caller closes it.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

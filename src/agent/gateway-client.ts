@@ -11,15 +11,17 @@ import { VERSION } from '../runtime/version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
 const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024 } as const
-/** An account may have 20,000 nodes, which one answer lists. */
+/** One answer lists all nodes of an account, which may have 20,000. */
 const LIST_BYTES_MAX = 64 * 1024 * 1024
 
-/** A REST call to the gateway failed. The message is for the node's operator and holds no key. */
+/**
+ * A REST call to the gateway failed. The message is for the node's operator and contains no key.
+ */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   /** HTTP status; null when there was no answer. */
   readonly status: number | null
-  /** The gateway itself refuses, in its own words: trying again changes nothing. */
+  /** Whether the gateway itself refused the call, so that a retry changes nothing. */
   readonly isFinal: boolean
 
   constructor(
@@ -33,22 +35,22 @@ export class GatewayError extends Error {
 }
 
 /**
- * The node part of the gateway's REST interface (facts of the public node client). Every call
- * rejects with GatewayError.
+ * The part of the gateway's REST interface that concerns nodes (as the public node client uses it).
+ * Every call rejects with GatewayError.
  */
 export type GatewayClient = {
   /** Makes a node of the key's account and gives its id. */
   createNode(name: string): Promise<string>
-  /** The nodes of the key's account, oldest first, archived nodes too. */
+  /** Lists the nodes of the key's account, oldest first, with archived nodes. */
   listNodes(): Promise<readonly ListedNode[]>
   /**
-   * What the gateway knows of a node, as it sends it; hardware is null before it was saved. Null:
-   * no such node.
+   * Gives what the gateway knows of a node. Its hardware is null until it is saved. Gives null when
+   * the node does not exist.
    */
   findNode(nodeId: string): Promise<NodeInfo | null>
   saveHardware(nodeId: string, hardware: NodeHardware): Promise<void>
   fetchStats(nodeId: string): Promise<NodeStats>
-  /** Tokens per second; null when there is no benchmark. */
+  /** Gives the benchmark in tokens per second; null when the model has no benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<number | null>
   saveBenchmark(benchmark: {
     readonly nodeId: string
@@ -91,14 +93,14 @@ type NodeInfo = z.output<typeof infoSchema>
 type NodeStats = z.output<typeof statsSchema>
 
 /**
- * Gives the client of a gateway for one key. Redirects are not followed; TLS certificates are
+ * Gives a client of a gateway, for one key. Redirects are not followed; TLS certificates are
  * verified.
  */
 export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
-  /** Ends running calls when it is aborted: they reject, too. */
+  /** Aborting the signal ends running calls; they reject. */
   readonly signal?: AbortSignal
 }): GatewayClient {
   const send = createSend(options)
@@ -114,7 +116,7 @@ export function createGatewayClient(options: {
     },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    // A null is left out: other gateways may read any value as a limit.
+    // A null limit is not sent: other gateways may read any value as a limit.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
       const body = {
         node_id: nodeId,

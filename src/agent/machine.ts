@@ -3,9 +3,9 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Gives the hardware of this machine, as `systeminformation` (and nvidia-smi through it) reads it.
- * A machine without a GPU is normal. Texts that cannot be read are `unknown`. The speed is that of
- * the network card, for the way to the gateway is not measured. Never rejects.
+ * Reads the hardware of this machine with `systeminformation`, which uses nvidia-smi. A machine may
+ * have no GPU. Texts that cannot be read are `unknown`. The speed is that of the network card: the
+ * route to the gateway is not measured. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -31,8 +31,8 @@ export async function readHardware(): Promise<NodeHardware> {
 }
 
 /**
- * A display adapter as systeminformation reports it: memory in MB, `memoryTotal` by nvidia-smi
- * alone.
+ * A display adapter as systeminformation reports it. Memory is in MB; only nvidia-smi gives
+ * `memoryTotal`.
  */
 type Controller = {
   readonly model: string
@@ -41,13 +41,12 @@ type Controller = {
   readonly powerLimit?: number
 }
 
-/** Display adapters of servers have a few MB of memory: they are no GPUs that compute. */
+/**
+ * Display adapters with less memory (servers have some with a few MB) are not GPUs for computing.
+ */
 const VRAM_MB_MIN = 1024
 
-/**
- * Gives what a node reports about its GPUs, out of its display adapters: memory of all together,
- * power of one.
- */
+/** Gives what a node reports about its GPUs: the memory of all together, and the power of one. */
 export function describeGpus(
   controllers: readonly Controller[],
 ): Pick<NodeHardware, 'gpu_model' | 'vram' | 'gpu_count' | 'power_limit'> {
@@ -73,8 +72,8 @@ function toMegabytes(bytes: number | undefined): number {
 }
 
 /**
- * Gives how busy this machine is, as `systeminformation` reads it; figures it cannot read are 0.
- * Takes about half a second, because the processor's load is measured over a while. Never rejects.
+ * Reads how busy this machine is, with `systeminformation`. Figures that cannot be read are 0.
+ * Takes about half a second, because the processor's load is measured over a period. Never rejects.
  */
 export async function readLoad(): Promise<Load> {
   const { default: system } = await import('systeminformation')
@@ -89,7 +88,8 @@ export async function readLoad(): Promise<Load> {
     cpuPercent: percent(cpu?.currentLoad, 100),
     ramPercent: percent(memory?.active, memory?.total),
     diskPercent: percent(root?.used, root?.size),
-    // Only nvidia-smi reports how busy a GPU is: display adapters without figures are left out.
+    // Only nvidia-smi reports how busy a GPU is. Display adapters without these figures are left
+    // out.
     gpus: (graphics?.controllers ?? [])
       .filter(({ utilizationGpu }) => typeof utilizationGpu === 'number')
       .map((gpu) => ({

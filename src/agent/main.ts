@@ -5,8 +5,8 @@ import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'
 
 /**
- * An agent in a process of its own, for a parent that keeps it running. `affidavit node run` is the
- * one for people.
+ * An agent in its own process, for a parent process that keeps it running. People use `affidavit
+ * node run` instead.
  */
 try {
   const config = readAgentConfig()

@@ -1,14 +1,17 @@
 import { Presets, SingleBar } from 'cli-progress'
 import type { BenchmarkProgress } from './benchmark.ts'
 
-/** Shows how far benchmarks are, one model after the other. */
+/** Shows the progress of benchmarks, one model after the other. */
 export type ProgressBar = {
   show(model: string, progress: BenchmarkProgress): void
-  /** Ends the line of the bar, if there is one; the next progress begins another. */
+  /** Ends the line of the bar, if a bar is shown. The next progress starts a new bar. */
   stop(): void
 }
 
-/** Gives bars on a terminal, and nothing elsewhere: a log has lines for beginning and end. */
+/**
+ * Gives bars on a terminal. Elsewhere gives bars that show nothing, because the log has lines for
+ * start and end.
+ */
 export function createProgressBar(stream: NodeJS.WriteStream): ProgressBar {
   if (stream.isTTY !== true) return { show: () => undefined, stop: () => undefined }
   let shown: { readonly model: string; readonly bar: SingleBar } | null = null

@@ -7,25 +7,25 @@ import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benc
 import type { GatewayClient } from './gateway-client.ts'
 
 /**
- * This node cannot be run as it is configured: trying again changes nothing. The message is for its
- * operator.
+ * This node cannot run with its configuration, and a retry changes nothing. The message is for the
+ * node's operator.
  */
 export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
 }
 
-/** What it takes to register a node. */
+/** The parts and settings for registering a node. */
 type RegistrationOptions = {
   readonly gateway: GatewayClient
   readonly nodeId: string
   readonly nodeType: NodeType
   readonly backend: Backend
-  /** Models to serve; null: all that the backend lists. */
+  /** Models to serve; null: all models that the backend lists. */
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
   /**
-   * A stored benchmark below this is measured again, and a node that stays below it does not
+   * A stored benchmark below this value is measured again. A node that stays below it does not
    * connect.
    */
   readonly tokensPerSecondMin: number
@@ -35,11 +35,11 @@ type RegistrationOptions = {
 }
 
 /**
- * Brings a node so far that the gateway lets it connect, in the public client's order: its info is
- * asked for, the backend looked at, the hardware saved when it is not yet, and every model without
- * a benchmark measured. Nodes for images have no benchmark, and one model. Gives the models that
- * can be served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by
- * themselves.
+ * Registers a node, so that the gateway lets it connect. The order is the public client's: read the
+ * node's info, look at the backend, save the hardware if it is not saved, and measure every model
+ * without a benchmark. Nodes for images have one model and no benchmark. Gives the models that can
+ * be served, at least one. Rejects with AgentFailure, and with GatewayError and BackendError for
+ * faults that may pass.
  */
 export async function prepareNode(
   options: RegistrationOptions,
@@ -69,8 +69,8 @@ export async function prepareNode(
 }
 
 /**
- * Image servers need not list models: a named model is believed, because the gateway's first probe
- * shows it.
+ * Image servers may list no models. Then the configured name is accepted: the gateway's first probe
+ * tests it.
  */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options
@@ -83,12 +83,12 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
   return chosen
 }
 
-/** Names that fit a header with a comma between them. */
+/** Model names that fit into a header, separated by commas. */
 const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
 
 /**
- * Gives the models to serve out of those that a backend offers. Throws AgentFailure, or
- * BackendError when some are missing.
+ * Chooses the models to serve from the models that a backend offers. Throws AgentFailure, or
+ * BackendError when some models are missing.
  */
 export function chooseModels(
   offered: readonly string[],
@@ -96,7 +96,7 @@ export function chooseModels(
 ): readonly string[] {
   if (models === null && offered.length === 0) throw new BackendError('the backend lists no model')
   const missing = (models ?? []).filter((model) => !offered.includes(model))
-  // It may still be loading them.
+  // The backend may still be loading these models.
   if (missing.length > 0) throw new BackendError(`the backend does not list ${missing.join(', ')}`)
   const chosen = [...new Set(models ?? offered)]
   const nameable = chosen.filter((model) => MODEL_NAME.test(model)).slice(0, MODELS_MAX)
@@ -111,8 +111,8 @@ export function chooseModels(
 }
 
 /**
- * Gives null when the model has a good enough benchmark, measured before or now; else what is
- * wrong.
+ * Measures the model if it has no good enough benchmark. Gives null when the benchmark is good
+ * enough, and otherwise what is wrong.
  */
 async function ensureBenchmark(
   model: string,

@@ -8,16 +8,13 @@ import { openBackend } from './find-backend.ts'
 import { readHardware, readLoad } from './machine.ts'
 import { traceRuns } from './trace-runs.ts'
 
-/**
- * What a parent that started an agent with an IPC channel receives when the agent has a backend and
- * goes on by itself.
- */
+/** Message over IPC to the process that started the agent: the agent has a backend and runs now. */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
- * Runs an agent until a signal ends the process: SIGTERM and SIGINT drain it, a second one ends it
- * at once, and so does the end of an IPC channel, because the parent is gone. Resolves after a stop
- * in good order; rejects with AgentFailure.
+ * Runs an agent until the process is stopped. The first SIGTERM or SIGINT drains it; a second one
+ * ends it at once. The end of the IPC channel also stops it, because the parent is gone. Resolves
+ * after a normal stop; rejects with AgentFailure.
  */
 export async function runAgent(
   config: AgentConfig,
@@ -76,10 +73,10 @@ export async function runAgent(
   }
 }
 
-/** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
+/** One Ctrl-C may arrive twice: from the terminal, and from npm. */
 const SAME_SIGNAL_MS = 500
 
 function notifyParent(ready: AgentReady): void {
-  // The parent may have gone between two lines: 'disconnect' is on its way then.
+  // The parent may have ended just before. Then a 'disconnect' event follows.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 }

@@ -17,24 +17,21 @@ import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
-/** How a run ended. It holds no part of the request or the answer. */
+/** How a run ended. Contains no part of the request or the answer. */
 type RunOutcome =
   | { readonly kind: 'done' | RunAbort }
   | { readonly kind: 'failed'; readonly statusCode: number; readonly reason: string }
 
-/**
- * Why a run is aborted: the caller left, the agent does not wait any longer, or the connection is
- * gone.
- */
+/** Why a run is aborted: the caller left, the agent stops waiting, or the connection is lost. */
 type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
 /**
- * Runs at once on one connection: more than a gateway gives a node, and what a faulty one cannot
- * exceed.
+ * How many runs one connection has at once. A gateway gives a node fewer; the limit protects from a
+ * faulty gateway.
  */
 const RUNS_MAX = 64
 
-/** Called with each run, and what that gives, with how the run ended. May not throw. */
+/** Called with each run. Gives a function that is called with the run's outcome. May not throw. */
 export type RunWatcher = (run: {
   readonly model: string
   readonly traceparent: string | null
@@ -42,27 +39,27 @@ export type RunWatcher = (run: {
 
 type RunFrame = Extract<GatewayFrame, { readonly kind: 'chat' | 'image' }>
 
-/** The requests of one connection that are being answered. */
+/** The running requests of one connection. */
 export type Runs = {
-  /**
-   * Answers a chat or image frame; a frame whose id is running already is ignored. Never throws.
-   */
+  /** Answers a chat or image frame. Ignores a frame whose id is already running. Never throws. */
   start(frame: RunFrame): void
-  /** Ends a run whose caller left; unknown ids are ignored. */
+  /** Ends a run after its caller left. Unknown ids are ignored. */
   cancel(id: string): void
   /** Ends all runs. */
   abort(reason: RunAbort): void
-  /** From now on new ones are refused. */
+  /** From now on, new runs are refused. */
   close(): void
   readonly count: number
 }
 
-/** The same fault is logged again only this often. */
+/** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
-/** A request that the backend does not take, and a backend that is at its limit. */
+/**
+ * Statuses that the node's owner cannot fix: the backend refuses the request, or is at its limit.
+ */
 const NOT_OWNERS: ReadonlySet<number> = new Set([400, 409, 422, 429])
 
-/** Gives the runs of one connection; `onIdle` is called whenever the last one ended. */
+/** Gives the runs of one connection. `onIdle` is called whenever the last running one has ended. */
 export function createRuns({
   nodeType,
   models,
@@ -75,9 +72,9 @@ export function createRuns({
   runsMax = RUNS_MAX,
 }: {
   readonly nodeType: NodeType
-  /** Those of a node that makes images have one, which its frames do not name. */
+  /** Models of the node. A node that makes images has one; image frames do not name it. */
   readonly models: readonly string[]
-  /** Whether the backend may be given addresses of images. Default false. */
+  /** Whether the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly send: (frame: string) => void | Promise<void>
@@ -102,14 +99,17 @@ export function createRuns({
       return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
-    // A gateway may not know of this. The backend would ask the address from this network.
+    // A gateway may not check this. The backend would fetch the URL from inside this network.
     const media = frame.kind === 'chat' ? remoteMediaOf(frame.request) : null
     if (media !== null && !(fetchesMedia && media.isWeb))
       return { statusCode: 400, message: remoteMediaFault(media) }
     return null
   }
 
-  /** What the owner can mend is a warning; a caller's fault and a full backend are not. */
+  /**
+   * Logs a fault that the owner can fix as a warning. A caller's fault or a full backend is not a
+   * warning.
+   */
   function logOutcome(id: string, model: string, outcome: RunOutcome): void {
     const ended = { request_id: id, model, ...outcome }
     if (outcome.kind !== 'failed' || NOT_OWNERS.has(outcome.statusCode))
@@ -158,9 +158,9 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request: frames of status 1, the usage last, then one of status 2, or one of
- * status 3 with the backend's error. A cancelled run ends as one that is done. `send` resolves when
- * more may be sent. Never rejects.
+ * Answers one chat request. It sends frames of status 1, the usage last, then one frame of status
+ * 2, or of status 3 with the backend's error. A cancelled run ends like a finished one. `send`
+ * resolves when more may be sent. Never rejects.
  */
 async function runChat(
   request: { readonly id: string; readonly model: string; readonly body: JsonObject },
@@ -170,7 +170,7 @@ async function runChat(
     send,
   }: {
     readonly backend: Pick<Backend, 'streamChat'>
-    /** Its reason is a RunAbort. */
+    /** The signal's reason is a RunAbort. */
     readonly signal: AbortSignal
     readonly send: (frame: string) => void | Promise<void>
   },
@@ -214,7 +214,7 @@ async function endAborted(
 }
 
 /**
- * Answers one request for images, with one frame: images, or what went wrong. A cancelled run ends
+ * Answers one request for images, with one frame: the images, or the error. A cancelled run ends
  * with an error that is not read. Never rejects.
  */
 async function runImages(
@@ -229,7 +229,7 @@ async function runImages(
     send,
   }: {
     readonly backend: Pick<Backend, 'makeImages'>
-    /** Its reason is a RunAbort. */
+    /** The signal's reason is a RunAbort. */
     readonly signal: AbortSignal
     readonly send: (frame: string) => void | Promise<void>
   },
@@ -237,7 +237,7 @@ async function runImages(
   try {
     const frame = encodeImages(id, await backend.makeImages({ ...request, model }, signal))
     signal.throwIfAborted()
-    // Base64 and its frame have one byte for each character.
+    // Base64 and its frame are ASCII: one byte for each character.
     if (frame.length > IMAGE_FRAME_BYTES_MAX)
       throw new BackendError(`expected images that fit ${IMAGE_FRAME_BYTES_MAX} bytes`)
     await send(frame)
@@ -262,8 +262,8 @@ async function endAbortedImages(
 }
 
 /**
- * Whether a text is longer than so many bytes, UTF-8: counts them only where characters alone do
- * not decide.
+ * Whether a text is longer than `bytesMax` in UTF-8. Counts bytes only when the number of
+ * characters does not decide it.
  */
 function isLonger(text: string, bytesMax: number): boolean {
   return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax

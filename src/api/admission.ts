@@ -1,43 +1,44 @@
 import { ApiError } from './errors.ts'
 
-/** One admitted call. Belongs to the call; release it in a `finally`. */
+/** One admitted call. It belongs to the call; release it in a `finally`. */
 export type Slot = {
   /**
-   * Counts `bytes` more as held for this call. Throws ApiError `overloaded` when all calls together
-   * hold too much, or those of its owner too large a share.
+   * Counts `bytes` more as held by this call. Throws ApiError `overloaded` when all calls together
+   * hold too much, or this owner's calls hold too large a share.
    */
   reserve(bytes: number): void
   /**
-   * Takes one of the places of calls that run, once the call's body is there. Only the first time
-   * counts. Throws ApiError `overloaded` when no place is free for its owner.
+   * Takes a place among the running calls, after the call's body has arrived. Only the first time
+   * counts. Throws ApiError `overloaded` when no place is free for the owner.
    */
   enter(): void
-  /** Gives back the call and its bytes. Only the first time counts. */
+  /** Releases the call's place and bytes. Only the first time counts. */
   release(): void
 }
 
 export type Admission = {
-  /** Memory that each call takes beside the bytes of its body and answer. */
+  /** Memory that each call uses in addition to the bytes of its body and answer. */
   readonly callBytes: number
   /**
-   * Admits a call of `owner` (an account, or an address), whose body arrives. Throws ApiError
-   * `overloaded` when too many arrive, or too many of its owner.
+   * Admits a call of `owner` (an account, or an address) whose body is arriving. Throws ApiError
+   * `overloaded` when too many bodies arrive, in all or from this owner.
    */
   admit(owner: string): Slot
-  /** Calls under way, whose bodies arrive or which run, and the bytes they hold. */
+  /** Calls whose bodies arrive, or which run, and the bytes that they hold. */
   load(): { readonly calls: number; readonly bytes: number }
 }
 
 /**
- * Limits what calls take of this process: how many bodies arrive at once, how many calls run at
- * once, and the bytes they hold together. A call beyond that is refused at once with a short
- * answer, before more of it is read. An owner takes no place of the last eighth while it has a 32nd
- * of all, nor more than three quarters of the bytes: the rest is for the others.
+ * Limits how much of this process calls use: how many bodies arrive at once, how many calls run at
+ * once, and the bytes that they hold together. A call beyond a limit is refused at once with a
+ * short answer, before more of its body is read. The last eighth of the places is only for owners
+ * that use less than a 32nd of all places. One owner's calls hold at most three quarters of the
+ * bytes. So other owners always find room.
  */
 export function createAdmission(limits: {
   readonly callsMax: number
   readonly bytesMax: number
-  /** Default 0: calls that are short, or few. */
+  /** Default 0: the calls are short or few. */
   readonly callBytes?: number
 }): Admission {
   const arriving = createPlaces(limits.callsMax)
@@ -79,15 +80,15 @@ export function createAdmission(limits: {
 type Place = { leave(): void }
 
 /**
- * Share of the places that an owner always finds while others crowd, and the places kept for such
- * owners.
+ * While others use nearly all places, an owner still gets this share of the places. The other
+ * number is the share of places that is kept for such owners.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
-/** Share of bytes that an owner's calls may hold together. One call by itself may hold more. */
+/** Share of the bytes that one owner's calls may hold together. A single call may hold more. */
 const OWNER_BYTES_SHARE = 3 / 4
 
-/** Places of calls, of which the last ones are for owners who have few. */
+/** Places of calls. The last places are for owners that have few. */
 function createPlaces(callsMax: number) {
   const callsOf = createCounts()
   const share = Math.max(1, Math.floor(callsMax * OWNER_SHARE))
@@ -114,12 +115,12 @@ function createPlaces(callsMax: number) {
   return { take, taken: () => taken }
 }
 
-/** Bytes that are held together, and by each owner. */
+/** Bytes that all calls hold together, and those of each owner. */
 function createShares(bytesMax: number) {
   const bytesOf = createCounts()
   let bytes = 0
   return {
-    /** Adds to what a call of the owner holds already. Throws ApiError `overloaded`. */
+    /** Adds bytes to a call that holds `heldByCall` already. Throws ApiError `overloaded`. */
     add(owner: string, more: number, heldByCall: number) {
       const own = bytesOf.get(owner)
       const isShared = own > heldByCall && own + more > bytesMax * OWNER_BYTES_SHARE
@@ -131,7 +132,7 @@ function createShares(bytesMax: number) {
   }
 }
 
-/** Counts by owner; those of 0 are forgotten. */
+/** Counts by owner. An owner with count 0 is removed. */
 function createCounts() {
   const counts = new Map<string, number>()
   return {
@@ -145,8 +146,8 @@ function createCounts() {
 }
 
 /**
- * Limits how many calls run at once, in all and of one owner, so that no owner takes all places. An
- * owner is known by a name. `admit` throws ApiError `overloaded` for a call beyond either limit.
+ * Limits how many calls run at once, in all and for one owner, so that no owner takes all places.
+ * An owner is a name. `admit` throws ApiError `overloaded` for a call beyond either limit.
  */
 export function createSharedAdmission({
   callsMax,
@@ -175,37 +176,38 @@ export function createSharedAdmission({
   }
 }
 
-/** Limits what calls of all kinds hold together in the process. */
+/** Limits the memory that calls of all kinds hold together in the process. */
 export type MemoryBudget = {
   /**
-   * Admits a call of an owner, whose bytes are counted here too. Throws ApiError `overloaded`; so
-   * does `reserve`, and `payload_too_large` for a call that would be too much if it were alone.
+   * Admits a call of an owner, and also counts its bytes here. Throws ApiError `overloaded`.
+   * `reserve` throws it too, and throws `payload_too_large` for a call that would exceed the budget
+   * even alone.
    */
   charge(admission: Admission, owner: string): Slot
-  /** Bytes that are held, and how many may be. */
+  /** Bytes that are held, and their limit. */
   load(): { readonly bytes: number; readonly bytesMax: number }
 }
 
 /**
- * Bytes that a held byte counts for: the byte itself, the text and values that are made from it,
- * and the copies that are sent on to be processed, as text and as bytes.
+ * Memory that one held byte stands for: the byte, the text and values made from it, and the copies
+ * that are sent on for processing, as text and as bytes.
  */
 export const HELD_WEIGHT = 5
 
 /**
- * Calls that hold more than this are large. They get all but an eighth of the budget, so that what
- * they leave is enough for hundreds of small ones.
+ * Calls that hold more than this are large. Large calls leave an eighth of the budget free: enough
+ * for hundreds of small calls.
  */
 const SMALL_BYTES_MAX = 256 * 1024
 const LARGE_SHARE = 7 / 8
 
-/** A budget of `bytesMax`, weighed; nothing is held yet. */
+/** Gives a budget of `bytesMax`, in weighed bytes. At first nothing is held. */
 export function createMemoryBudget(bytesMax: number): MemoryBudget {
   const shares = createShares(bytesMax)
 
   function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
-    // Calls by themselves leave room for others' bodies.
+    // The fixed memory of calls leaves room for the bodies of other calls.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0

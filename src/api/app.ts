@@ -21,53 +21,53 @@ import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
-/** What the app is made of, beside its settings. */
+/** The parts of the app, without its settings. */
 type AppParts = {
-  /** Every route but those of their documentation, which the app adds. */
+  /** Every route, except the routes of their documentation, which the app adds. */
   readonly routes: readonly Route[]
   readonly pages: {
-    /** They are for browsers, and in no documentation. */
+    /** Routes for browsers. They are in no documentation. */
     readonly routes: readonly Route[]
-    /** Answers a browser that asks for a path that does not exist. */
+    /** Answers a browser that asks for a missing path. */
     readonly showMissing: ShowMissingPage
   }
   readonly keys: Authenticator
   readonly sockets: AppSockets
-  /** Slowest that bodies may arrive. Default LEAST_RATE. */
+  /** Lowest rate at which bodies may arrive. Default LEAST_RATE. */
   readonly bodyRate?: LeastRate | undefined
-  /** Each is called for every call. */
+  /** Each observer is called for every call. */
   readonly observers: readonly CallObserver[]
-  /** Whether it is about to stop: connections are then closed after their answer. */
+  /** Whether the gateway will stop soon. Then each connection is closed after its answer. */
   readonly isDraining: () => boolean
   readonly log: Logger
 }
 
-/** Web sockets at one path. */
+/** WebSockets at one path. */
 export type AppSockets = {
   readonly path: string
-  /** Takes the socket of a client that connects. */
+  /** Accepts the socket of a client that connects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all of them. The app calls it on close(), when no call here needs them; calls of other
-   * gateways may need them, for `graceMs`.
+   * Ends all sockets. The app calls it in close(), when no call here needs the sockets. Calls of
+   * other gateways may need them for `graceMs`.
    */
   stop(graceMs: number): Promise<void>
 }
 
 type ApiSettings = {
-  /** Pause between the comments of a stream. */
+  /** Interval between the keep-alive comments of a stream. */
   readonly keepAliveMs: number
-  /** Origins whose scripts may call (cors.ts). */
+  /** Origins whose scripts may call the API (cors.ts). */
   readonly corsOrigins: readonly string[]
-  /** What all calls together may hold, weighed (createMemoryBudget). */
+  /** How many weighed bytes all calls together may hold (createMemoryBudget). */
   readonly memoryBytesMax: number
-  /** How long close() lets running calls go on. */
+  /** How long close() waits for running calls. */
   readonly shutdownGraceMs: number
-  /** `info` and `debug`: one line for each call. */
+  /** At `info` and `debug`, each call has one log line. */
   readonly logLevel: string
-  /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
+  /** Addresses and CIDRs of the proxies whose `x-forwarded-for` is trusted. */
   readonly trustedProxies: readonly string[]
-  /** Every answer states that this is staging, also those to malformed requests. */
+  /** If true, every answer states that this is staging, even an answer to a malformed request. */
   readonly isStaging: boolean
 }
 
@@ -76,27 +76,27 @@ const STAGING_HEADERS = { 'affidavit-staging': 'true' }
 /** The gateway's HTTP API. */
 export type App = {
   readonly server: ApiServer
-  /** Every route there is. */
+  /** Every route of the app. */
   readonly routes: readonly Route[]
-  /** What all calls hold, and may hold. */
+  /** How many bytes all calls hold, and the limit. */
   readonly memory: MemoryBudget['load']
   /**
-   * Begins to listen; port 0 takes a free one. Gives where. Throws the system's error when the port
-   * is taken.
+   * Starts to listen; port 0 takes a free port. Gives the address. Throws the system's error when
+   * the port is taken.
    */
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
-   * Stops: takes no new calls, lets those under way finish for shutdownGraceMs, then ends them with
-   * `shutting_down`, and shortly after cuts their connections. Resolves when none is left. The
-   * committer and the enclave must be running until then.
+   * Stops. Takes no new calls, waits shutdownGraceMs for the running ones, and then ends them with
+   * `shutting_down`. Shortly after that, cuts their connections. Resolves when no call is left. The
+   * committer and the enclave must run until then.
    */
   close(): Promise<void>
 }
 
-/** How long calls that were ended by force have to say so to their callers. */
+/** How long calls that were ended by force have to send their callers the error. */
 const FAREWELL_MS = 1_000
 
-/** Builds the API out of its parts. Nothing runs before listen(). */
+/** Builds the API from its parts. Nothing runs before listen(). */
 export function openApp(settings: ApiSettings, parts: AppParts): App {
   const { sockets, bodyRate: rate = LEAST_RATE, log } = parts
   const now = unixMs
@@ -127,7 +127,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
     const { shutdownGraceMs } = settings
     const endsAtMs = performance.now() + shutdownGraceMs
     const stopSockets = () => sockets.stop(Math.max(0, endsAtMs - performance.now()))
-    // Connections that fall idle after close() are closed only by asking again.
+    // A connection that becomes idle after close() is closed only by another request to do so.
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
     const timers = [
       setTimeout(farewell, shutdownGraceMs),
@@ -140,7 +140,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
         resolve()
       })
     })
-    // The server is not closed before the sockets are, and calls are served over these.
+    // The server closes only after the sockets are closed, and calls may need the sockets.
     return signals.idle().then(() => Promise.all([stopSockets(), closed]).then(() => undefined))
   }
 
@@ -153,14 +153,17 @@ function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean
   return url?.split('?', 1)[0] === path && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
-/** Gives the router of these routes. `guardsOf` gives what a call passes before it is served. */
+/**
+ * Gives the router of these routes. `guardsOf` gives the middleware that a call passes before it is
+ * served.
+ */
 export function createRouter(
   routes: readonly Route[],
   guardsOf: (route: Route) => readonly ApiMiddleware[],
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
-  // The order is that of the methods in `allow`.
+  // This also decides the order of the methods in `allow`.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
     router.register(
@@ -172,7 +175,7 @@ export function createRouter(
   return router
 }
 
-/** What a call on the public port passes. */
+/** The middleware that a call on the public port passes. */
 function guardsOf({ scope, knowsKeys }: Route, keys: Authenticator): readonly ApiMiddleware[] {
   if (scope === 'operator') throw new TypeError('expected a route of the public port')
   if (scope !== 'public') return [authenticate(keys, scope === 'any' ? null : scope)]
@@ -193,8 +196,8 @@ function createKoa(
   },
 ): Koa<RequestState> {
   const koa = new Koa<RequestState>()
-  // Everything that is thrown in a call is answered and logged by answerErrors; here come
-  // connections that broke.
+  // answerErrors answers and logs everything that a call throws. Only broken connections arrive
+  // here.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   const now = unixMs
   const makeRequestId = () => `req_${makeId()}`
@@ -211,7 +214,7 @@ function createKoa(
   return koa
 }
 
-/** Makes clients that keep connections open the next one elsewhere, before the port closes. */
+/** Before the port closes, makes clients that keep connections open use another connection. */
 function closeConnections(isDraining: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (isDraining()) context.set('connection', 'close')
@@ -219,10 +222,7 @@ function closeConnections(isDraining: () => boolean): ApiMiddleware {
   }
 }
 
-/**
- * Refuses calls that come over open connections while the process stops, and has those connections
- * closed.
- */
+/** While the process stops, refuses calls on open connections, and has those connections closed. */
 function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (!isClosing()) return next()

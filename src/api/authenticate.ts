@@ -2,16 +2,16 @@ import type { ApiMiddleware, Caller, Operator, RequestState, Scope } from './con
 import { ApiError } from './errors.ts'
 
 /**
- * Finds who an API key belongs to: null for a key that is malformed, unknown or revoked. Throws
- * ApiError `account_disabled`.
+ * Finds the caller to whom an API key belongs. Gives null for a key that is malformed, unknown or
+ * revoked. Throws ApiError `account_disabled`.
  */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null: any
- * scopes), and records the caller. Throws ApiError `authorization_missing` without the header,
- * `invalid_credentials` for anything else than a valid key, `insufficient_scope`,
- * `account_disabled`, `not_ready` when no key can be looked up.
+ * Lets a call pass when its `Authorization: Bearer <API_KEY>` is valid and has the scope (null: any
+ * scope), and records the caller. Throws ApiError: `authorization_missing` without the header,
+ * `invalid_credentials` without a valid key in it, `insufficient_scope`, `account_disabled`, and
+ * `not_ready` when keys cannot be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
@@ -31,17 +31,17 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
   }
 }
 
-/** Records the caller of a public route when its key is valid; other callers pass, too. */
+/** Records the caller of a public route when the key is valid. Other callers pass, too. */
 export function recognize(keys: Authenticator): ApiMiddleware {
   return async (context, next) => {
     const key = KEY_HEADER.exec(context.req.headers.authorization ?? '')?.[1]
-    // Here a key that cannot be looked up has the same effect as no key.
+    // On a public route, a key that cannot be looked up counts as no key.
     context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
     await next()
   }
 }
 
-/** What is most often wrong with the header, without a character of the key. */
+/** Names the most likely mistake in the header, without showing any character of the key. */
 function hintAt(header: string): string {
   if (/^(bearer\s+){2}/i.test(header)) return ': the header has "Bearer" twice'
   if (/["'\u2018-\u201d]/.test(header)) return ': the header has a quotation mark'
@@ -57,7 +57,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** The store of the keys may be away for a moment: the key is not at fault then. */
+/** The key store may be unreachable for a moment. Then the key is not at fault. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)
@@ -70,7 +70,7 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * The caller, behind `authenticate`. A route that was wired without it is our fault, and serves no
+ * Gives the caller. Must run behind `authenticate`: a route without it is our fault, and serves no
  * caller.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
@@ -78,7 +78,7 @@ export function callerOf(state: { readonly caller: Caller | null }): Caller {
   return state.caller
 }
 
-/** Who acts: the operator on the control socket, else the holder of the key that calls. */
+/** Gives who acts: the operator on the control socket, or else the holder of the calling key. */
 export function actorOf(state: RequestState): Operator {
   if (state.operator !== null) return state.operator
   const { keyId, accountId } = callerOf(state)

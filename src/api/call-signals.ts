@@ -1,26 +1,29 @@
 import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
-/** What ends one call early. Belongs to the call; `done` in a `finally`. */
+/** Ends one call early. It belongs to the call; call `done` in a `finally`. */
 type CallSignal = { readonly abort: AbortController; done(): void }
 
-/** The calls under way, to end each when its caller leaves, and all when the process stops. */
+/**
+ * The running calls. Each is ended when its caller leaves, and all are ended when the process
+ * stops.
+ */
 export type CallSignals = {
   /**
-   * Signal of a call: aborted with CallerLeftError when the response's connection closes before its
-   * end.
+   * Gives the signal of a call. It is aborted with CallerLeftError when the connection closes
+   * before the response is complete.
    */
   open(response: ServerResponse): CallSignal
-  /** Ends all calls under way with `reason`. */
+  /** Ends all running calls with `reason`. */
   abortAll(reason: Error): void
-  /** Resolves when no call is under way. */
+  /** Resolves when no call is running. */
   idle(): Promise<void>
 }
 
 /**
- * Signals of calls. The response is watched and not the request, which is over when its body was
- * read. A caller that closes only the sending side of the connection has left too: a caller that is
- * gone looks just the same.
+ * Creates the signals of calls. They watch the response, because the request is over when its body
+ * was read. A caller that closes only its sending side counts as gone: a caller that is really gone
+ * looks the same.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

@@ -1,14 +1,15 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
-/** Addresses of a forwarding header that are looked at, from the nearest: chains are short. */
+/** How many addresses of a forwarding header are read, from the nearest. Real chains are short. */
 const HOPS_MAX = 16
 
 /**
- * Gives the address of the client that sent a request, as far as it is known. That is the address
- * of the connection, or, while that is a proxy of `trusted` (addresses and CIDRs), the one before
- * it in `x-forwarded-for`, from the right: any caller can write what stands further left. Null
- * where the connection does not have an address, like that of a Unix socket.
+ * Gives the address of the client that sent a request, as far as it is known. Starts with the
+ * connection's address. While the address is a proxy of `trusted` (addresses and CIDRs), continues
+ * with the next address in `x-forwarded-for`, from right to left. Addresses further left are not
+ * trusted, because any caller can write them. Null when the connection has no address, as on a Unix
+ * socket.
  */
 export function createClientAddresses(
   trusted: readonly string[],
@@ -19,13 +20,13 @@ export function createClientAddresses(
   return ({ socket, headers }) => {
     let client = plainAddress(socket.remoteAddress ?? '')
     if (client === null || trusted.length === 0 || !isProxy(client)) return client
-    // Node joins several of these headers with a comma, in their order.
+    // Node joins several headers of this name with a comma, in their order.
     const hops = String(headers['x-forwarded-for'] ?? '')
       .split(',')
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // A proxy that knows its peer writes a valid address.
+      // A proxy that knows its peer writes a valid address. Anything else ends the search.
       if (address === null) break
       client = address
       if (!isProxy(address)) break
@@ -35,8 +36,8 @@ export function createClientAddresses(
 }
 
 /**
- * The group that an address belongs to where callers have shares: the address itself, or for IPv6
- * its /64, because the holder of one address has the whole /64. `nowhere` for null.
+ * Gives the group in which callers of this address share limits: the address itself, or its /64 for
+ * IPv6, because one holder has a whole /64. `nowhere` for null.
  */
 export function clientGroupOf(address: string | null): string {
   if (address === null) return 'nowhere'
@@ -60,8 +61,8 @@ function addRange(proxies: BlockList, range: string): void {
 }
 
 /**
- * An address without a port, brackets, zone and the IPv6 form of an IPv4 one; null for any other
- * text.
+ * Gives an address without port, brackets, zone and the IPv6 form of an IPv4 address. Gives null
+ * for any other text.
  */
 function plainAddress(text: string): string | null {
   const [, bracketed, withPort] = /^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(text) ?? []

@@ -2,20 +2,19 @@ import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 
-/** Shorter answers are sent as they are: they fit a packet or two anyway. */
+/** Shorter answers are sent uncompressed: they fit into one or two packets anyway. */
 export const COMPRESSED_BYTES_MIN = 2_048
 
 /**
- * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client says (RFC 9110,
- * 12.5.3). `vary` is set on all answers that might have been compressed. Call it outside of what
- * answers errors; the work is done off the event loop.
+ * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client accepts (RFC
+ * 9110, 12.5.3). All answers that might have been compressed have `vary`. Use it outside the
+ * middleware that answers errors. Compression runs off the event loop.
  *
- * Streams are never compressed, because events would be held back. Answers to POST are not either:
- * an attacker's words in a prompt can stand there beside a customer's, and the length of both
- * compressed together gives the customer's away (BREACH). The one such answer that is large,
- * vectors, has a shorter form of its own (`encoding_format: base64`). New API keys are among these
- * answers too. Only reads are left. No browser sends their credential by itself, so an attacker
- * cannot have them repeated.
+ * Streams are not compressed, because that would delay events. Answers to POST are not compressed
+ * either: they may hold an attacker's words beside a customer's words, and then the compressed
+ * length reveals the customer's words (BREACH). New API keys are such answers, too. Vectors are the
+ * only large answer to POST, and they have a shorter form (`encoding_format: base64`). GET and HEAD
+ * are safe: browsers do not send their credential by themselves, so an attacker cannot repeat them.
  */
 export function compressAnswers(): ApiMiddleware {
   return async (context, next) => {
@@ -30,7 +29,7 @@ export function compressAnswers(): ApiMiddleware {
     if (coding !== 'br' && coding !== 'gzip') return
     const type = context.response.get('content-type')
     context.body = await CODERS[coding](Buffer.from(text))
-    // Bytes have another default type than text.
+    // The default type for bytes is not the type of the text.
     context.set('content-type', type)
     context.set('content-encoding', coding)
   }
@@ -41,8 +40,8 @@ function isReading({ method, respond }: ApiContext): boolean {
 }
 
 /**
- * Fast settings: at these, both take about as long as writing the answer does, and save most of
- * what can be saved.
+ * Fast settings. At these, both codings take about as long as writing the answer, and save most of
+ * the possible bytes.
  */
 const CODERS = {
   br: (bytes: Uint8Array) =>

@@ -4,8 +4,8 @@ import type { CallScope } from '../observability/call-scope.ts'
 import type { ErrorCode } from './errors.ts'
 
 /**
- * What a key may be used for; `admin` is for the operator, and allows nothing but the keys of all
- * accounts and `/v1/admin/…`.
+ * What a key may be used for. `admin` is for the operator. It allows only the keys of all accounts
+ * and `/v1/admin/…`.
  */
 export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as const
 
@@ -18,7 +18,7 @@ export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as 
  */
 export type Scope = (typeof SCOPES)[number]
 
-/** Scopes of a key that the operator makes without naming scopes: what a customer needs. */
+/** Scopes of a key that the operator makes without naming scopes: enough for a customer. */
 export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes', 'keys']
 
 /** Scopes of a key that another key makes without naming scopes. */
@@ -29,66 +29,61 @@ export function isScope(text: string): text is Scope {
   return SCOPES.some((scope) => scope === text)
 }
 
-/** Who a valid API key belongs to. */
+/** The holder of a valid API key. */
 export type Caller = {
   readonly accountId: string
-  /** Public id of the key; fit for logs. */
+  /** Public id of the key. Logs may contain it. */
   readonly keyId: string
   readonly scopes: readonly Scope[]
-  /** Tier of the account's limits; null for the default one. */
+  /** Tier of the account's limits; null for the default tier. */
   readonly tier: string | null
-  /** When the key ends, Unix seconds; null for never. */
+  /** When the key expires, Unix seconds; null when it never does. */
   readonly expiresAt: number | null
   /** Whether the key or its account has a budget. */
   readonly isBudgeted?: boolean
 }
 
-/** Who has something done, and from where, as the trail of administrators names them. */
+/** Who acts, and from where, as the administrative log names them. */
 export type Operator = {
-  /**
-   * `operator`, with a user's id where it is known, `key` and its public id, or `gateway`.
-   */
+  /** `operator` (with the user's id if known), `key` with its public id, or `gateway`. */
   readonly who: string
   /** The key's account; null for an operator. */
   readonly accountId: string | null
   /**
-   * An address, `control socket`, `command line`, `signal`, `configuration` or `first start`.
+   * An IP address, `control socket`, `command line`, `signal`, `configuration` or `first start`.
    */
   readonly from: string
 }
 
 /**
- * The error that a caller received: its code, and its status. A stream that has begun can report
- * the status only in its error event.
+ * The error that a caller received: its code and its status. After a stream has begun, only its
+ * error event can report the status.
  */
 export type CallFailure = { readonly code: ErrorCode; readonly status: number }
 
-/** What middleware leaves for what stands behind it. */
+/** State that middleware sets for the handlers behind it. */
 export type RequestState = {
-  /** `x-request-id` of this call: the caller's if it is well-formed, else ours. */
+  /** `x-request-id` of this call: the caller's value if it is well-formed, else a new one. */
   requestId: string
-  /** When the call came in, milliseconds of the app's clock. */
+  /** When the call arrived, milliseconds of the app's clock. */
   startedAtMs: number
   /** Address of the client that sent the call (createClientAddresses). */
   client: string | null
-  /** Null before, and without, `authenticate`. */
+  /** Null before `authenticate`, and on routes without it. */
   caller: Caller | null
-  /** Who calls on the control socket; null on the public port. */
+  /** The operator who calls on the control socket; null on the public port. */
   operator: Operator | null
-  /** When the answer's head, and a stream's first event, went out; null before. */
+  /** When the head of the answer and the first event of a stream were sent; null before that. */
   headAtMs: number | null
   firstEventAtMs: number | null
   /**
-   * The error that the caller received in place of an answer, or of the rest of a stream; null
-   * without an error.
+   * The error that the caller received instead of an answer, or instead of the rest of a stream.
+   * Null without an error.
    */
   failure: CallFailure | null
-  /**
-   * What is recorded about the call while it runs; null where calls are neither observed nor
-   * logged.
-   */
+  /** What is recorded about the running call. Null when calls are neither observed nor logged. */
   scope: CallScope | null
-  /** As its route declares it. */
+  /** As the route declares it. */
   isRoutine: boolean
 }
 
@@ -97,12 +92,12 @@ export type ApiMiddleware = (context: ApiContext, next: Next) => Promise<void>
 
 export type RouteContext = RouterContext<RequestState>
 
-/** Answers 200 with JSON `text` as it is. */
+/** Answers 200 with `text`, which is JSON, unchanged. */
 export function sendJsonText(context: ApiContext, text: string): void {
   context.status = 200
   context.set('content-type', JSON_TYPE)
   context.body = text
 }
 
-/** Content type of all answers but streams. */
+/** Content type of all answers except streams. */
 export const JSON_TYPE = 'application/json; charset=utf-8'

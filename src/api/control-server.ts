@@ -24,14 +24,15 @@ import type { Route } from './route.ts'
 import { createHttpServer } from './server.ts'
 import { openRequest } from './track-calls.ts'
 
-/** What all calls together may hold: their bodies are names and reasons. */
+/** How much all calls together may hold. Their bodies are names and reasons. */
 const MEMORY_BYTES_MAX = 64 * 1024 * 1024
-/** Pause between the comments of a stream; no route of administrators has one. */
+/** Interval between the comments of a stream. Administrators' routes have no streams. */
 const KEEP_ALIVE_MS = 15_000
 
 /**
- * Opens the control socket in a private folder and says where it is in the data folder, which must
- * be locked: what a gateway before this one left there is removed. Gives how to close it.
+ * Opens the control socket in a private folder, and writes its address into the data folder. The
+ * data folder must be locked, because the files of an earlier gateway are removed. Gives a function
+ * that closes the socket.
  */
 export async function openControl(
   server: Server,
@@ -41,7 +42,8 @@ export async function openControl(
   const before = await readControlAddress(dataFolder)
   if (before !== null) await removeStaleFolder(before.socket)
   const address: ControlAddress = { socket: join(privateFolder, 'control.sock'), pid: process.pid }
-  // No other user can reach a socket in a folder of mode 0700, even if its own mode allows it.
+  // Other users cannot reach a socket in a folder of mode 0700, even if the socket's own mode
+  // allows it.
   server.listen(address.socket)
   await once(server, 'listening')
   await writeFile(file, JSON.stringify(address), { mode: 0o600 })
@@ -52,9 +54,9 @@ export async function openControl(
 }
 
 /**
- * Opens the control socket where the operator wants it, for this user alone (mode 0600). A socket
- * that a killed gateway left there is replaced; rejects with StartFailure when a process answers
- * there, or it cannot be made.
+ * Opens the control socket at the operator's path, only for this user (mode 0600). Replaces the
+ * socket of a killed gateway. Rejects with StartFailure when a process answers there, or when the
+ * socket cannot be made.
  */
 export async function openControlAt(
   server: Server,
@@ -77,7 +79,7 @@ async function close(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve))
 }
 
-/** The socket has its mode from the first moment. */
+/** Makes the socket with its mode from the first moment on. */
 async function listenPrivately(server: Server, socketPath: string): Promise<void> {
   const umask = process.umask(0o177)
   try {
@@ -97,9 +99,9 @@ async function removeStaleSocket(socketPath: string): Promise<void> {
 }
 
 /**
- * Gives the server of the control socket, not yet listening. It serves the routes of administrators
- * as the public port does, and those of the operator alone. There is no key: the socket's
- * permissions decide who may connect.
+ * Gives the server of the control socket, which does not listen yet. It serves the routes of
+ * administrators as the public port does, and the routes that are only for the operator. It asks
+ * for no key: the socket's permissions decide who may connect.
  */
 export function createControlServer({
   routes,
@@ -107,7 +109,7 @@ export function createControlServer({
   makeRequestId,
   log,
 }: {
-  /** Every route; those of no administrator are not served. */
+  /** Every route. Only administrators' and the operator's routes are served. */
   readonly routes: readonly Route[]
   readonly now: () => number
   readonly makeRequestId: () => string
@@ -131,7 +133,10 @@ export function createControlServer({
   return createHttpServer(koa.callback())
 }
 
-/** Records who calls. The user id is a claim: a client that reaches the socket is the operator. */
+/**
+ * Records the calling operator. The user id is only a claim, but each client that reaches the
+ * socket counts as the operator.
+ */
 const recognizeOperator: ApiMiddleware = (context, next) => {
   const uid = context.req.headers[OPERATOR_UID_HEADER]
   const who = nameOperator(typeof uid === 'string' ? uid : null)

@@ -1,15 +1,18 @@
 import type { ApiContext, ApiMiddleware } from './context.ts'
 
-/** Stands for every origin, as in the header's own words. */
+/** Stands for every origin. The header uses the same character. */
 const ANY_ORIGIN = '*'
 
-/** How long a browser may keep the answer to a preflight: the longest that any of them does. */
+/** How long a browser may keep the answer to a preflight: the maximum of all browsers. */
 const PREFLIGHT_AGE_SECONDS = 7_200
 
-/** Longest list of header names that a preflight is answered with. */
+/** Longest list of header names that an answer to a preflight repeats. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
-/** Headers of answers that scripts may read, beyond the headers that every script may read. */
+/**
+ * Headers of answers that scripts may read, in addition to the headers that scripts may always
+ * read.
+ */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
   'openai-processing-ms',
@@ -26,13 +29,13 @@ export const EXPOSED_HEADERS: readonly string[] = [
 ]
 
 /**
- * Lets scripts of the `origins` (as browsers send them, `https://app.example`; ANY_ORIGIN for all)
- * call the API and read its answers, errors included. A preflight names the methods that its path
- * has, from `allow`, so it must be answered by what stands behind this. No origin is ever allowed
- * the browser's own credentials: keys travel in a header that a page has to know, so even
- * ANY_ORIGIN gives a page nothing that it could not get by itself.
+ * Lets scripts of the `origins` call the API and read its answers, also errors. Origins have the
+ * form that browsers send, `https://app.example`; ANY_ORIGIN allows all. The answer to a preflight
+ * names the methods of the path, from `allow`, so the handlers behind this middleware must answer
+ * it first. Browsers' own credentials are never allowed. A page must know the key that it sends in
+ * a header, so even ANY_ORIGIN gives a page nothing that it could not get without a browser.
  *
- * CORS protects browsers' users, not the API: it refuses no call.
+ * CORS protects the users of browsers, not the API: it refuses no call.
  */
 export function allowOrigins(origins: readonly string[]): ApiMiddleware {
   if (origins.length === 0) return (_, next) => next()
@@ -59,7 +62,7 @@ function isPreflight({ method, status, req }: ApiContext): boolean {
 }
 
 /**
- * SDKs send headers of their own, more of them each year: all names that are asked for are allowed.
+ * SDKs send their own headers, and new ones each year. So all requested header names are allowed.
  */
 function answerPreflight(context: ApiContext): void {
   context.vary('access-control-request-headers')

@@ -11,10 +11,7 @@ import {
 import type { RequestFault } from '../../enclave/protocol/request-faults.ts'
 import { CONTENT_FAULTS, ContentUnavailable, DatabaseAwayError } from '../storage/errors.ts'
 
-/**
- * Every code that leaves the gateway in the error envelope, and its HTTP status. The only such
- * table.
- */
+/** Every error code of the gateway, with its HTTP status. This is the only such table. */
 export const ERROR_RULES = {
   ...CALL_ERROR_RULES,
   malformed_request: { status: 400 },
@@ -31,48 +28,48 @@ export const ERROR_RULES = {
   request_timeout: { status: 408 },
   caller_too_slow: { status: 408, shouldRetry: false },
   /**
-   * The call that has this Idempotency-Key is under way: ApiError.retryAfterSeconds may know how
-   * long it can last.
+   * The call with this Idempotency-Key is still running. ApiError.retryAfterSeconds may say how
+   * long it can take.
    */
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
   /**
-   * The call that has this Idempotency-Key was made, or may have been, and its whole answer is not
-   * known: another call would be a second one.
+   * The call with this Idempotency-Key was made, or may have been made, but its whole answer is not
+   * known. Another call would be a second one.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
-  /** An encrypted call to a key that no enclave has: answered in EHBP's own form. */
+  /** A call encrypted for a key that no enclave has. The answer has EHBP's own form. */
   unknown_encryption_key: { status: 422 },
-  /** Request and response of this completion were erased; its proofs are still there. */
+  /** Request and response of this completion were erased. Its proofs remain. */
   content_erased: { status: 410, shouldRetry: false },
-  /** The connection ends with it: the rest of the body would be taken for the next call. */
+  /** The connection is closed: the rest of the body would be read as the next call. */
   body_too_slow: { status: 408 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },
-  /** A budget is used up: asking again does not help before it renews. */
+  /** A budget is used up. A retry does not help before the budget renews. */
   insufficient_quota: { status: 429, shouldRetry: false },
   headers_too_large: { status: 431 },
-  /** The bytes that are stored encrypted are not those that were stored. */
+  /** The stored encrypted bytes were changed. */
   content_unreadable: { status: 500, shouldRetry: false },
   not_implemented: { status: 501 },
   /**
-   * A node's backend refuses the request: ApiError.status carries its 4xx; this is what remains
+   * A node's backend refuses the request. ApiError.status carries the backend's 4xx; 502 is used
    * without one.
    */
   node_refused: { status: 502 },
   node_error: { status: 502 },
   enclave_unavailable: { status: 503, retryAfterSeconds: 1 },
   no_available_inference_nodes: { status: 503, retryAfterSeconds: 1 },
-  /** This gateway was not given the key of content that is stored encrypted. */
+  /** This gateway does not have the key of the stored encrypted content. */
   content_key_missing: { status: 503, shouldRetry: false },
-  /** The operator chose no search provider: asking again does not help. */
+  /** The operator configured no search provider. A retry does not help. */
   search_not_configured: { status: 503, shouldRetry: false },
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /**
-   * Sealed by an enclave that is gone, before it was stored: no caller will ever see it, so asking
-   * again is right.
+   * An enclave sealed it and vanished before it was stored. No caller will ever see it, so a retry
+   * is right.
    */
   completion_lost: { status: 503 },
   enclave_timeout: { status: 504 },
@@ -81,7 +78,7 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
-/** What services that the operator configured may be to blame for. */
+/** Error codes that a service configured by the operator may cause. */
 export const UPSTREAM_ERRORS = [
   'provider_refused',
   'provider_error',
@@ -91,19 +88,19 @@ export const UPSTREAM_ERRORS = [
   'answer_too_large',
 ] as const satisfies readonly ErrorCode[]
 
-/** What an error says beyond code and message, where the table does not know it. */
+/** Details of an error beyond code and message that are not in the table. */
 type ApiErrorDetails = ErrorDetails & {
-  /** Where it is certain that no answer was made. Any code may have it. */
+  /** True when it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
-  /** Where the provider may have made what was asked for. Any code may have it. */
+  /** True when the provider may have made the result. Any code may have it. */
   readonly mayBeMade?: boolean
-  /** What went wrong behind it: logged, never shown. */
+  /** The underlying error. It is logged, but never shown. */
   readonly cause?: unknown
 }
 
 /**
- * A refusal that the caller sees: `message` is shown to them, so it holds no secret and no
- * internal.
+ * An error for the caller. `message` is shown to the caller, so it must contain no secrets and no
+ * internals.
  */
 export class ApiError extends Error implements ErrorFacts {
   override readonly name = 'ApiError'
@@ -113,11 +110,9 @@ export class ApiError extends Error implements ErrorFacts {
   readonly shouldRetry: boolean
   readonly providerCode: string | null
   readonly param: string | null
-  /** Whether it is certain that no answer was made. False: it is not known. */
+  /** Whether it is certain that no answer was made. False means unknown. */
   readonly leavesNoResult: boolean
-  /**
-   * Whether the provider may have made what was asked for, and it is lost. False: it is not known.
-   */
+  /** Whether the provider may have made the result, which is lost now. False means unknown. */
   readonly mayBeMade: boolean
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
@@ -134,7 +129,7 @@ export class ApiError extends Error implements ErrorFacts {
   }
 }
 
-/** A request that fails validation; answered 422 with `detail` (interface, part 7). */
+/** A request that fails validation. It is answered with 422 and `detail` (interface, part 7). */
 export class ValidationError extends Error {
   override readonly name = 'ValidationError'
   readonly detail: readonly RequestFault[]
@@ -145,7 +140,7 @@ export class ValidationError extends Error {
   }
 }
 
-/** The error of a member that its schema takes, and the gateway cannot. */
+/** Gives the error of a member that fits its schema but that the gateway cannot process. */
 export function unfitFor(place: 'body' | 'query', member: string, msg: string): ValidationError {
   return new ValidationError([{ loc: [place, member], msg, type: 'value_error' }])
 }
@@ -159,7 +154,7 @@ export class CallerLeftError extends Error {
   }
 }
 
-/** An error as the caller sees it. */
+/** An error in the form in which the caller receives it. */
 type ErrorReply = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
@@ -168,8 +163,8 @@ type ErrorReply = {
 }
 
 /**
- * Answer to any thrown value. An error that is not ours is a 500 without details; the caller of
- * this function logs the error.
+ * Gives the answer for any thrown value. An unexpected error becomes a 500 without details, and the
+ * calling code logs it.
  */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
@@ -179,8 +174,8 @@ export function errorReply(error: unknown): ErrorReply {
 }
 
 /**
- * The error itself when callers may see it, `not_ready` while the database is away, that of content
- * which cannot be decrypted, else a 500 without details.
+ * Gives the error itself if callers may see it, `not_ready` while the database is unreachable, the
+ * error for content that cannot be decrypted, and otherwise a 500 without details.
  */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
@@ -194,8 +189,8 @@ export function asApiError(error: unknown): ApiError {
 }
 
 /**
- * The thrown value, if it is an error. Another value, as foreign code may throw, is not shown: it
- * could be anything.
+ * Gives the thrown value if it is an error. Other values, which foreign code may throw, are not
+ * shown: they could be anything.
  */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')
@@ -212,7 +207,7 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
   }
 }
 
-/** Both headers that clients read; the one in milliseconds is OpenAI's. */
+/** Gives both retry headers that clients read. The header in milliseconds is OpenAI's. */
 export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_SECONDS_MAX)
   return {

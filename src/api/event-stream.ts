@@ -5,7 +5,7 @@ import type { RouteContext } from './context.ts'
 import { type ApiError, CallerLeftError } from './errors.ts'
 import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
-/** What streams need of the app. */
+/** What streams need from the app. */
 export type EventStreamOptions = {
   readonly keepAliveMs: number
   readonly now: () => number
@@ -13,10 +13,10 @@ export type EventStreamOptions = {
 }
 
 /**
- * Answers with a stream of events that `write` writes. An error of `write` is thrown on while
- * nothing was sent, so that it is answered like any other fault, unless `isEvent` says that it is
- * sent as an error event even so. Once the stream has begun, also by its first keep-alive comment,
- * every fault is sent as one.
+ * Answers with a stream of events that `write` writes. If `write` fails before anything was sent,
+ * its error is thrown again, and answered like any other fault. An error for which `isEvent` is
+ * true is sent as an error event instead. After the stream has begun, even with a keep-alive
+ * comment, every fault is sent as an error event.
  */
 export async function streamEvents(
   context: RouteContext,
@@ -52,39 +52,38 @@ export async function streamEvents(
 }
 
 /**
- * How long a reader may leave the send buffer full before the connection is cut. What it can hold
- * meanwhile is that buffer and one write, because nothing more is read from the enclave until it
- * drained.
+ * How long a reader may leave the send buffer full before the connection is cut. Meanwhile the
+ * stream holds that buffer and one write: nothing more is read from the enclave until the buffer is
+ * empty.
  */
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Server-sent events to one caller. Belongs to one response. Methods throw CallerLeftError once the
- * caller is gone.
+ * Server-sent events to one caller, on one response. Methods throw CallerLeftError after the caller
+ * left.
  */
 export type EventWriter = {
-  /** Whether the head was sent. */
+  /** Whether the head has been sent. */
   isOpen(): boolean
   /**
-   * Sends the head, 200 and event-stream; from then on faults can only be events. Only the first
-   * call counts.
+   * Sends the head, 200 and event-stream. After that, faults can only be events. Only the first
+   * call has an effect.
    */
   open(): void
-  /** Sends whole events. Resolves when the caller's side has room for more. */
+  /** Sends whole events. Resolves when the caller can receive more. */
   write(events: Uint8Array | string): Promise<void>
   /** Sends an error event and ends the stream, without `[DONE]`. */
   fail(error: ApiError): void
   /** Sends the last events and ends the stream. */
   end(events: string): void
-  /** Stops the keep-alive. Call it in a `finally`; what is not ended then is cut. */
+  /** Stops the keep-alive. Call it in a `finally`. A stream that has not ended by then is cut. */
   close(): void
 }
 
 /**
- * Writer of events to `response`. Every `keepAliveMs` a comment goes out, also between events, so
- * that no proxy takes the stream for dead. A stream that is not open by then is opened, so that its
- * caller receives something, however long the model thinks. `onOpen` is called before the head goes
- * out.
+ * Gives a writer of events to `response`. Every `keepAliveMs` it sends a comment, so that proxies
+ * do not close the stream. The first comment opens a stream that is not open yet: so the caller
+ * receives something while the model still thinks. `onOpen` is called before the head is sent.
  */
 export function createEventWriter(options: {
   readonly response: ServerResponse
@@ -94,7 +93,7 @@ export function createEventWriter(options: {
 }): EventWriter {
   const { response, keepAliveMs, drainTimeoutMs, onOpen } = options
   const timer = setInterval(keepAlive, keepAliveMs)
-  // A write to a closed connection is reported here too; the `close` event already shows that the
+  // A write to a closed connection is also reported here. The `close` event already shows that the
   // caller left.
   response.on('error', () => {})
 
@@ -138,13 +137,12 @@ export function createEventWriter(options: {
 const STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
-  // Makes nginx, and software that copied it, not hold events back.
+  // Asks nginx, and software that copied its rules, not to hold events back.
   'x-accel-buffering': 'no',
 } as const
 
 /**
- * Waits until what was written has left this process. A reader that is too slow is cut off, and so
- * has left.
+ * Waits until the written bytes have left this process. A reader that is too slow is disconnected.
  */
 export function drained(response: ServerResponse, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -9,12 +9,13 @@ import { ApiError } from './errors.ts'
 import { boundaryOf, checkForm, invalidForm, type PartNames } from './form-frame.ts'
 import { type BodyLimits, readBody, shownType } from './read-body.ts'
 
-/** One part of a form. Everything in it was written by the caller. */
+/** One part of a form. The caller wrote everything in the part. */
 export type FormPart = PartNames & { readonly bytes: Uint8Array }
 
 /**
- * Parts of the form that a request carries, in their order. Throws ApiError as readBody, and
- * `unsupported_media_type` for another content type; ValidationError for what is not a form.
+ * Gives the parts of the form in a request's body, in their order. Throws ApiError as readBody, and
+ * `unsupported_media_type` for another content type. Throws ValidationError for a body that is not
+ * a form.
  */
 export async function readForm(
   { req, res }: RouteContext,
@@ -31,12 +32,12 @@ export async function readForm(
   return await forms.run(() => parseForm(body, boundary))
 }
 
-/** One form is parsed at a time, so that hostile ones leave the others their turns. */
+/** Only one form is parsed at a time, so that hostile forms do not block other calls. */
 const forms = createSerialQueue()
 
 /**
- * Parts of a form (RFC 7578): its frame is checked first (form-frame.ts), then koa-body splits it,
- * into memory of the form's size. Throws ValidationError for what is not a form.
+ * Parses a form (RFC 7578). First its frame is checked (form-frame.ts), then koa-body splits it
+ * into memory. Throws ValidationError for a body that is not a form.
  */
 export async function parseForm(body: Buffer, boundary: string): Promise<readonly FormPart[]> {
   const { pieces, parts } = checkForm(body, boundary)
@@ -62,11 +63,11 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
     urlencoded: false,
     text: false,
     patchKoa: false,
-    // The other parsers take a boundary with their name in it for their type.
+    // The other parsers take a boundary that contains their name for their content type.
     formidable: { enabledPlugins: [multipart], encoding: 'binary', onPart },
   })
   try {
-    // The parser asks nothing else of a context.
+    // The parser uses only these members of a context.
     const context = { method: 'POST', is: () => 'multipart', req: source } as unknown as Context
     await parser(context, async () => {})
   } catch (error) {
@@ -77,10 +78,10 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
   return parts.map((part, index) => ({ ...part, bytes: contents[index] ?? new Uint8Array() }))
 }
 
-/** As they come from a socket. */
+/** Size of the slices, as a socket gives them. */
 const SLICE_BYTES = 64 * 1024
 
-/** Other calls have their turns between two slices: a hostile form takes the parser a second. */
+/** Other calls run between two slices: a hostile form takes the parser a second. */
 async function* slicesOf(pieces: readonly Buffer[]): AsyncGenerator<Buffer> {
   for (const piece of pieces)
     for (let at = 0; at < piece.length; at += SLICE_BYTES) {

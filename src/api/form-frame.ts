@@ -1,27 +1,27 @@
 import { isUtf8 } from 'node:buffer'
 import { ValidationError } from './errors.ts'
 
-/** Parts of one form: the interface's have seven. */
+/** Most parts of one form. The interface uses seven. */
 export const PARTS_MAX = 32
-/** Bytes of the headers of one part. */
+/** Most bytes of the headers of one part. */
 export const PART_HEADERS_BYTES_MAX = 8 * 1024
 
 /**
- * Least distance of carriage returns, bytes, on average. The parser makes two chunks at each, and
- * 25 MiB of nothing else would keep it busy for ten seconds; in an image they stand 256 bytes
- * apart. So many may be as close as they like.
+ * Smallest average distance of carriage returns, bytes. The parser makes two chunks at each
+ * carriage return, so 25 MiB of them would keep it busy for ten seconds. In an image, they are 256
+ * bytes apart on average. The first RETURNS_FREE may be at any distance.
  */
 const RETURN_DISTANCE_MIN = 64
 const RETURNS_FREE = 2_048
 
-/** What a part's headers say. */
+/** The names in a part's headers. */
 export type PartNames = {
   readonly name: string
   /** Null for a part that is not a file. */
   readonly filename: string | null
 }
 
-/** Boundary in a `multipart/form-data` content type (RFC 2046 section 5.1.1), else null. */
+/** Gives the boundary of a `multipart/form-data` content type (RFC 2046 section 5.1.1), or null. */
 export function boundaryOf(contentType: string | undefined): string | null {
   const [, quoted, token] = CONTENT_TYPE.exec(contentType ?? '') ?? []
   return quoted ?? token ?? null
@@ -31,16 +31,17 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Checks a form from its first boundary to its last, because the parser limits neither parts nor
- * headers nor its work on them. Gives what its parts are called, and the form for the parser, in
- * pieces: without blanks after boundaries, which the parser does not know. Throws ValidationError.
+ * Checks a form from its first boundary to its last. The parser itself limits neither parts, nor
+ * headers, nor its work. Gives the names of the parts, and the form for the parser, in pieces.
+ * Blanks after boundaries are removed, because the parser does not accept them. Throws
+ * ValidationError.
  */
 export function checkForm(
   body: Buffer,
   boundary: string,
 ): { readonly parts: readonly PartNames[]; readonly pieces: readonly Buffer[] } {
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
-  // Before the first delimiter stands no line break.
+  // The first delimiter has no line break before it.
   if (body.indexOf(delimiter.subarray(2)) !== 0)
     throw invalidForm('a form that begins with its boundary')
   const parts: PartNames[] = []
@@ -66,7 +67,7 @@ export function checkForm(
   return { parts, pieces }
 }
 
-/** The parser takes a line without a colon for the end of the headers. */
+/** The parser would take a line without a colon for the end of the headers. */
 const HEADERS = /^(?:[A-Za-z-]+:[^\r\n]*\r\n)+(?=\r\n)/
 
 function refuseChopped(form: Buffer): void {
@@ -92,7 +93,7 @@ function namesOf(head: Buffer): PartNames {
 const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)?[ \t]*$)/im
 
 /**
- * A quoted parameter; browsers write the quote, and line breaks, in percents (HTML,
+ * Gives a quoted parameter. Browsers write quotes and line breaks as percent codes (HTML,
  * multipart/form-data encoding algorithm).
  */
 function parameterOf(headers: string, name: string): string | null {
@@ -104,7 +105,7 @@ function parameterOf(headers: string, name: string): string | null {
 
 const DISPOSITION = /^content-disposition:[ \t]*form-data[ \t]*(;.*)$/im
 
-/** What refuses a form that is not as expected. */
+/** The error for a form that is not as expected. */
 export function invalidForm(expected: string): ValidationError {
   return new ValidationError([
     { loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' },

@@ -3,7 +3,10 @@ import type { Json } from '../../attestation/json/value.ts'
 import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protocol/form.ts'
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
-/** The schema of JSON values of a form, which finds its faults and is documented as it is. */
+/**
+ * Gives the schema for JSON values of a form. The form finds the faults, and the documentation
+ * shows the form.
+ */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   const schema = z.custom<Value>().check(({ value, issues }) => {
     for (const { loc, type, msg } of faultsOf(form, value)) issues.push(faultIssue(loc, type, msg))
@@ -11,12 +14,12 @@ export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   return described(schema, () => jsonSchemaOfForm(form))
 }
 
-/** Schema of an integer from `min` to `max`, both allowed. 1.0 is one. */
+/** Schema of an integer from `min` to `max`, both included. 1.0 counts as an integer. */
 export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
-/** What a form takes, as JSON Schema. It does not describe faults between members. */
+/** Gives the JSON Schema of what a form accepts. It does not describe rules between members. */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
     case 'optional':
@@ -51,12 +54,15 @@ export function jsonSchemaOfForm(form: Form): JsonSchema {
   }
 }
 
-/** The keywords that have a value. */
+/** Gives the keywords that have a value. */
 function given(keywords: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined))
 }
 
-/** Types alone are listed; a schema with more keywords becomes an alternative. */
+/**
+ * A schema with only a type lists null as a second type. A schema with more keywords becomes an
+ * alternative.
+ */
 function orNull(schema: JsonSchema): JsonSchema {
   const { type, additionalProperties: _, ...more } = schema
   return Array.isArray(type) || Object.keys(more).length === 0
@@ -84,7 +90,7 @@ function membersSchema({ members }: ObjectForm): JsonSchema {
   }
 }
 
-/** The forms of the known types; and other objects, where the type may be another text. */
+/** The forms of the known types, and any other object whose type is another text. */
 function byTypeSchema(
   { members: { type = text } }: ObjectForm,
   forms: Readonly<Record<string, Form>>,

@@ -1,18 +1,18 @@
 import { ApiError } from './errors.ts'
 
-/** How long a body may take, and how much longer for the bytes that have arrived. */
+/** The time that a body may take: `graceMs`, and more for the bytes that have arrived. */
 export type LeastRate = {
   readonly graceMs: number
   readonly bytesPerSecond: number
 }
 
-/** Slower than any link that people use: 32 kbit/s, after ten seconds. */
+/** 32 kbit/s after ten seconds, which is slower than any link in use. */
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**
- * Watches that a body goes on arriving: at `graceMs` after its beginning, and at any time after it,
- * so much has to be there that the rest was no slower than `bytesPerSecond`. Calls `fail` once with
- * ApiError `body_too_slow` when it is not. `bytes` gives what has arrived.
+ * Watches how fast a body arrives. From `graceMs` after its start, the bytes received must match a
+ * rate of at least `bytesPerSecond` at any time. Otherwise calls `fail` once with ApiError
+ * `body_too_slow`. `bytes` gives how many bytes have arrived.
  */
 export function watchRate(
   { graceMs, bytesPerSecond }: LeastRate,
@@ -22,7 +22,7 @@ export function watchRate(
     fail,
   }: {
     readonly bytes: () => number
-    /** How long the body was waited for before. */
+    /** How long this code already waited for the body. */
     readonly waitedMs?: number
     readonly fail: (error: ApiError) => void
   },
@@ -40,7 +40,7 @@ export function watchRate(
   return { stop: () => clearTimeout(timer) }
 }
 
-/** Longest that a timer can wait. */
+/** Longest time that a timer can wait. */
 const TIMER_MAX_MS = 2 ** 31 - 1
 
 function tooSlow(graceMs: number, bytesPerSecond: number): ApiError {

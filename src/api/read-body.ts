@@ -5,16 +5,17 @@ import { ApiError, CallerLeftError } from './errors.ts'
 import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
- * Bytes of a refused upload that are read and thrown away, so that its sender comes to read the
- * answer instead of failing on a closed connection; then the connection is cut.
+ * How many bytes of a refused upload are read and thrown away, before the connection is cut. The
+ * sender can then read the answer instead of failing on a closed connection.
  */
 const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Exact bytes of a JSON request's body, at most `bytesMax`, counted to `slot`. A client that waits
- * for `100 Continue` is asked for the body only here. Throws ApiError `unsupported_media_type`
- * (another content type, another charset than UTF-8, any content coding), `payload_too_large`,
- * `overloaded`, `body_too_slow`; CallerLeftError for an upload that was broken off.
+ * Gives the exact bytes of a JSON request's body, at most `bytesMax`. They are counted in `slot`. A
+ * client that waits for `100 Continue` is asked for its body here, not earlier. Throws ApiError:
+ * `unsupported_media_type` (another content type, a charset other than UTF-8, any content coding),
+ * `payload_too_large`, `overloaded`, `body_too_slow`. Throws CallerLeftError for an upload that was
+ * broken off.
  */
 export async function readJsonBody(
   request: IncomingMessage,
@@ -25,27 +26,31 @@ export async function readJsonBody(
   return readBody(request, response, limits)
 }
 
-/** What a body may be, and the call it is held for. */
+/** Limits of a body, and the call that holds it. */
 export type BodyLimits = {
   readonly slot: Slot
   readonly bytesMax: number
   readonly rate: LeastRate
 }
 
-/** A body that is passed on as it comes, and not held. */
+/** A body that is passed on while it arrives. It is not kept in memory. */
 export type PassedBody = {
-  /** Read it once. Its end or failure does not end the request, whose answer is still due. */
+  /** Read it once. When it ends or fails, the request continues: its answer must still be sent. */
   readonly stream: Readable
-  /** Bytes that were passed on so far. */
+  /** How many bytes were passed on until now. */
   bytes(): number
-  /** Why it ended early through its sender: ApiError or CallerLeftError; null when it did not. */
+  /**
+   * The sender's fault that ended it early, as ApiError or CallerLeftError; null when the sender
+   * did not end it.
+   */
   fault(): Error | null
 }
 
 /**
- * The body of a request, of any type, to be passed on; at most `bytesMax`. A client that waits for
- * `100 Continue` is asked for it here. Throws ApiError `payload_too_large` for a length that says
- * so; else the stream ends with that, or with CallerLeftError.
+ * Gives the body of a request, of any type and at most `bytesMax`, to be passed on. A client that
+ * waits for `100 Continue` is asked for its body here. Throws ApiError `payload_too_large` when the
+ * announced length is too large. A longer body without such a length ends the stream with this
+ * error. A caller that leaves ends it with CallerLeftError.
  */
 export function passBody(
   request: IncomingMessage,
@@ -58,9 +63,7 @@ export function passBody(
   let fault: Error | null = null
   const parts = request.iterator({ destroyOnReturn: false })
 
-  /**
-   * Only the time that is spent waiting for the sender counts: the reader of the parts may be slow.
-   */
+  /** Only the time of waiting for the sender counts. The reader of the parts may be slow. */
   async function next(): Promise<IteratorResult<Buffer>> {
     const { promise, reject } = Promise.withResolvers<never>()
     const beganMs = performance.now()
@@ -94,7 +97,7 @@ export function passBody(
   return { stream, bytes: () => bytes, fault: () => fault }
 }
 
-/** As readJsonBody, but for any content type: the caller of this function has checked it. */
+/** Like readJsonBody, but accepts any content type: the calling code has checked it. */
 export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
@@ -107,14 +110,14 @@ export async function readBody(
   return collect(request, { slot, bytesMax, rate, reservedBytes: declaredBytes })
 }
 
-/** Least bytes of memory that a value of JSON takes, beside its text. */
+/** Memory that a JSON value takes at least, in addition to its text, bytes. */
 const VALUE_BYTES = 16
-/** `,`, `:`, `[` and `{`: one stands before each value but the first. */
+/** The marks `,`, `:`, `[` and `{`. One of them stands before each value, except the first. */
 const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
 
 /**
- * Bytes that the values of JSON text take beside their texts, at least: `[0,0,0,…]` takes many
- * times its length. Marks within strings count too.
+ * Gives the least memory of the values in JSON text, in addition to their texts. For `[0,0,0,…]` it
+ * is many times the text's length. Marks inside strings count too.
  */
 export function weighValues(json: Uint8Array): number {
   let marks = 0
@@ -123,8 +126,8 @@ export function weighValues(json: Uint8Array): number {
 }
 
 /**
- * Lets the rest of a request go by, so that its connection can be used again; cuts it when that
- * takes too much.
+ * Reads and drops the rest of a request, so that its connection can be used again. Cuts the
+ * connection when the rest is too long.
  */
 export function discardBody(request: IncomingMessage): void {
   if (request.readableEnded || request.destroyed) return
@@ -140,7 +143,7 @@ function collect(
   request: IncomingMessage,
   { slot, bytesMax, rate, reservedBytes }: BodyLimits & { readonly reservedBytes: number },
 ): Promise<Buffer> {
-  // When the caller left before this, no event will report it.
+  // If the caller has already left, no event will report it.
   if (request.destroyed && !request.readableEnded) return Promise.reject(new CallerLeftError())
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
@@ -186,7 +189,7 @@ function checkMediaType({ headers }: IncomingMessage): void {
     )
 }
 
-/** The content type that came, for a message. */
+/** The received content type, for a message. */
 export function shownType(type: string | undefined): string {
   return type === undefined ? 'none' : type.slice(0, 100)
 }

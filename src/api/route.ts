@@ -12,75 +12,76 @@ import type { LeastRate } from './least-rate.ts'
 import { readJsonBody, weighValues } from './read-body.ts'
 import { parseJsonBody, validate } from './validation.ts'
 
-/** A schema that has a name of its own in the OpenAPI document. */
+/** A schema with its own name in the OpenAPI document. */
 export type NamedSchema<Output = unknown> = {
   readonly name: string
   readonly schema: z.ZodType<Output>
 }
 
-/** What a route is, as the router and the OpenAPI document have it. */
+/** A route as the router and the OpenAPI document see it. */
 type Declaration<Params, Query, Headers, Body> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** The router's pattern: `/v1/log/:notary`. A route to GET answers HEAD too. */
+  /** The router's pattern, such as `/v1/log/:notary`. A route for GET also answers HEAD. */
   readonly path: string
   readonly tag: string
   readonly summary: string
   readonly description?: string
   /**
-   * What the caller's key must be for; `any`: any valid key; `public`: no key is asked for;
-   * `operator`: it is served on the control socket alone.
+   * The scope that the caller's key must have. `any`: any valid key. `public`: no key is asked for.
+   * `operator`: the route is served only on the control socket.
    */
   readonly scope: Scope | 'any' | 'public' | 'operator'
-  /** Of a public route: whether it treats callers with a valid key otherwise than others. */
+  /** For a public route: whether callers with a valid key are treated differently. */
   readonly knowsKeys?: true
-  /** Schemas of objects whose members are the parameters; names of headers in lower case. */
+  /** Schemas of objects whose members are the parameters. Header names are in lower case. */
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
   /** Body of JSON. */
   readonly body?: NamedSchema<Body> & {
     readonly bytesMax: number
-    /** An example that passes, as its documentation shows it. */
+    /** A valid example, for the documentation. */
     readonly example: object
   }
-  /** Body that is a form: its schema describes it, `parse` checks it. */
+  /** A body that is a form. Its schema describes it, and `parse` checks it. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
-    /** An example that passes, but for its files. */
+    /** A valid example without the form's files, for the documentation. */
     readonly example: object
     readonly parse: (parts: readonly FormPart[]) => Body
   }
-  /** With the types of its content, when it is not JSON. */
+  /** `types` are its content types, when it is not JSON. */
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
-  /** Data of the events that it answers with when `stream` is true. */
+  /** Data of the events with which the route answers when `stream` is true. */
   readonly events?: NamedSchema
   /**
-   * Codes of this route's own errors, beside the errors that any route has with such a key and
-   * body.
+   * This route's own error codes. The errors that every route with such a key and body has are
+   * added.
    */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /** Limits the calls of all routes that it is given to. A route with a body has one. */
+  /** Limits the calls of all routes that share it. A route with a body has one. */
   readonly admission?: Admission
   /**
-   * Whether machines call it all day: a call is then logged at debug level when it went well, and
-   * when it found nothing.
+   * Whether programs call the route all day. Then a successful call, and one that found nothing, is
+   * logged at debug level.
    */
   readonly isRoutine?: boolean
   /**
-   * Whether its calls end when their callers leave or the process stops, which waits for them until
-   * then.
+   * Whether calls of the route are ended when their callers leave or the process stops. The process
+   * waits until they have ended.
    */
   readonly isAbortable?: boolean
-  /** Calls that another handler answers, which reads the body itself. */
+  /** Calls that another handler answers. That handler reads the body itself. */
   readonly raw?: {
     readonly isFor: (context: RouteContext) => boolean
     readonly handler: (call: RawCall) => Promise<void>
   }
   /**
-   * Gives JSON: a value, or its text as it is to be sent; undefined when it has answered itself.
+   * Gives the JSON to answer: a value, or its text. Gives undefined when the handler has answered
+   * itself.
    */
   readonly handler: (
     call: RouteCall<Params, Query, Headers, Body>,
@@ -88,8 +89,8 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
 }
 
 /**
- * One call of a route. Its schemas have checked each member that they describe; the member is the
- * schema's result.
+ * One call of a route. Its schemas have checked each member that they describe; each member here is
+ * the schema's result.
  */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
@@ -97,25 +98,23 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   readonly query: Query
   readonly headers: Headers
   readonly body: Body
-  /**
-   * The JSON value that the body was made of: with every member, in its place; null without one.
-   */
+  /** The JSON value of the whole body, with every member in its order. Null without a body. */
   readonly json: Json
-  /** Exact bytes of a body of JSON. */
+  /** Exact bytes of a JSON body. */
   readonly bytes: Buffer
-  /** What the call holds of the route's admission. */
+  /** The call's slot in the route's admission. */
   readonly slot: Slot
   readonly abort: AbortController
-  /** Whose key it is. Throws TypeError on a public route. */
+  /** Gives the holder of the key. Throws TypeError on a public route. */
   caller(): Caller
-  /** Answers with the events that `write` writes (streamEvents). */
+  /** Answers with the events that `write` writes (see streamEvents). */
   stream(
     write: (writer: EventWriter) => Promise<unknown>,
     isEvent?: (error: unknown) => boolean,
   ): Promise<undefined>
 }
 
-/** One call whose handler reads its body itself. */
+/** One call whose handler reads the body itself. */
 export type RawCall = {
   readonly context: RouteContext
   readonly slot: Slot
@@ -123,24 +122,24 @@ export type RawCall = {
   readonly abort: AbortController
 }
 
-/** What the app gives its routes to serve calls with. */
+/** What the app gives its routes, so that they can serve calls. */
 export type RouteServer = EventStreamOptions & {
   readonly signals: CallSignals
   readonly memory: MemoryBudget
-  /** Slowest that bodies may arrive. */
+  /** Lowest rate at which bodies may arrive. */
   readonly rate: LeastRate
 }
 
 /** A route, ready to serve. */
 export type Route = Declaration<unknown, unknown, unknown, unknown> & {
-  /** Answers a call whose key was checked. Throws the error that the caller is to receive. */
+  /** Answers a call whose key was checked. Throws the error for the caller. */
   serve(context: RouteContext, server: RouteServer): Promise<void>
 }
 
 /**
- * A route of a capability. It is declared here once: the router serves it, and the OpenAPI document
- * describes it, by the same schemas. A call is admitted, its parameters are checked, its body is
- * read and checked, then its headers are.
+ * Declares a route of a capability, once: the router serves it and the OpenAPI document describes
+ * it, with the same schemas. A call is admitted first. Then its parameters are checked, its body is
+ * read and checked, and at last its headers are checked.
  */
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,

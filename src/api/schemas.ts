@@ -6,9 +6,9 @@ export type JsonSchema = { readonly [keyword: string]: unknown }
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * `schema`, of which `shape` says as JSON Schema what its checks say in code, where zod cannot know
- * it. To be written next to the check, from the same values. What is made of the schema later
- * (`.nullish()`) keeps it; a further `.check()` does not.
+ * Gives `schema` with the JSON Schema `shape`, for code checks that zod cannot describe. Write it
+ * next to the check, with the same values. A schema derived from the result keeps the shape
+ * (`.nullish()`), except after a further `.check()`.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -18,13 +18,13 @@ export function described<Schema extends z.ZodType>(
   return schema
 }
 
-/** What a schema takes, as JSON Schema. */
+/** Gives the JSON Schema of what a schema accepts. */
 export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
   const { $schema: _, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // Zod leaves out those of texts that become numbers: they are of the number.
+      // Zod leaves out defaults of texts that become numbers, because these defaults are numbers.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
@@ -40,8 +40,8 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 type Issues = z.core.$ZodRawIssue[]
 
 /**
- * Adds to `issues` what `schema` has against `value`, which stands at `path` below the value being
- * checked.
+ * Adds to `issues` the faults that `schema` finds in `value`. `path` is the place of `value` below
+ * the checked value.
  */
 export function addIssuesOf(
   issues: Issues,
@@ -55,7 +55,7 @@ export function addIssuesOf(
     issues.push({ ...issue, path: [...path, ...issue.path], input: undefined })
 }
 
-/** An issue of our own: where, its stable type (see validation.ts), in words. */
+/** Gives an issue of our own: its place, its stable type (see validation.ts), and its words. */
 export function faultIssue(
   path: readonly (string | number)[],
   type: string,
@@ -65,9 +65,9 @@ export function faultIssue(
 }
 
 /**
- * Schema of a text of `min` to `max` characters (code points), without control characters: a name
- * that is shown on terminals, and that a database can store. A text with characters must not be
- * white space alone.
+ * Schema of a text of `min` to `max` characters (code points), without control characters. Such a
+ * name can be shown on terminals and stored in a database. A text must not consist of white space
+ * alone.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z.string().check(({ value, issues }) => {
@@ -90,14 +90,12 @@ export function boundedText({ min, max }: { readonly min: number; readonly max: 
   return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
 }
 
-/**
- * Code points of a text, or more than `max` when there are more: counted no further than need be.
- */
+/** Counts the code points of a text, but stops soon after `max`. */
 function lengthUpTo(text: string, max: number): number {
   return text.length > 2 * max ? max + 1 : [...text].length
 }
 
-/** Schema of a parameter's text that is an integer from `min` to `max`, both allowed. */
+/** Schema of a parameter's text that is an integer from `min` to `max`, both included. */
 export function integerText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z
     .string()
@@ -118,8 +116,8 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
 }
 
 /**
- * Schema of hex digits, of either case, with or without 0x → lower case, without; `expected`
- * describes them in words.
+ * Schema of hex digits in either case, with or without 0x. The result is lower case, without 0x.
+ * `expected` describes the digits in words.
  */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')
@@ -153,7 +151,10 @@ export const nameText = described(
   () => ({ type: 'string', minLength: 1, maxLength: NAME_LENGTH_MAX }),
 )
 
-/** Schema of a text that matches; a fault has `type`, and says that `expected` was. */
+/**
+ * Schema of a text that matches the pattern. A fault has the type `type`, and its message names
+ * `expected`.
+ */
 export function patternText(pattern: RegExp, type: string, expected: string) {
   const schema = z.string().check(({ value, issues }) => {
     if (!pattern.test(value)) issues.push(faultIssue([], type, `Input should be ${expected}`))
@@ -165,7 +166,7 @@ export function patternText(pattern: RegExp, type: string, expected: string) {
   }))
 }
 
-/** The pattern without the flag `i`, which JSON Schema does not have. */
+/** The pattern without the flag `i`, which JSON Schema lacks. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
 }
@@ -178,7 +179,7 @@ function capitalize(text: string): string {
  * Values of replies.
  */
 
-/** SHA-256, without prefix. */
+/** SHA-256 in hex, without prefix. */
 export const digest = z.string().regex(/^[0-9a-f]{64}$/)
 export const hash32 = z.string().regex(/^0x[0-9a-f]{64}$/)
 export const address = z.string().regex(/^0x[0-9a-f]{40}$/)

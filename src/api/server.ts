@@ -14,38 +14,40 @@ import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode } from './errors.ts'
 
-/** A client has this long to send a request's head. Slow heads are the cheapest attack there is. */
+/**
+ * Time in which a client must send a request's head. Sending heads slowly is the cheapest attack.
+ */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** And this long for the whole request: 10 MiB in it is 0.7 Mbit/s. */
+/** Time for the whole request. 10 MiB in this time is 0.7 Mbit/s. */
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
- * Unused connections are kept this long: more than the 60 s of usual load balancers, or they would
- * meet closed ones.
+ * How long unused connections are kept. It is more than the 60 s of usual load balancers, which
+ * would otherwise use closed connections.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 
-/** How often the two timeouts above are enforced. */
+/** How often the two timeouts above are checked. */
 const CHECK_INTERVAL_MS = 5_000
 
-/** Request head, all headers together. Holds both credentials at their longest. */
+/** Largest head of a request, with all headers. Both credentials fit at their longest. */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
-/** Open connections, those of nodes included; beyond it new ones are closed at once. */
+/** Most open connections, with those of nodes. Further connections are closed at once. */
 const CONNECTIONS_MAX = 30_000
 /**
- * Share of the process' descriptors that they may take: the rest is for the database, enclaves, the
- * chain and files.
+ * Share of the process's descriptors that connections may use. The rest is for the database,
+ * enclaves, the chain and files.
  */
 const DESCRIPTORS_SHARE = 0.75
 
 /**
- * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error
- * envelope like all others. A request that waits for `100 Continue` goes to `listener` like any:
- * the reader of its body sends the 100. A request to change the protocol is an `upgrade` event of
- * the server when `isUpgrade` takes it; else it too goes to `listener`, because clients offer
- * protocols (`h2c`) that they can do without.
+ * Gives an HTTP/1.1 server with every timeout and limit set. It answers malformed requests in the
+ * error envelope, like all others. A request that waits for `100 Continue` goes to `listener` like
+ * any other: the code that reads its body sends the 100. A request to change the protocol becomes
+ * an `upgrade` event of the server if `isUpgrade` accepts it. Otherwise it also goes to `listener`,
+ * because clients offer protocols (`h2c`) that they do not need.
  */
 export function createHttpServer(
   listener: RequestListener,
@@ -56,7 +58,7 @@ export function createHttpServer(
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
-    /** Headers of every answer, also of the answers to malformed requests. */
+    /** Headers of every answer, also of answers to malformed requests. */
     readonly headers?: Readonly<Record<string, string>>
   } = {},
 ): ApiServer {
@@ -68,7 +70,7 @@ export function createHttpServer(
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
-    // Node's own answer to a request without it has no envelope.
+    // Node's own answer to a request without Host has no envelope.
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()
@@ -89,9 +91,9 @@ export function createHttpServer(
     socket.once('close', () => silent.delete(socket))
   })
   server.on('upgrade', ({ socket }) => silent.delete(socket))
-  // Without a listener, a descriptor that is lacking for one connection would end the process.
+  // Without a listener, one connection without a free descriptor would end the process.
   server.on('error', () => undefined)
-  // Streams end when they end: a socket that is quiet while a model thinks is not dead.
+  // Streams have no timeout: a socket that is quiet while a model thinks is not dead.
   server.timeout = 0
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
@@ -106,7 +108,9 @@ export function createHttpServer(
   return Object.assign(server, { load })
 }
 
-/** A server, and its connections: `silent` connections have sent no whole head yet. */
+/**
+ * A server and its connections. `silent` counts connections that have not sent a whole head yet.
+ */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 
 export type ConnectionLoad = {
@@ -115,7 +119,7 @@ export type ConnectionLoad = {
   readonly max: number
 }
 
-/** Connections that a process with so many descriptors takes. */
+/** Gives how many connections a process with this many descriptors accepts. */
 export function connectionsMaxOf(descriptors: number): number {
   return Math.max(1, Math.min(CONNECTIONS_MAX, Math.floor(descriptors * DESCRIPTORS_SHARE)))
 }
@@ -126,10 +130,7 @@ function countConnections(server: Server): Promise<number> {
   })
 }
 
-/**
- * RFC 9112 section 3.2: refused, because what stands before this server may have understood another
- * one.
- */
+/** Refused by RFC 9112 section 3.2: a proxy before this server may have understood another host. */
 function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
   return httpVersion === '1.1' && headers.host === undefined
 }
@@ -146,9 +147,9 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * The parser gives only a socket. An answer fits there when no other is due: to what came before
- * the malformed bytes, if it came whole, the answer is still to be written or on its way, and this
- * one would be taken for it.
+ * The parser gives only a socket. This answer may be written only when no other answer is due. If a
+ * whole request came before the malformed bytes, its answer is not complete yet, and the client
+ * would take this answer for it.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,
@@ -190,10 +191,10 @@ const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request was sent too slowly'],
 }
 
-/** Where to listen; port 0 takes a free one. */
+/** Where to listen; port 0 takes a free port. */
 type Address = { readonly host: string; readonly port: number }
 
-/** Begins to listen; gives the address, as a URL. Rejects with StartFailure. */
+/** Starts to listen. Gives the address as a URL. Rejects with StartFailure. */
 export async function listenAt(
   { host, port: wanted }: Address,
   server: { listen(at: Address): Promise<AddressInfo> },
@@ -206,7 +207,7 @@ export async function listenAt(
 }
 
 /**
- * Reports a taken port at once, and not only after all parts were started in vain. Rejects with
+ * Reports a taken port at once, before all parts are started for nothing. Rejects with
  * StartFailure.
  */
 export async function tryAddress({ host, port }: Address): Promise<void> {

@@ -12,23 +12,21 @@ import { createClientAddresses } from './client-address.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 
-/**
- * A caller's own `x-request-id` is taken when it has this form; it is stored, logged and sent back.
- */
+/** Form in which a caller's own `x-request-id` is accepted. It is stored, logged and sent back. */
 const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
 
-/** Longest path that a log line repeats. */
+/** Longest path in a log line; the rest is cut. */
 const LOGGED_PATH_LENGTH_MAX = 200
 
 /**
- * Opens every call: gives it an id, the headers that all answers have, and a log line when it is
- * over, however it ends. `now` gives milliseconds.
+ * Opens every call. Gives it an id, the headers that all answers have, and a log line when it ends
+ * in any way. `now` gives milliseconds.
  */
 export function openRequest(options: {
   readonly now: () => number
   readonly makeRequestId: () => string
   readonly logsRequests: boolean
-  /** Addresses of proxies whose word about their callers is believed. */
+  /** Addresses of proxies that are trusted to name the client's address. */
   readonly trustedProxies: readonly string[]
   readonly log: Logger
 }): ApiMiddleware {
@@ -39,7 +37,7 @@ export function openRequest(options: {
     const requestId =
       typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    // A connection that is closed no longer has an address.
+    // A closed connection no longer has an address.
     const client = clientOf(context.req)
     const unset = {
       caller: null,
@@ -62,9 +60,9 @@ export function openRequest(options: {
 }
 
 /**
- * On every answer; a route may set others. Answers are for their caller, and are not pages: an
- * answer that is shown as a page could load nothing, and no page could frame it.
- * `strict-transport-security` is for what ends TLS in front of this server.
+ * Headers of every answer; a route may set others. An answer is for its caller and is not a page:
+ * if it were shown as a page, it could load nothing, and no page could frame it.
+ * `strict-transport-security` is for the proxy that ends TLS before this server.
  */
 const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -73,24 +71,26 @@ const SAFE_HEADERS = {
   'referrer-policy': 'no-referrer',
 } as const
 
-/** Sets how long the call took until its answer began. Call it right before the head goes out. */
+/**
+ * Sets the header with the time from the call's start to its answer. Call it right before the head
+ * is sent.
+ */
 export function recordProcessingTime(context: ApiContext, now: () => number): void {
   const headAtMs = now()
   context.state.headAtMs = headAtMs
   context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
 }
 
-/** All who know the id of a kept image may see it, so readers of logs must not see the id. */
+/** The id of a kept image is enough to see the image, so the log must not contain it. */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
-/** A model's name that is logged, where a model answered: any other name may be any text. */
+/** Model names in this form are logged when a model answered. Any other name could be any text. */
 const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
 
 /**
- * The path is logged without the query: ids and hashes. `isWhole` distinguishes a whole stream from
- * a cut one, `error` shows a stream that ended with an error event. Of an error only the code is
- * logged: its message may repeat what the caller sent. A fault of our side, from 500 up, is a
- * warning.
+ * Logs the path without the query, which holds ids and hashes. `isWhole` is false for a cut stream.
+ * `error` shows a stream that ended with an error event. Only an error's code is logged: its
+ * message may repeat the caller's text. Our own faults, from 500 up, are warnings.
  */
 function logRequest(
   log: Logger,
@@ -120,8 +120,8 @@ function logRequest(
 }
 
 /**
- * What is logged about an inference. A name that nothing served may be a prompt: only its family is
- * logged. How long a provider took is in receipts; for a node it is not known.
+ * What is logged about an inference. A model name that no model served may be a prompt, so only its
+ * family is logged. A provider's time is in the receipts; a node's is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -146,9 +146,8 @@ function tenths(ms: number): number {
 }
 
 /**
- * Gives the error that a caller receives for a fault, and keeps it in the call's state for reports
- * of the call. Logs what the caller does not receive: an error that is not ours, or the cause of
- * one that is.
+ * Gives the error that a caller receives for a fault, and keeps it in the call's state for reports.
+ * Logs what the caller does not receive: an unexpected error, or the cause of an ApiError.
  */
 export function recordFailure(
   { state }: Pick<ApiContext, 'state'>,
@@ -165,8 +164,8 @@ export function recordFailure(
 }
 
 /**
- * Reports every call to `observers`, and opens its scope, which the log line reads too. Right
- * behind openRequest, so that it sees the whole call. `now` gives milliseconds.
+ * Reports every call to `observers`, and opens the call's scope, which the log line also reads. It
+ * comes right after openRequest, so that it sees the whole call. `now` gives milliseconds.
  */
 export function observeCalls({
   observers,
@@ -224,20 +223,20 @@ function reportOf(
   }
 }
 
-/** The router leaves the pattern that it found, unless nothing answers this method there. */
+/** The router sets the pattern that it found, except when the path does not have this method. */
 function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): string | null {
   return typeof context._matchedRoute === 'string' ? context._matchedRoute : null
 }
 
 /**
- * The status of a call whose connection closed before any answer went out: it is never sent. It is
- * nginx's convention, in no standard.
+ * Reported status of a call whose connection closed before any answer. It is never sent. nginx uses
+ * it; it is in no standard.
  */
 const CALLER_LEFT_STATUS = 499
 
 /**
- * Status of a call that is over, for reports. An answer that was never sent does not have a status:
- * Koa begins with 404, which does not count.
+ * Gives the status of a finished call, for reports. An answer that was never sent has no status:
+ * Koa's initial 404 does not count.
  */
 function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {
   return headersSent ? statusCode : CALLER_LEFT_STATUS

@@ -14,12 +14,12 @@ import {
 } from '../../enclave/protocol/request-faults.ts'
 import { ValidationError } from './errors.ts'
 
-/** Part of the request a fault is in; the first item of its `loc`. */
+/** Part of the request that has the fault; the first item of its `loc`. */
 type FaultPlace = 'body' | 'query' | 'path' | 'header'
 
 /**
- * What `schema` makes of a part of a request; undefined without a schema. Throws ValidationError
- * with all faults.
+ * Gives the result of `schema` for a part of a request; undefined without a schema. Throws
+ * ValidationError with all faults.
  */
 export function validate<Output>(
   place: FaultPlace,
@@ -32,16 +32,16 @@ export function validate<Output>(
 }
 
 /**
- * What `schema` makes of a body's bytes. Throws ValidationError with all faults, also for what is
- * not strict JSON.
+ * Gives the result of `schema` for a body's bytes. Throws ValidationError with all faults, also for
+ * a body that is not strict JSON.
  */
 export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   return validate('body', schema, parseJsonBody(body))
 }
 
 /**
- * JSON value of a body's bytes. Throws ValidationError for an empty body and for JSON that does not
- * mean one thing only.
+ * Gives the JSON value of a body's bytes. Throws ValidationError for an empty body and for JSON
+ * with more than one meaning.
  */
 export function parseJsonBody(body: Uint8Array): Json {
   const read = readJson(body)
@@ -50,8 +50,8 @@ export function parseJsonBody(body: Uint8Array): Json {
 }
 
 /**
- * Faults that zod found in `input`, in the form and with the type names that clients of this
- * interface know (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat
+ * Gives the faults that zod found in `input`. Their form and type names are known to clients of
+ * this interface (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat
  * a value of the input.
  */
 export function faultDetails(
@@ -68,7 +68,7 @@ export function faultDetails(
     })
 }
 
-/** A value of the wrong type may also be too long or too short: only the wrong type is reported. */
+/** A value of the wrong type may also have a wrong length. Only the wrong type is reported. */
 function isOfWrongType(
   { code, path }: z.core.$ZodIssue,
   all: readonly z.core.$ZodIssue[],

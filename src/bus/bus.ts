@@ -22,69 +22,77 @@ import {
 } from './sealed-messages.ts'
 import type { BusConfig } from './settings.ts'
 
-/** How often a gateway says that it is there. */
+/** How often a gateway publishes that it is alive. */
 const PRESENCE_INTERVAL_MS = 1_000
-/** How long what was sent last has to leave, when this gateway stops. */
+/** When this gateway stops, how long the last messages may take to leave. */
 const FLUSH_MS = 1_000
-/** Channels in one message. */
+/** Most channels in one tally message. */
 const TALLY_MAX = 4_000
-/** Version of what gateways say to each other: one of another version is not understood. */
+/** Version of the messages between gateways. Gateways of other versions do not understand them. */
 const VERSION = 2
-/** Bytes of a frame that are no part of a message. */
+/** Bytes that a frame has in addition to the message. */
 const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
-/** While a fault lasts, it is logged again only this often. */
+/** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
-/** What all gateways of a service receive: a JSON value, from the gateway `from`. */
+/** Receives a JSON value that the gateway `from` published to all gateways of the service. */
 type Listener = (from: string, message: unknown) => void
 
-/** Serves a channel that another gateway opened. What it throws ends the channel, untold. */
+/**
+ * Serves a channel that another gateway opened. An error that it throws ends the channel, and is
+ * not sent to the other side.
+ */
 type Serve = (channel: Channel, header: unknown) => Promise<void>
 
 /**
- * What connects the gateways of one service. Everything on it may be lost, and is then seen to be.
+ * The bus connects the gateways of one service. Every message may be lost; the receiver then
+ * notices it.
  */
 export type Bus = {
-  /** This gateway on the bus; another one after each start. */
+  /** Id of this gateway on the bus. It is new after each start. */
   readonly id: string
-  /** Publishes to the other gateways. A gateway that is cut off now does not get it. */
+  /** Publishes to the other gateways. A gateway that is disconnected now does not receive it. */
   publish(topic: string, message: unknown): void
   listen(topic: string, listener: Listener): void
-  /** The other gateways that sent something lately. */
+  /** The other gateways from which a message arrived recently. */
   peers(): readonly string[]
-  /** Calls back when a gateway is gone; all are when the server is. */
+  /** Calls back when a gateway is gone. When the server is gone, all gateways are. */
   onGone(listener: (peer: string) => void): void
-  /** Calls back when a gateway has come. */
+  /** Calls back when a new gateway appears. */
   onCome(listener: (peer: string) => void): void
-  /** Opens a channel to another gateway, for what it serves by this name. */
+  /** Opens a channel to the service with this name on another gateway. */
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
-   * Answers questions about something that this gateway alone has; gives what ends that. A JSON
-   * value each way; undefined leaves the answer to another gateway.
+   * Registers an answer to questions about an object that only this gateway has. Gives a function
+   * that ends this. Question and answer are JSON values. Undefined leaves the answer to another
+   * gateway.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
-  /** Asks the gateway that has it; null when there is no such gateway, or no answer in time. */
+  /**
+   * Asks the gateway that has the object. Gives null when no gateway has it, or when no answer
+   * arrives in time.
+   */
   ask(
     topic: string,
     name: string,
     asked: { question: unknown; timeoutMs: number },
   ): Promise<unknown>
   status(): BusStatus
-  /** Says that this gateway is gone, and ends all. */
+  /** Publishes that this gateway stops, and ends everything. */
   stop(): Promise<void>
 }
 
 export type BusStatus = {
   readonly isUp: boolean
   readonly peers: number
-  /** Calls under way from and to other gateways. */
+  /** Running calls from and to other gateways. */
   readonly channels: number
-  /** Messages that were not taken, by why, since the start. */
+  /** How many messages were refused since the start, by reason. */
   readonly refused: ReadonlyMap<SealRefusal, number>
 }
 
-/** One word of a subject, which others are sent to. */
+/** One word of a subject to which other gateways send. */
 const WORD = /^[A-Za-z0-9_-]{1,64}$/
 const sender = {
   version: z.literal(VERSION),
@@ -95,7 +103,7 @@ const envelope = z.object({ ...sender, body: z.unknown() })
 const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
 const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
 
-/** Opens the bus that the operator configured; null: this gateway is alone. */
+/** Opens the bus that the operator configured. Null: this gateway works alone. */
 export async function openBus(
   config: BusConfig | null,
   { database, log, onStarted }: Opening & { readonly database: Database },
@@ -108,16 +116,16 @@ export async function openBus(
 }
 
 /**
- * Connects to the servers, in the background and again whenever the connection ends: a gateway
- * starts without them, and serves what it has itself. Of what comes, what no gateway of the service
- * sealed is dropped and counted.
+ * Connects to the servers in the background, and again whenever the connection ends. A gateway
+ * starts even without them, and then serves only what it has itself. A message that no gateway of
+ * the service sealed is dropped and counted.
  */
 export function startBus(config: BusConfig, parts: BusParts): Bus {
   return new NatsBus(config, parts)
 }
 
 export type BusParts = {
-  /** What the gateways of the service know each other by (openServiceKey). */
+  /** The key by which gateways of the service recognize each other (openServiceKey). */
   readonly key: Uint8Array
   readonly makeId: () => string
   /** Unix milliseconds. */
@@ -159,7 +167,7 @@ class NatsBus implements Bus {
   private readonly running: Promise<void>
   private connection: NatsConnection | null = null
   private isUp = false
-  /** Counts the connections to servers: what was under way on an earlier one is lost. */
+  /** Counts the connections to servers. Calls on an earlier connection are lost. */
   private epoch = 0
 
   constructor(config: BusConfig, { key, makeId, now, log }: BusParts) {
@@ -198,7 +206,7 @@ class NatsBus implements Bus {
     const channel = present(this.channels.add(peer, name))
     const text = JSON.stringify({ ...this.sender(), service, header })
     if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
-    // Where it has no subscriber, the server says so on the channel's own subject.
+    // If the peer does not subscribe to it, the server reports that on the channel's own subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
   }
@@ -243,7 +251,7 @@ class NatsBus implements Bus {
     clearInterval(this.timer)
     this.post(this.subject('all', 'gone'), this.enveloped(null))
     this.stopping.abort()
-    // A server that hangs is not waited for.
+    // Waits only a limited time, because the server may hang.
     const isFlushed = new AbortController()
     this.connection?.flush().then(
       () => isFlushed.abort(),
@@ -252,13 +260,13 @@ class NatsBus implements Bus {
     if (this.isUp) await pause(FLUSH_MS, isFlushed.signal)
     this.fall('this gateway stops')
     await this.connection?.close()
-    // A connection that is just being made is closed as soon as it stands.
+    // A connection that is still being opened is closed when it is open.
     const isOver = new AbortController()
     void this.running.then(() => isOver.abort())
     await pause(FLUSH_MS, isOver.signal)
   }
 
-  /** Connects, and connects again should the client ever give up. */
+  /** Connects, and connects again if the client ever gives up. */
   private async run(): Promise<void> {
     const { signal } = this.stopping
     for (let failures = 1; !signal.aborted; failures++) {
@@ -275,7 +283,7 @@ class NatsBus implements Bus {
     }
   }
 
-  /** Serves a connection, until it is closed forever. */
+  /** Serves a connection until it is closed forever. */
   private async follow(connection: NatsConnection): Promise<void> {
     this.connection = connection
     const subscribe = (subject: string, take: (message: Msg) => void) =>
@@ -295,7 +303,7 @@ class NatsBus implements Bus {
     this.connection = null
   }
 
-  /** A connection stands; the other side is not known yet. */
+  /** Called when a connection is open. The other gateways are not known yet. */
   private rise(): void {
     this.epoch++
     this.isUp = true
@@ -322,7 +330,8 @@ class NatsBus implements Bus {
   }
 
   /**
-   * Publishes how many frames a gateway should have: nothing else shows that the last is missing.
+   * Publishes how many frames a gateway should have received. Otherwise a missing last frame would
+   * not be noticed.
    */
   private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
@@ -371,13 +380,14 @@ class NatsBus implements Bus {
     } catch (error) {
       if (!channel.signal.aborted) this.warn(error, 'call of another gateway failed')
     }
-    // Nothing more will be said. What said its end may still be read, and answered.
+    // Nothing more is sent on this channel. A channel that ended correctly may still be read and
+    // answered.
     if (!channel.isEnded()) channel.abort(null)
   }
 
   private takeFrame(message: Msg): void {
     const name = lastWord(message.subject)
-    // No responders: the server says so where the answer would have come.
+    // No responders: the server reports it on the subject of the answer.
     if (message.headers?.code === 503) this.channels.lose(name, 'the other gateway is gone')
     else this.channels.receive(name, this.unseal({ subject: message.subject }, message).body)
   }
@@ -408,7 +418,10 @@ class NatsBus implements Bus {
     }
   }
 
-  /** What comes is another gateway's, and may be of another version: it ends nothing. */
+  /**
+   * A message comes from another gateway, perhaps of another version. So a fault in it must not end
+   * anything.
+   */
   private safely(take: (message: Msg) => void): (error: Error | null, message: Msg) => void {
     return (error, message) => {
       try {
@@ -422,19 +435,23 @@ class NatsBus implements Bus {
 
   private post(subject: string, payload: Uint8Array | string, reply?: string): void {
     const { connection } = this
-    // The client would keep it, and send it to the next server, too late.
+    // Otherwise the client would keep the message and send it to the next server, too late.
     if (!this.isUp || connection === null || connection.isClosed()) return
     try {
       const body = typeof payload === 'string' ? Buffer.from(payload) : payload
       const sealed = this.sealer.seal({ subject, reply }, body)
       connection.publish(subject, sealed, reply === undefined ? {} : { reply })
     } catch (error) {
-      // Larger than the server takes, and so not sent: its receiver finds it missing.
+      // For example, it is larger than the server accepts. The receiver notices that a frame is
+      // missing.
       this.warn(error, 'message on the bus not sent')
     }
   }
 
-  /** Gives what another gateway said. Throws BusRefusal for what none of the service did. */
+  /**
+   * Gives the content of another gateway's message. Throws BusRefusal when no gateway of the
+   * service sealed it.
+   */
   private unseal(
     place: MessageSubject,
     { data }: Msg,
@@ -449,7 +466,7 @@ class NatsBus implements Bus {
     return envelope.parse(ownWords(this.unseal({ subject: message.subject }, message)))
   }
 
-  /** What servers take may be less than usual. */
+  /** The servers may accept less than usual. */
   private partBytesMax(): number {
     const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))
@@ -475,7 +492,7 @@ class NatsBus implements Bus {
   }
 }
 
-/** A message that no gateway of the service sealed, or that came again. */
+/** A message that no gateway of the service sealed, or that arrived a second time. */
 class BusRefusal extends Error {
   override readonly name = 'BusRefusal'
 
@@ -499,7 +516,7 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/** What a gateway says of itself is what sealed it. */
+/** Gives the value of a message. Its `from` must be the gateway that sealed the message. */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value
@@ -516,7 +533,7 @@ function present<Value>(value: Value | null): Value {
   return value
 }
 
-/** A word of a subject, which has no blanks, dots and wildcards, for a name that may have them. */
+/** Turns any name into a word of a subject. Such words have no blanks, dots and wildcards. */
 function tokenOf(name: string): string {
   return Buffer.from(name).toString('base64url') || '-'
 }

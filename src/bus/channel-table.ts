@@ -1,32 +1,32 @@
 import { createChannel, type OpenChannel } from './channel.ts'
 
-/** Channels of one gateway: as many calls, its own and those of others, as it has at once. */
+/** Most channels of one gateway: enough for its own calls and those of other gateways. */
 export const CHANNELS_MAX = 10_000
-/** Bytes of messages that wait in all of them, before their readers have them. */
+/** Most bytes of messages that wait for their readers, in all channels together. */
 export const HELD_BYTES_MAX = 256 * 1024 * 1024
 
-/** How many frames a gateway has sent on a channel, by its name. */
+/** How many frames a gateway has sent on each channel, by the channel's name. */
 export type Tally = readonly (readonly [name: string, sent: number])[]
 
 /** The channels of this gateway, by name. */
 export type ChannelTable = {
   size(): number
-  /** Makes one; null for a name that is taken. */
+  /** Makes a channel; gives null when the name is taken. */
   add(peer: string, name: string): OpenChannel | null
-  /** Gives a channel the frame that came for it. */
+  /** Passes a received frame to its channel. */
   receive(name: string, frame: Uint8Array): void
   lose(name: string, why: string): void
-  /** Loses all to a gateway; null: to any. */
+  /** Ends all channels to a gateway as lost; null: to all gateways. */
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
-   * Takes what a gateway counted of its channels to here: those with a missing frame are lost.
-   * Gives the channels that are not known here, though they came twice.
+   * Compares a gateway's tally with the received frames. Channels with a missing frame are lost.
+   * Gives the names in the tally that are unknown here for the second time.
    */
   check(peer: string, tally: Tally): readonly string[]
 }
 
-/** An empty table. `publish` sends a frame to a channel of a gateway, or drops it. */
+/** Creates an empty table. `publish` sends a frame to a channel of a gateway, or drops it. */
 export function createChannelTable({
   publish,
   partBytesMax,

@@ -2,54 +2,57 @@ import { concatBytes } from '../../attestation/bytes.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 
 /**
- * A channel is two streams of messages between two gateways, one each way, over a transport that
- * may lose what it carries and has no back-pressure. A frame is a byte for its kind, four for its
- * number (big-endian, from 0 in each direction), and a body. A frame that is missing, or comes
- * twice, ends the channel: nothing is repeated. That the last frame is missing shows when the other
- * side says how many it has sent (`check`).
+ * A channel is two streams of messages between two gateways, one in each direction. Its transport
+ * may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes for its
+ * number (big-endian, from 0 in each direction), and a body. A frame that is missing or arrives
+ * twice ends the channel: frames are never sent again. A missing last frame is noticed when the
+ * other side reports how many frames it has sent (`check`).
  */
 
 const KINDS = {
-  /** A part of a message, more follow. */
+  /** A part of a message; more parts follow. */
   part: 0,
   /** The last part of a message. */
   last: 1,
-  /** How many bytes more the other side may send: four bytes. */
+  /** How many more bytes the other side may send, in four bytes. */
   credit: 2,
-  /** Nothing more comes from this side. */
+  /** This side sends nothing more. */
   end: 3,
-  /** The channel is over; why, as JSON. */
+  /** The channel is over. The body is the reason, as JSON. */
   abort: 4,
 } as const
 
 type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
-/** Bytes in one frame: servers of NATS take 1 MiB by default, and others' messages pass between. */
+/**
+ * Most bytes in one frame. NATS servers accept 1 MiB by default, and small frames let others'
+ * messages pass in between.
+ */
 export const PART_BYTES_MAX = 64 * 1024
-/** What a frame counts for beside its bytes: an empty frame takes memory too. */
+/** What a frame costs in addition to its bytes: even an empty frame takes memory. */
 export const FRAME_COST = 256
 /**
- * Bytes that may be under way to a reader who does not read, and one frame more. A server cuts off
- * a gateway for which 64 MiB wait (NATS's default): 256 calls whose readers do not read come to
+ * Most bytes that wait for a reader that does not read; one more frame may be added. A NATS server
+ * disconnects a gateway for which 64 MiB wait (the default): 256 calls with stuck readers reach
  * that.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
-/** A message: a chat request in a large frame, or an image. */
+/** Largest message: a chat request in a large frame, or an image. */
 export const MESSAGE_BYTES_MAX = 48 * 1024 * 1024
 const ABORT_BYTES_MAX = 16 * 1024
 
 export type ChannelErrorCode =
-  /** The other side ended it, and says why in `detail`. */
+  /** The other side ended the channel and gave the reason in `detail`. */
   | 'aborted'
-  /** The other side is gone, or a frame is. */
+  /** The other side is gone, or a frame is lost. */
   | 'lost'
 
-/** Why a channel ended before its end. */
+/** Why a channel ended early. */
 export class ChannelError extends Error {
   override readonly name = 'ChannelError'
   readonly code: ChannelErrorCode
-  /** What the other side said, a JSON value; null unless it was aborted. */
+  /** The reason from the other side, a JSON value; null unless the other side aborted. */
   readonly detail: unknown
 
   constructor(code: ChannelErrorCode, message: string, detail: unknown = null) {
@@ -61,36 +64,43 @@ export class ChannelError extends Error {
 
 /** One side of a channel. */
 export type Channel = {
-  /** The gateway at its other end. */
+  /** The gateway at the other end. */
   readonly peer: string
   /**
-   * What the other side sent, whole and in order; ends when that side does, or throws ChannelError
-   * after what came before. To be iterated once; who leaves it early aborts the channel.
+   * The other side's messages, whole and in order. They end when the other side ends. After a
+   * fault, the messages before it are given first, then ChannelError is thrown. Iterate once;
+   * leaving the iteration early aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
-  /** Aborted, with the ChannelError, when the channel ends before its end. */
+  /** Aborted with the ChannelError when the channel ends early. */
   readonly signal: AbortSignal
-  /** Resolves when the message is on its way; waits for the reader. Throws ChannelError. */
+  /**
+   * Sends a message; waits while the reader is too slow. Resolves when the message is on its way.
+   * Throws ChannelError.
+   */
   send(message: Uint8Array): Promise<void>
-  /** Says that nothing more comes from here, after what was sent. */
+  /** Ends this side's stream, after the sent messages. */
   end(): Promise<void>
-  /** Ends it at once; the other side gets `detail`, a JSON value. */
+  /** Ends the channel at once. The other side receives `detail`, a JSON value. */
   abort(detail: unknown): void
 }
 
-/** A channel, and what its transport does with it. */
+/** A channel with the methods for its transport. */
 export type OpenChannel = Channel & {
-  /** Takes a frame that came for it. */
+  /** Takes a frame that arrived for the channel. */
   receive(frame: Uint8Array): void
-  /** The other side can no longer be reached. It is sent `why`, in case that still arrives. */
+  /**
+   * Ends the channel, because the other side cannot be reached. `why` is sent to it, in case that
+   * still arrives.
+   */
   lose(why: string): void
-  /** Whether nothing more is sent from here. */
+  /** Whether this side sends nothing more. */
   isEnded(): boolean
-  /** Frames that were sent. */
+  /** How many frames this side has sent. */
   sent(): number
   /**
-   * Takes the `sent` of the other side, which comes now and then. A frame that is not here when it
-   * comes again is lost.
+   * Takes the other side's `sent`, which arrives regularly. A frame that is still missing at the
+   * second report is lost.
    */
   check(sent: number): void
 }
@@ -98,16 +108,16 @@ export type OpenChannel = Channel & {
 /** Gives one side of a channel. */
 export function createChannel(options: {
   readonly peer: string
-  /** Sends a frame, or drops it: the receiver finds that a frame is missing. */
+  /** Sends a frame, or drops it. The receiver then notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with how many bytes more, or fewer, wait for the reader; false when that is too much.
-   * Default: never.
+   * Called with how many more (or fewer) bytes wait for the reader. Gives false when these are too
+   * many. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
-  /** Of what is sent here; at most, and by default, PART_BYTES_MAX. */
+  /** Largest part that this side sends. Default and maximum: PART_BYTES_MAX. */
   readonly partBytesMax?: number
-  /** Called once, when the channel is over in both directions. */
+  /** Called once, when both directions are over. */
   readonly onOver: () => void
 }): OpenChannel {
   return new FramedChannel(options)
@@ -121,27 +131,30 @@ class FramedChannel implements OpenChannel {
   private readonly sending = createSerialQueue()
   private sentFrames = 0
   private takenFrames = 0
-  /** Bytes that the other side takes; below 0 after the last frame, which may be longer. */
+  /**
+   * Bytes that the other side still accepts. Below 0 after a last frame that was larger than the
+   * credit.
+   */
   private credit = WINDOW_BYTES
-  /** The same for the other direction, as the other side knows it soon. */
+  /** Bytes that this side still accepts. The other side learns changes a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Bytes that were read, and not reported yet. */
+  /** Bytes that were read, but whose credit was not sent back yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
-  /** What the message that comes has cost, and was not given back yet. */
+  /** Cost of the message that is arriving, as far as its credit was not given back yet. */
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** What the other side had sent when it last said so. */
+  /** The other side's number of sent frames in its last report. */
   private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
   private hasEnded = false
   private hasPeerEnded = false
-  /** Ended here: what came before is no longer of use. */
+  /** This side ended the channel: earlier messages are not needed. */
   private isDropped = false
   private isOver = false
 
@@ -253,7 +266,7 @@ class FramedChannel implements OpenChannel {
     this.granted -= cost
     this.partsCost += cost
     this.messageBytes += body.length
-    // What came with it in one packet is not kept for its sake.
+    // Copied, so that this part does not keep the whole packet in memory.
     this.parts.push(new Uint8Array(body))
     if (!this.hold(body.length)) {
       this.refuse('too much waits to be read')
@@ -272,7 +285,7 @@ class FramedChannel implements OpenChannel {
     this.wake()
   }
 
-  /** What is wrong with a part that came; null for nothing. */
+  /** Gives the fault of a received part; null when it has no fault. */
   private faultOf({ length }: Uint8Array): string | null {
     if (this.hasPeerEnded) return 'a message came after the end'
     if (this.granted <= 0 || length > PART_BYTES_MAX) return 'more was sent than is taken'
@@ -295,7 +308,7 @@ class FramedChannel implements OpenChannel {
           this.owe(next.cost)
           yield next.message
         } else if (this.hasPeerEnded && !this.isDropped) {
-          // It is whole: what came later does not matter.
+          // The stream was complete: later events do not matter.
           isDone = true
           return
         } else if (this.signal.aborted) throw this.signal.reason
@@ -308,7 +321,8 @@ class FramedChannel implements OpenChannel {
 
   private async nextNews(): Promise<void> {
     this.isReading = true
-    // The message that comes may be longer than the window: its reader waits for the whole.
+    // The arriving message may be longer than the window. The reader needs the whole message, so
+    // its credit is given back now.
     this.oweParts()
     await this.news.promise
     this.isReading = false
@@ -354,7 +368,10 @@ class FramedChannel implements OpenChannel {
     this.options.publish(frame)
   }
 
-  /** The other side breaks the protocol: it gets the reason, and is believed no more. */
+  /**
+   * The other side breaks the protocol. It receives the reason, and its frames are ignored from now
+   * on.
+   */
   private refuse(why: string): void {
     this.post(KINDS.abort, Buffer.from('null'))
     this.fail(new ChannelError('lost', why))

@@ -3,14 +3,14 @@ import { connect, credsAuthenticator, type NatsConnection } from '@nats-io/trans
 import { readServerAddresses } from './server-addresses.ts'
 import type { BusConfig } from './settings.ts'
 
-/** Two pings without an answer, and at the third: the server hangs. */
+/** After two pings without an answer, the third shows that the server hangs. */
 const PING_INTERVAL_MS = 2_000
 const CONNECT_TIMEOUT_MS = 5_000
 const RECONNECT_PAUSE_MS = 250
 
 /**
- * Connects to the servers, for the gateway `id`. The client connects again by itself, and reports
- * that, as long as the connection is not closed here.
+ * Connects to the servers, for the gateway `id`. The client reconnects by itself and reports that,
+ * until the connection is closed here.
  */
 export async function connectBus(
   { servers: addresses, credentialsFile, caFile, subjectPrefix }: BusConfig,
@@ -26,7 +26,7 @@ export async function connectBus(
     servers: [...servers],
     name: `affidavit gateway ${id}`,
     inboxPrefix: `${subjectPrefix}.inbox.${id}`,
-    // What a gateway publishes to all, and asks of others, is for others.
+    // A gateway does not receive its own messages and questions: they are for other gateways.
     noEcho: true,
     timeout: CONNECT_TIMEOUT_MS,
     pingInterval: PING_INTERVAL_MS,

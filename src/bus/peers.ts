@@ -1,24 +1,24 @@
-/** A gateway that sent nothing for so long is gone, and with it its calls. */
+/** A gateway that sent nothing for this long is gone, and its calls are lost. */
 export const PRESENCE_EXPIRES_MS = 3_500
-/** Gateways that are remembered: anyone who may write on the bus can name any number. */
+/** Most gateways that are remembered: anyone who may write on the bus can invent names. */
 export const PEERS_MAX = 256
 
-/** Who else is on the bus, as far as they sent something. */
+/** The other gateways on the bus, as far as their messages arrived. */
 export type Peers = {
   list(): readonly string[]
   has(peer: string): boolean
   /**
-   * Records that a gateway sent something, on its so many-th connection to the bus. False for what
-   * is to be ignored: it is of an earlier connection, or of one gateway too many.
+   * Records a message of a gateway on its connection number `epoch`. Gives false when the message
+   * must be ignored: it is of an earlier connection, or there are already PEERS_MAX gateways.
    */
   see(peer: string, epoch: number): boolean
   forget(peer: string, why: string): void
   forgetAll(why: string): void
-  /** Forgets the gateways that fell silent. */
+  /** Forgets gateways that have been silent too long. */
   expire(): void
 }
 
-/** No peer yet. `now`: milliseconds, monotonic. */
+/** Creates an empty list of peers. `now`: milliseconds, monotonic. */
 export function createPeers({
   now,
   onCome,
@@ -44,7 +44,7 @@ export function createPeers({
         return true
       }
       if (known === undefined ? seen.size >= PEERS_MAX : epoch < known.epoch) return false
-      // What was under way to its earlier connection is lost.
+      // Calls on the gateway's earlier connection are lost.
       forget(peer, 'it connected anew')
       seen.set(peer, { seenAtMs: now(), epoch })
       onCome(peer)

@@ -2,47 +2,52 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import { LruMap } from '../runtime/lru-map.ts'
 
 /*
- * A message on the bus, sealed: a byte for the form, eight for the time (Unix milliseconds), eight
- * for a number that its sender gives once, a byte for the length of the sender's id, the id, 32
- * bytes of MAC, and the body. Whole numbers are big-endian. The MAC is HMAC-SHA-256 over all of it
- * but the MAC, behind the subject and, where there is one, the subject to answer on.
+ * A sealed message on the bus: a byte for the form, eight bytes for the time (Unix milliseconds),
+ * eight for a number that its sender uses only once, a byte for the length of the sender's id, the
+ * id, 32 bytes of MAC, and the body. Whole numbers are big-endian. The MAC is HMAC-SHA-256 over the
+ * subject, the reply subject (if there is one), and all of the message except the MAC.
  */
 
 const FORM = 1
 const MAC_BYTES = 32
 const HEAD_BYTES = 18
 const SENDER_BYTES_MAX = 64
-/** What a seal adds to a body at most. */
+/** Most bytes that a seal adds to a body. */
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
-/** How old, or how far in the future, a message may be by this machine's clock. */
+/** Largest age of a message, and largest time in the future, by this machine's clock. */
 export const MESSAGE_AGE_MAX_MS = 30_000
-/** Numbers of a sender that are remembered: what is further behind its highest one is refused. */
+/**
+ * How many numbers of a sender are remembered. A number further behind the highest one is refused.
+ */
 const NUMBERS_MAX = 65_536
-/** Senders that are remembered: more gateways than a service has. */
+/** How many senders are remembered: more than a service has gateways. */
 const SENDERS_MAX = 1_024
 
-/** Why a message was not taken. */
+/** Why a message was refused. */
 export type SealRefusal =
   | 'unsealed' // no seal of this form
-  | 'forged' //   the MAC is not that of a gateway, or of another subject
-  | 'stale' //    too old, or of the future: one of the clocks is wrong, or it is a repetition
+  | 'forged' // the MAC is not from a gateway of the service, or is for another subject
+  | 'stale' // too old, or from the future: a clock is wrong, or the message was sent again
   | 'replayed' // its number was taken before
 
-/** Where a message goes: `reply` is the subject to answer on, if there is one. */
+/** Subject of a message, and the subject for its answer, if it has one. */
 export type MessageSubject = { readonly subject: string; readonly reply?: string | undefined }
 
 export type OpenedMessage =
   | { readonly from: string; readonly body: Uint8Array }
   | { readonly refusal: SealRefusal }
 
-/** Seals what this gateway says, and opens what others say. */
+/** Seals this gateway's messages, and opens other gateways' messages. */
 export type MessageSealer = {
   seal(place: MessageSubject, body: Uint8Array): Uint8Array
   open(place: MessageSubject, sealed: Uint8Array): OpenedMessage
 }
 
-/** A sealer for the gateway `id`, by a key that all gateways of a service have. `now`: Unix ms. */
+/**
+ * Creates the sealer of the gateway `id`. All gateways of a service have the same key. `now`: Unix
+ * ms.
+ */
 export function createMessageSealer({
   key,
   id,
@@ -97,12 +102,12 @@ export function createMessageSealer({
   }
 }
 
-/** Numbers of one sender, each of which is taken once, in any order. */
+/** Numbers of one sender. Each is accepted once, in any order. */
 class NumbersTaken {
   readonly #recent = new Set<number>()
   #highest = -1
 
-  /** False for one that was taken, or is too far behind to be known. */
+  /** Gives false for a number that was used before, or that is too old to be known. */
   take(number: number): boolean {
     if (number <= this.#highest - NUMBERS_MAX || this.#recent.has(number)) return false
     this.#highest = Math.max(this.#highest, number)

@@ -1,13 +1,16 @@
-/** The servers of NATS_URL for the client, which takes no login and no TLS out of an address. */
+/**
+ * The servers of NATS_URL, in the client's form: the client reads no login and no TLS from an
+ * address.
+ */
 export type ServerAddresses = {
-  /** `host:port`, without a secret. */
+  /** `host:port`, without secrets. */
   readonly servers: readonly string[]
-  /** The same at all of them; null: they ask for none. */
+  /** The login, the same for all servers; null: they ask for no login. */
   readonly login:
     | { readonly user: string; readonly pass: string }
     | { readonly token: string }
     | null
-  /** Whether a server that speaks no TLS is refused. */
+  /** Whether a server without TLS is refused. */
   readonly needsTls: boolean
 }
 
@@ -29,7 +32,9 @@ function loginOf({ username, password }: URL): ServerAddresses['login'] {
   return password === '' ? { token: user } : { user, pass: decodeURIComponent(password) }
 }
 
-/** What is wrong with addresses; none is repeated, since it may hold a password. */
+/**
+ * Gives the faults of addresses. It repeats no address, because an address may contain a password.
+ */
 export function serverAddressFaults(addresses: readonly string[]): readonly string[] {
   if (!addresses.every(isAddress))
     return ['expected addresses that begin with nats: or tls:, without a path']

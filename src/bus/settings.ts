@@ -4,7 +4,7 @@ import { confidential, flag, form, listField, textField } from '../runtime/field
 import type { Environment } from '../runtime/read-settings.ts'
 import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
-/** Servers of one cluster: a client needs a few of them, and learns of the others. */
+/** Most servers of one cluster: a client needs a few, and they report the others. */
 const SERVERS_MAX = 16
 
 /** Variables of the bus between gateways; part of src/config.ts. */
@@ -38,7 +38,7 @@ export const BUS_FIELDS = {
 
 type Settings = z.output<z.ZodObject<typeof BUS_FIELDS>>
 
-/** How gateways of one service reach each other. */
+/** How the gateways of one service reach each other. */
 export type BusConfig = {
   readonly servers: readonly string[]
   /** Absolute; null: none. */
@@ -48,7 +48,10 @@ export type BusConfig = {
   readonly subjectPrefix: string
 }
 
-/** What is wrong with the variables; no address is repeated, since it may hold a password. */
+/**
+ * Gives the faults of the variables. It repeats no address, because an address may contain a
+ * password.
+ */
 export function busFaults(given: Environment): readonly string[] {
   const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
   const faults = given.NATS_URL === undefined ? [] : serverAddressFaults(servers)
@@ -63,7 +66,7 @@ export function busFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** What lets others read what gateways say, or say something themselves. */
+/** Gives the settings that would let others read or write messages of the gateways. */
 function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
   if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
   const { needsTls, login } = readServerAddresses(servers)
@@ -77,7 +80,7 @@ function openFaults(given: Environment, servers: readonly string[]): readonly st
       ]
 }
 
-/** The bus, out of variables that have no faults; null for a gateway that is alone. */
+/** Gives the bus from variables without faults; null for a gateway that works alone. */
 export function busOf(settings: Settings): BusConfig | null {
   const { NATS_URL: servers } = settings
   if (servers === undefined) return null

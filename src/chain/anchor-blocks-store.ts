@@ -8,7 +8,7 @@ import { currentAnchor } from './anchors-store.ts'
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
- * Shows that a transaction and its receipt are in a block, as bundles carry it
+ * Proves that a transaction and its receipt are in a block, as bundles contain it
  * (attestation/evidence, Format).
  */
 export type BlockProof = BlockPlace & {
@@ -21,21 +21,21 @@ export type BlockProof = BlockPlace & {
   readonly receiptProof: readonly Uint8Array[]
 }
 
-/** One anchor, with what its evidence needs. */
+/** One anchor, with the data that its evidence needs. */
 export type AnchorEvidence = {
   /** 0x, lower case. */
   readonly txHash: string
   /** Signed transaction, 0x hex. */
   readonly raw: string
-  /** Canonical JSON of the configuration that its log's enclave was booted with. */
+  /** Canonical JSON of the configuration with which the log's enclave was booted. */
   readonly bootConfiguration: string
   readonly chainId: number
   /**
-   * The block that holds it, as far as is known; null while it is in no block, and when it failed
-   * there.
+   * The block that contains it, if known. Null while no block contains it, and when it failed in
+   * its block.
    */
   readonly block: BlockPlace | null
-  /** The proof that it is in that very block; null while no proof is stored. */
+  /** The proof for this block; null while no proof is stored. */
   readonly proof: BlockProof | null
 }
 
@@ -67,8 +67,8 @@ export type AnchorBlocksStore = {
     readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
   >
   /**
-   * Stores the proofs of anchors that are still recorded in their block, and leaves the others out.
-   * Idempotent.
+   * Stores the proofs of anchors that are still recorded in the proof's block. Skips the other
+   * anchors. Idempotent.
    */
   save(proofs: readonly AnchorBlockProof[]): Promise<void>
 }

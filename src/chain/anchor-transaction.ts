@@ -16,8 +16,8 @@ export const ANCHOR_GAS_LIMIT = 150_000n
 
 export type Fees = {
   /**
-   * The most that is ever paid per gas, tip included. It is never raised later, so it must outlast
-   * price spikes.
+   * The most that is ever paid per gas, with the tip. It is never raised later, so it must be
+   * enough during price spikes.
    */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
@@ -31,9 +31,9 @@ export type RawAnchorTransaction = {
 }
 
 /**
- * Signs the EIP-1559 transaction that brings a head to the contract. Pure and deterministic (RFC
- * 6979): the same values give the same bytes, and so the same hash. It is encoded and signed here,
- * because one is made for each commit and ethers takes 2.5 times as long. Throws on a malformed
+ * Signs the EIP-1559 transaction that stores a head in the contract. Pure and deterministic (RFC
+ * 6979): the same values give the same bytes, and so the same hash. Encoding and signing are done
+ * here because each commit needs one, and ethers takes 2.5 times as long. Throws on a malformed
  * key, address, root (32 bytes) or signature (65 bytes).
  *
  * Does NOT check that the notary signed the head: the contract accepts any signature

@@ -32,28 +32,29 @@ import {
 } from './relayers-store.ts'
 
 /**
- * Everything about anchors except storing them with their records: the chain, as the gateway uses
- * it.
+ * The gateway's view of the chain: everything about anchors, except storing them with their
+ * records.
  */
 export type Anchoring = {
   readonly domain: LogDomain
-  /** The gateway's own relayer, which signs. */
+  /** The gateway's own relayer, which signs the anchors. */
   readonly relayer: NoncedRelayer
   /** The relayer's nonces, shared by all committers. */
   readonly nonces: RelayerNonces
   /**
-   * Signs the anchor of a head. `contract` is given when the head is signed for another contract.
+   * Signs the anchor of a head. `contract` is set when the head is signed for a contract other than
+   * the configured one.
    */
   sign(
     nonce: number,
     head: Parameters<typeof signAnchorTransaction>[0]['head'],
     contract?: string,
   ): RawAnchorTransaction
-  /** To be called when there is a new anchor, or the chain is back. Cheap. */
+  /** Call it when there is a new anchor, or when the chain is reachable again. It is cheap. */
   notify(): void
   status(): BroadcasterStatus
   /**
-   * A recent block with the configured confirmations, not from before the contract. Throws
+   * Gives a recent block with the configured confirmations, not older than the contract. Throws
    * RpcError.
    */
   readonly fetchRecentBlock: (signal?: AbortSignal) => Promise<RecentBlock>
@@ -70,23 +71,25 @@ export type Anchoring = {
   /** For metrics. */
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
-    /** Number of anchors made again, since the start. */
+    /** How many anchors were made again since the start. */
     readonly reanchored: () => number
-    /** In wei, for each relayer that has anchors on their way, and for the gateway's own. */
+    /**
+     * Balances in wei of the gateway's own relayer, and of each relayer with anchors that are on
+     * their way.
+     */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
 }
 
 /**
- * When the local chain's pool is stuck, its upkeep empties it (src/local/local-chain.ts): send the
- * anchors again soon.
+ * When the local chain's pool is stuck, its upkeep empties the pool (src/local/local-chain.ts).
+ * Then the anchors must be sent again soon.
  */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
- * Starts to bring the stored anchors of all relayers onto the chain. An anchor that can never be
- * mined is made again with the chain's relayer, and the block proofs of confirmed anchors are
- * stored.
+ * Brings the stored anchors of all relayers onto the chain. If an anchor can never be mined, the
+ * chain's relayer makes it again. The block proofs of confirmed anchors are stored.
  */
 export function openAnchoring(
   { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },
@@ -145,7 +148,7 @@ export function openAnchoring(
   })
   const keeper = createBlockKeeper({ blocks, proofs, chainId, isBusy: createBusyCheck(), log })
   for (const part of [followers, reanchorer, keeper]) part.start()
-  // Aborts what runs, and resolves when nothing runs. Nothing is lost.
+  // Aborts the running work, and resolves when nothing runs. Nothing is lost.
   onStarted(async () => {
     await Promise.all([proofs.stop(), keeper.stop()])
     await reanchorer.stop()
@@ -172,7 +175,7 @@ export function openAnchoring(
   }
 }
 
-/** From this utilization of the event loop on, the reading of blocks waits. */
+/** When the event loop is used at least this much, the reading of blocks waits. */
 const BUSY_UTILIZATION_MIN = 0.8
 
 /** Whether the event loop was busy since the last call. */

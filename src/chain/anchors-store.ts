@@ -19,35 +19,33 @@ import type { TransactionReceipt } from './chain-reads.ts'
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
-/**
- * One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes once stored.
- */
+/** One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes. */
 export type Anchor = {
   /** Address of the account that pays, 0x, lower case. */
   readonly relayer: string
   readonly nonce: number
-  /** Keccak-256 of `raw`, 0x, lower case: the `tx_hash` that callers were given. */
+  /** Keccak-256 of `raw`, 0x, lower case. Callers receive it as `tx_hash`. */
   readonly txHash: string
   /** The signed transaction, 0x hex, exactly as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   readonly state: AnchorState
-  /** The block that holds it; null while pending. */
+  /** The block that contains it; null while pending. */
   readonly blockNumber: number | null
   readonly blockHash: string | null
 }
 
-/** What the chain reports about a transaction that it has in a block. */
+/** What the chain reports about a transaction in a block. */
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * What the broadcaster needs from the database. A commit takes the next nonce and stores the
- * transaction in one database transaction. Nonces are left out only where the chain has
- * transactions of the relayer that the database lost.
+ * The broadcaster's view of the database. A commit takes the next nonce and stores the transaction
+ * in one database transaction. Nonces are skipped only if the chain has transactions of the relayer
+ * that the database lost.
  */
 export type AnchorsStore = {
   /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
   listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
-  /** Lowest nonce in state pending or mined; null when no anchor is. */
+  /** Lowest nonce of a pending or mined anchor; null when no anchor is pending or mined. */
   lowestUnsettled(relayer: string): Promise<number | null>
   /** Highest stored nonce; null when no anchor is stored. */
   highestNonce(relayer: string): Promise<number | null>
@@ -55,7 +53,7 @@ export type AnchorsStore = {
    * Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Sets the rows among these that are pending to taken. Idempotent. */
+  /** Marks the pending rows among these as taken. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Mined rows with nonce ≤ `throughNonce` become confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
@@ -83,7 +81,7 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // Literals, so that the planner uses the partial index for these states.
+      // Literals, because the planner then uses the partial index for these states.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -162,10 +160,10 @@ function toAnchor(row: AnchorRow): Anchor {
 }
 
 /*
- * A head has one anchor, whose hash its records carry. It has further anchors only when another
- * transaction took the nonce of the one before. Each further anchor stores which was the first
- * (origin_*), and how many came before it (attempt). These fragments read such a sequence; `first`
- * is the alias of its first anchor's row.
+ * A head has one anchor, and its records contain the anchor's hash. The head gets further anchors
+ * only when another transaction took the nonce of the previous one. Each further anchor stores the
+ * first anchor (origin_*) and the number of anchors before it (attempt). These fragments read such
+ * a sequence; `first` is the alias of its first anchor's row.
  */
 
 /** The hashes of the anchors after the first, as `parseHashes` reads them. */
@@ -177,10 +175,10 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The current anchor of a sequence: the earliest that is in a block, else the last, which can still
- * be mined. `row` is the alias of any anchor in the sequence. With `when`, only if that holds. It
- * uses two index lookups: one lookup with two conditions reads every anchor while there are no
- * statistics.
+ * The current anchor of a sequence: the earliest anchor in a block, or otherwise the last one,
+ * which can still be mined. `row` is the alias of any anchor in the sequence. With `when`, the
+ * anchor must also fulfil this condition. It uses two index lookups, because one lookup with two
+ * conditions reads every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,
@@ -213,10 +211,10 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
   end`
 }
 
-/** Whether another anchor replaced the anchor with alias `row`. */
+/** Whether another anchor replaced the anchor of the row `row`. */
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
-  // attempt > 0: so that the planner uses the partial index.
+  // The condition attempt > 0 lets the planner use the partial index.
   return sql`exists (
     select from anchors s
     where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0
@@ -235,13 +233,14 @@ function firstOf(row: string): {
   }
 }
 
-/** The hashes, 0x, from what laterHashes and earlierHashes give. */
+/** Gives the hashes, 0x, from a result of laterHashes or earlierHashes. */
 export function parseHashes(list: string | null): readonly string[] {
   return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
 }
 
 /**
- * When the first anchor of the sequence of `row` was stored, which is when its head was committed.
+ * Gives when the first anchor of the sequence of `row` was stored. Its head was committed at the
+ * same time.
  */
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)

@@ -26,20 +26,20 @@ export const BLOCKS_WAITING_MAX = 8
  * bundle must not fetch its megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
-/** How many such blocks are remembered; beyond it all are forgotten. */
+/** How many unreadable blocks are remembered. When there are more, all are forgotten. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
 /** Reads blocks and stores the proofs of our anchors in them. */
 export type BlockProofs = {
   /**
-   * Reads the block with this hash, once for all calls that come meanwhile. Stores the proofs of
-   * all anchors that were seen in the block, and gives them by transaction hash. Null when the
-   * chain does not know the block, and when BLOCKS_WAITING_MAX others wait. Rejects with the errors
-   * of reading (RpcError, BlockUnreadable) and of storing. For UNREADABLE_MS after a
+   * Reads the block with this hash; concurrent calls share one reading. Stores the proofs of all
+   * anchors that were seen in the block, and gives them by transaction hash. Gives null when the
+   * chain does not know the block, or when BLOCKS_WAITING_MAX other blocks wait. Rejects with the
+   * errors of reading (RpcError, BlockUnreadable) and of storing. For UNREADABLE_MS after a
    * BlockUnreadable it rejects with the same error, without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
-  /** Unreadable blocks that were not read since, and why the last one was unreadable. */
+  /** How many blocks are unreadable and were not read since, and the reason of the last one. */
   unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
   /** Aborts the reading, and resolves when nothing is read. */
   stop(): Promise<void>
@@ -161,7 +161,7 @@ type KeeperLimits = {
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
   readonly idleMs: number
-  /** Pause after a failure; each time a random part of up to a half is cut off. */
+  /** Pause after a failure. Each time, a random part of up to a half is subtracted. */
   readonly backoff: BackOffBounds
   /** Time after which blocks that could not be read are tried again. */
   readonly retryMs: number
@@ -174,8 +174,8 @@ type KeeperLimits = {
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // Five blocks a second: more than any public chain makes, and little beside the broadcaster's
-  // calls.
+  // Five blocks a second are more than any public chain makes, and cost little compared with the
+  // broadcaster's calls.
   pauseMs: 200,
   idleMs: 5_000,
   backoff: { minMs: 500, maxMs: 60_000 },
@@ -186,7 +186,7 @@ const KEEPER_DEFAULTS: KeeperLimits = {
 
 /** Failures in a row at one block before the next block is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
-/** While failures last, they are logged again only this often. */
+/** While failures continue, they are logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {
@@ -200,7 +200,7 @@ export type BlockKeeperOptions = {
   readonly proofs: Pick<BlockProofs, 'prove'>
   /** Anchors of logs for other chains are left out. */
   readonly chainId: number
-  /** Whether calls should come first now. */
+  /** Whether calls are more important now. */
   readonly isBusy: () => boolean
   readonly log: Logger
   /** From 0 to 1; by default Math.random. */
@@ -211,8 +211,8 @@ export type BlockKeeperOptions = {
 
 /**
  * Stores the block proofs of confirmed anchors, one block after another, while the process lives. A
- * restart loses nothing, and an error never ends its loop. A block that cannot be read is passed
- * over and tried again later. Several gateways on one database do the same work twice, without
+ * restart loses nothing, and an error never ends its loop. A block that cannot be read is skipped
+ * and tried again later. If several gateways use one database, they do the same work twice, without
  * harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
@@ -222,7 +222,7 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
   /** The last block of this pass; the search for the next block starts after it. */
   let after: BlockPlace | null = null
-  /** When this pass first left a block without its proofs. */
+  /** When this pass first skipped a block without its proofs. */
   let leftAt: number | null = null
   let failures = 0
 
@@ -245,12 +245,13 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
     const found = await proofs.prove(place.hash)
     after = place
     if (found !== null && found.size > 0) return
-    // A reorganisation that the broadcaster has not seen yet, or an endpoint that is behind.
+    // The block was reorganised away and the broadcaster has not seen it yet, or the endpoint lags
+    // behind.
     leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }
 
-  /** Gives how long to wait. */
+  /** Gives the pause after this error. */
   function recover(error: unknown, place: BlockPlace | null): number {
     failures += 1
     if (faults.isDue())

@@ -17,7 +17,8 @@ import {
 } from './fork-detection.ts'
 
 /**
- * The chain answers, but anchors cannot be sent to it. Stays until the operator changes something.
+ * The chain answers, but anchors cannot be sent to it. The fault stays until the operator changes
+ * something.
  */
 export class BroadcastFault extends Error {
   override readonly name = 'BroadcastFault'
@@ -28,15 +29,15 @@ export class BroadcastFault extends Error {
   }
 }
 
-/** After this long without progress, a standby gateway takes over the sending. */
+/** After this long without progress, a standby gateway sends the anchors itself. */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long it then sends. */
+/** How long a standby gateway sends after it took over. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
-  /** 0x, lower case; the only user of its nonces. */
+  /** Address, 0x, lower case. No other program may use its nonces. */
   readonly relayer: string
   readonly chainId: number
   /**
@@ -49,7 +50,7 @@ export type RoundOptions = {
   /** Most transactions that are in flight at a time. */
   readonly windowMax: number
   /**
-   * Transactions that were sent and not mined are sent again after this long without any progress.
+   * After this long without any progress, transactions that were sent but not mined are sent again.
    */
   readonly rebroadcastMs: number
   /**
@@ -57,7 +58,7 @@ export type RoundOptions = {
    * transaction took the nonce.
    */
   readonly takenAfterMs: number
-  /** Whether this gateway, of several on the database, brings the anchors onto the chain. */
+  /** Whether this one of several gateways on the database brings the anchors onto the chain. */
   readonly isOurs: () => boolean
   /** Called in each round with the number of the relayer's transactions that are in blocks. */
   readonly onCount: (count: number) => void
@@ -69,7 +70,7 @@ export type RoundOptions = {
 export type RoundResult = {
   readonly view: ChainView
   readonly highestNonce: number | null
-  /** Nothing is left to do until there is a new anchor. */
+  /** Whether there is nothing to do until a new anchor arrives. */
   readonly isSettled: boolean
   /** Another gateway does the work. */
   readonly isStandby: boolean
@@ -78,10 +79,10 @@ export type RoundResult = {
 }
 
 /**
- * Compares the store with the chain, one round at a time, and does what is due. The chain's count
- * of the relayer's transactions decides: anchors from that nonce on are sent, and the receipts of
- * those below it are read. State that is kept between rounds only saves work: without it a round
- * does more, with the same result.
+ * Compares the store with the chain in rounds, and does what is due. The chain's count of the
+ * relayer's transactions decides: anchors from that nonce on are sent, and the receipts of earlier
+ * anchors are read. State between rounds only saves work: without it, a round does more work, with
+ * the same result.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
@@ -90,8 +91,8 @@ export class BroadcastRounds {
    */
   #mineFrom: number | null = null
   /**
-   * No anchor below this nonce is mined and unconfirmed. From block #confirmAtBlock on, the anchor
-   * with this nonce has enough confirmations.
+   * No anchor below this nonce is mined and unconfirmed. The anchor with this nonce has enough
+   * confirmations from block #confirmAtBlock on.
    */
   #confirmFrom = 0
   #confirmAtBlock = 0
@@ -101,16 +102,16 @@ export class BroadcastRounds {
    */
   #tip: PlacedAnchor | null = null
   /**
-   * Everything in flight below `through` was sent; `wholeAt` is when all of that was last sent
+   * Everything in flight below `through` was sent. `wholeAt` is when all of it was last sent
    * together.
    */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** How far another gateway had come with these anchors, and since when. */
+  /** The progress of another gateway with these anchors, and since when it is unchanged. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /** Nonces used on the chain without a receipt, and since when. */
+  /** Nonces that the chain has used but for which it gives no receipt, and since when. */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0
@@ -119,19 +120,19 @@ export class BroadcastRounds {
     this.#options = options
   }
 
-  /** Anchors seen to fail on the chain since the start. */
+  /** Number of anchors that failed on the chain since the start. */
   get revertedCount(): number {
     return this.#revertedCount
   }
 
-  /** Anchors whose nonce another transaction used, since the start. */
+  /** Number of anchors whose nonce another transaction used, since the start. */
   get takenCount(): number {
     return this.#takenCount
   }
 
   /**
-   * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. It
-   * may be aborted at any point and run again, because every step is repeatable. Throws RpcError,
+   * One round: undoes what a reorganisation removed, records mined anchors, confirms, sends. It may
+   * be aborted at any point and run again, because every step is repeatable. Throws RpcError,
    * BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
@@ -171,7 +172,7 @@ export class BroadcastRounds {
 
   /**
    * Whether another gateway sends these anchors. After a long time without progress, that gateway
-   * may hang; if two gateways send the same anchors, that does no harm.
+   * may hang. If two gateways send the same anchors, that does no harm.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -186,7 +187,7 @@ export class BroadcastRounds {
     return false
   }
 
-  /** While another gateway works, its progress is unknown here: everything is read again. */
+  /** While another gateway works, its progress is not known here. So everything is read again. */
   #forget(): void {
     this.#mineFrom = null
     this.#confirmFrom = 0
@@ -217,7 +218,8 @@ export class BroadcastRounds {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
     let firstOpen: number | null = null
-    // After a take-back, the next round reads these receipts: #mineFrom stays where that put it.
+    // After a reorganisation was undone, the next round reads these receipts: #mineFrom stays where
+    // the undo put it.
     if (cursor >= end && !(await this.#checkTip(end, signal))) return
     while (cursor < end) {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
@@ -230,7 +232,7 @@ export class BroadcastRounds {
       // chain (see #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // Every missing anchor is asked, so that the time of each without a receipt is counted.
+      // Every missing anchor is checked, so that the time without a receipt is counted for each.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -264,8 +266,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Endpoints lag: a receipt may come later than the nonce. After `takenAfterMs` it will never
-   * come.
+   * Whether another transaction took the anchor's nonce. Endpoints lag, so a receipt may come later
+   * than the nonce; after `takenAfterMs` it will never come.
    */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
@@ -291,8 +293,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether the stored blocks of anchors are still the chain's; if not, takes back the anchors that
-   * lost their block.
+   * Whether the stored blocks of anchors are still in the chain. If not, the anchors that lost
+   * their block become pending again.
    */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
@@ -323,7 +325,7 @@ export class BroadcastRounds {
     if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
-  /** Whether an anchor, and so all after it, cannot be confirmed yet. */
+  /** Whether an anchor, and so all anchors after it, cannot be confirmed yet. */
   #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
     if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false
@@ -364,8 +366,8 @@ export class BroadcastRounds {
 
 /**
  * Refusals of a transaction that was sent before and is in the pool or mined, in the words of geth,
- * erigon, nethermind, besu, reth and anvil. Used only for reports: nonce and receipt decide whether
- * a transaction was mined.
+ * erigon, nethermind, besu, reth and anvil. They are only used for reports: nonce and receipt
+ * decide whether a transaction was mined.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

@@ -12,21 +12,21 @@ import {
 /** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
   /**
-   * Pause between rounds while an anchor is not yet confirmed, and the least pause between any two
-   * rounds.
+   * Pause between rounds while an anchor is not yet confirmed. It is also the shortest pause
+   * between any two rounds.
    */
   readonly pollIntervalMs: number
   /**
-   * Pause between rounds while there is nothing to do: a reorganisation of settled anchors is found
-   * this late at most.
+   * Pause between rounds while there is nothing to do. A reorganisation of settled anchors is found
+   * at most this late.
    */
   readonly heartbeatMs: number
   /**
-   * Pause between rounds while another gateway does the work: the figures here are this old at
-   * most.
+   * Pause between rounds while another gateway does the work. The figures here are at most this
+   * old.
    */
   readonly standbyIntervalMs: number
-  /** Pause after a failed round; each time a random part of up to a half is cut off. */
+  /** Pause after a failed round. Each time, a random part of up to a half is subtracted. */
   readonly backoff: BackOffBounds
 }
 
@@ -42,7 +42,7 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
   takenAfterMs: 60_000,
 }
 
-/** While it lasts, a fault is logged again only this often. */
+/** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 type BroadcasterFault = {
@@ -55,14 +55,14 @@ export type BroadcasterStatus = {
   readonly fault: BroadcasterFault | null
   /**
    * Whether anchors do not reach the chain. False when the store fails, because the store is read
-   * after the chain has answered.
+   * after the chain answered.
    */
   readonly isChainFailing: boolean
-  /** From the last round that reached the chain; null before it. */
+  /** Block number in the last round that reached the chain; null before it. */
   readonly blockNumber: number | null
-  /** Stored anchors that are in no block yet, from that round. */
+  /** Stored anchors that no block contains yet, in that round. */
   readonly waitingCount: number
-  /** Since the start of this process. */
+  /** Anchors that failed on the chain, since the start of this process. */
   readonly revertedCount: number
   readonly takenCount: number
 }
@@ -70,11 +70,11 @@ export type BroadcasterStatus = {
 export type Broadcaster = {
   start(): void
   /**
-   * To be called when there are new anchors, or the chain is back. Cheap; call it as often as you
-   * like.
+   * Call it when there are new anchors, or when the chain is reachable again. It is cheap and may
+   * be called often.
    */
   notify(): void
-  /** Aborts what runs and resolves when nothing runs. Nothing is lost. */
+  /** Aborts the running work and resolves when nothing runs. Nothing is lost. */
   stop(): Promise<void>
   status(): BroadcasterStatus
 }
@@ -90,13 +90,13 @@ type BroadcasterOptions = Omit<
   }
 
 /**
- * Brings stored anchors onto the chain, in nonce order, as often as necessary, while the process
- * lives. A restart loses nothing, and an error never ends its loop: faults are in status() and in
- * the log.
+ * Brings stored anchors onto the chain in nonce order, while the process lives. Sends them as often
+ * as necessary. A restart loses nothing, and an error never ends its loop: faults are in status()
+ * and in the log.
  *
- * It relies on this: only this store uses the relayer's nonces. If another program used an anchor's
- * nonce, the anchor is marked as taken. It does not sign, replace a transaction or raise its fees
- * (a hash that was given out stays).
+ * It relies on this rule: only this store uses the relayer's nonces. If another program used an
+ * anchor's nonce, the anchor is marked as taken. It does not sign, replace a transaction or raise
+ * its fees, because callers already have the hash.
  */
 export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   const options = {
@@ -115,7 +115,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   let failures = 0
 
   /**
-   * Keeps the fault for status(), and logs its beginning, its end, and now and then that it lasts.
+   * Keeps the fault for status(). Logs when the fault begins, when it ends, and now and then while
+   * it continues.
    */
   function setFault(found: BroadcasterFault | null): void {
     if (found !== null) {
@@ -133,7 +134,7 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   }
 
   /**
-   * A failing chain gets no calls for the whole pause. An idle broadcaster can be woken, but not
+   * A failing chain is not called during the whole pause. An idle broadcaster can be woken, but not
    * more often than it polls.
    */
   function pauseAfter(startedAt: number): LoopPause {

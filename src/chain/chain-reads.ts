@@ -9,7 +9,8 @@ export type ChainView = {
   /** Number of the newest block. */
   readonly blockNumber: number
   /**
-   * Number of the relayer's transactions in blocks, which is the nonce that the chain expects next.
+   * Number of the relayer's transactions in blocks. It is also the nonce that the chain expects
+   * next.
    */
   readonly nonce: number
 }
@@ -47,7 +48,7 @@ export async function fetchChainView(
 }
 
 /**
- * Gives the first unused nonce of the account, counting its transactions in blocks and its
+ * Gives the first unused nonce of the account. It counts the transactions in blocks and the
  * transactions that wait for a block at the endpoint. Throws RpcError, also when the endpoint
  * serves another chain than `chainId`.
  */
@@ -71,8 +72,8 @@ export async function countTransactions(
 }
 
 /**
- * Receipts in the order of the hashes; null for a transaction that is in no block that the endpoint
- * knows. Throws RpcError.
+ * Gives receipts in the order of the hashes. Gives null for a transaction that is in no block known
+ * to the endpoint. Throws RpcError.
  */
 export async function fetchReceipts(
   rpc: Rpc,
@@ -101,7 +102,7 @@ export async function fetchReceipts(
 }
 
 /**
- * Hashes of the chain's blocks with these numbers; a number that the chain does not have yet is
+ * Gives the hashes of the chain's blocks with these numbers. Numbers above the newest block are
  * left out. Throws RpcError.
  */
 export async function fetchBlockHashes(
@@ -122,7 +123,7 @@ export async function fetchBlockHashes(
   return hashes
 }
 
-/** A block that is expected to stay, and its chain. */
+/** A block that will probably stay in the chain, and its chain. */
 export type RecentBlock = {
   readonly chainId: number
   readonly number: number
@@ -130,19 +131,16 @@ export type RecentBlock = {
   readonly hash: string
 }
 
-/**
- * For how many blocks below the newest endpoints keep the state: geth keeps 128, a local chain here
- * 64.
- */
+/** How many recent blocks' states an endpoint keeps: geth keeps 128, a local chain here 64. */
 const STATES_KEPT = 60
 
 /**
- * Gives a reader of the block that has `confirmations` blocks on top. It never gives a block before
- * the contract's deployment: while the contract is younger than that block, it gives the first
- * block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block that it
- * gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint does not
- * have a block below its own newest (several nodes behind one address), and `refused` while there
- * is no contract.
+ * Gives a function that reads the block that has `confirmations` blocks on top. It never gives a
+ * block from before the contract's deployment: if that block is older than the contract, it gives
+ * the first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first
+ * block that it gives may have fewer blocks on top. The function throws RpcError: also when the
+ * endpoint does not have a block below its own newest (several nodes behind one address), and
+ * `refused` while there is no contract.
  */
 export function createRecentBlocks({
   rpc,
@@ -153,7 +151,7 @@ export function createRecentBlocks({
   readonly contract: string
   readonly confirmations: number
 }): (signal?: AbortSignal) => Promise<RecentBlock> {
-  /** The contract is there from this block on; null while that is not known. */
+  /** The contract exists from this block on; null while that is not known. */
   let knownFrom: number | null = null
   return async (signal) => {
     const replies = await rpc.batch(
@@ -177,7 +175,7 @@ export function createRecentBlocks({
 }
 
 /**
- * Gives the first block of the range after which the address has code: code does not go away.
+ * Gives the first block of the range after which the address has code. Code is never removed.
  * Throws RpcError, `refused` when the address has no code after the last block.
  */
 async function findFirstWithCode(
@@ -186,7 +184,7 @@ async function findFirstWithCode(
   { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, toQuantity(block))
-  // A contract that is older than the range, the usual case, needs one call only.
+  // Usually the contract is older than the range. Then one call is enough.
   if (await isThere(fromBlock)) return fromBlock
   if (!(await isThere(toBlock)))
     throw new RpcError('refused', `expected a contract at ${address}, found none`)
@@ -204,8 +202,8 @@ export async function fetchBalance(
 }
 
 /**
- * Reads an account's balance, its number of transactions in blocks (nonce), and that number with
- * the transactions that wait for a block (pendingNonce). Throws RpcError.
+ * Reads an account's balance, its number of transactions in blocks (nonce), and that number
+ * including the transactions that wait for a block (pendingNonce). Throws RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,
@@ -232,7 +230,8 @@ export async function fetchAccountFacts(
 }
 
 /**
- * Whether a contract is at the address, after the newest block or the given one. Throws RpcError.
+ * Whether a contract is at the address, in the state after the newest block or the given one.
+ * Throws RpcError.
  */
 export async function hasCode(
   rpc: Rpc,

@@ -4,17 +4,15 @@ import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
 import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 
 /*
- * The bytes that a chain hashes, made from its JSON-RPC answers (ethereum/execution-apis). The
- * answers are not trusted: the caller compares the hash of the result, which differs when the chain
- * has fields that are not known here.
+ * Encodes JSON-RPC answers (ethereum/execution-apis) into the bytes that a chain hashes. The
+ * answers are not trusted: the caller compares the hash of the result. The hash differs when the
+ * chain has fields that are not known here.
  */
 
-/**
- * A block as JSON-RPC describes it: the members that can be part of a header, any number of them.
- */
+/** A block as JSON-RPC describes it: any subset of the members that can be part of a header. */
 export const HeaderJson = z.record(z.string(), z.unknown())
 
-/** RLP of the header, with as many of the fields from later forks as `block` has. */
+/** Gives the RLP of the header, with the fields from later forks that `block` has. */
 export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   const fields = HEADER_FIELDS.flatMap(([name, kind]): readonly RlpItem[] => {
     const value = block[name]
@@ -63,7 +61,7 @@ export const TransactionType = BigQuantity.default('0x0').refine((type) => Numbe
 
 /**
  * A receipt as JSON-RPC describes it. The last two members belong to deposits on rollups of the OP
- * stack: the version exists since the Canyon fork, and when it is there, both are hashed.
+ * stack. The version exists since the Canyon fork; with a version, both members are hashed.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,
@@ -105,7 +103,7 @@ function encodeDeposit({
   return [encodeQuantity(depositNonce ?? '0x0'), encodeQuantity(depositReceiptVersion)]
 }
 
-/** An envelope of EIP-2718: the type, then the fields as RLP. */
+/** An envelope of EIP-2718: the type, then the fields in RLP. */
 export function encodeTyped(type: number, fields: readonly RlpItem[]): Uint8Array {
   return concatBytes(Uint8Array.of(type), encodeRlp(fields))
 }
@@ -115,7 +113,7 @@ export function encodeData(hex: string): Uint8Array {
   return decodeHex(hex.toLowerCase())
 }
 
-/** A number, 0x hex, as RLP writes it: without leading zeros. */
+/** Gives a number, from 0x hex, as RLP writes it: without leading zeros. */
 export function encodeQuantity(hex: string): Uint8Array {
   const digits = hex.slice('0x'.length).replace(/^0+/, '')
   return encodeData(digits.length % 2 === 0 ? digits : `0${digits}`)

@@ -10,13 +10,13 @@ import {
 } from './encode-block.ts'
 
 /*
- * Raw transactions, made from the JSON of JSON-RPC, so that no endpoint needs a method that gives
+ * Encodes the JSON of JSON-RPC into raw transactions, so that endpoints need no method that gives
  * the bytes. The JSON is not trusted: the caller compares the hash of the result.
  */
 
 /**
- * The raw transaction that JSON-RPC's `json` describes. Null for an unknown type, and for malformed
- * members.
+ * Gives the raw transaction that JSON-RPC's `json` describes. Gives null for an unknown type and
+ * for malformed members.
  */
 export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint8Array | null {
   const type = TransactionType.safeParse(json.type)
@@ -34,8 +34,8 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
 }
 
 /**
- * How a member is written in RLP. A member that endpoints leave out is empty, 0, false or an empty
- * list.
+ * How a member is written in RLP. When an endpoint leaves a member out, it counts as empty, 0,
+ * false or an empty list.
  */
 type Form = keyof typeof FORMS
 type Member = readonly [name: string, form: Form]
@@ -119,8 +119,8 @@ const ARBITRUM_INTERNAL: readonly Member[] = [
 ]
 
 /**
- * Legacy; EIP-2930, 1559, 4844, 7702; deposits of the OP stack; the transaction that begins each
- * block of Arbitrum.
+ * Members by type: legacy; EIP-2930, 1559, 4844, 7702; deposits of the OP stack; the first
+ * transaction of each block of Arbitrum.
  */
 const MEMBERS_BY_TYPE: ReadonlyMap<number, readonly Member[]> = new Map([
   [

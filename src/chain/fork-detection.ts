@@ -42,9 +42,9 @@ export async function findNewestPlaced(
 }
 
 /**
- * The lowest nonce whose stored block is no longer the chain's. It goes back page by page from
- * `nonce`, whose block is known to be gone. A reorganisation undoes all recorded blocks from some
- * block on, so the search ends at the first block that is still there. Throws RpcError.
+ * Gives the lowest nonce whose stored block is no longer in the chain. Searches back page by page
+ * from `nonce`, whose block is known to be gone. A reorganisation removes all recorded blocks from
+ * one block on, so the search ends at the first block that is still in the chain. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },

@@ -5,10 +5,10 @@ import { relayerAddress } from './anchor-transaction.ts'
 import { fetchChainView, hasCode } from './chain-reads.ts'
 import type { RemoteChainConfig } from './settings.ts'
 
-/** The chain that anchors go to. */
+/** The chain that receives the anchors. */
 export type Chain = {
   readonly rpc: Rpc
-  /** URL to show to users; null for the operator's chain, whose URL may hold a secret. */
+  /** URL for users; null for the operator's chain, because its URL may contain a secret. */
   readonly publicUrl: string | null
   readonly chainId: number
   /** 0x, lower case. */
@@ -21,20 +21,20 @@ export type Chain = {
 type Relayer = { readonly key: string; readonly address: string }
 
 /**
- * Chain id of the local chain: anvil's own default, which wallets and tools know as a development
- * chain's id.
+ * Chain id of the local chain. It is anvil's default, which wallets and tools know as a development
+ * chain.
  */
 export const DEVELOPMENT_CHAIN_ID = 31_337
 
-/** The relayer with this key. */
+/** Gives the relayer with this key. */
 export function relayerWith(key: string): Relayer {
   return { key, address: relayerAddress(key) }
 }
 
 /**
- * Connects to the operator's chain. If its id was given, the chain may be unreachable: anchors are
- * then sent later. Rejects with StartFailure when it is another chain, or has no contract at the
- * address.
+ * Connects to the operator's chain. If its id was given, the chain may be unreachable; anchors are
+ * then sent later. Rejects with StartFailure when the chain is another one, or has no contract at
+ * the address.
  */
 export async function connectChain(
   config: RemoteChainConfig,

@@ -18,12 +18,15 @@ import {
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
 
-/** Most transactions of a block that is read; the fullest blocks of Ethereum have under 2,000. */
+/**
+ * Most transactions of a block that can be read. The fullest blocks of Ethereum have fewer than
+ * 2,000.
+ */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
 /**
- * A block as its bytes, over which the tries and the hash are computed. The hash of `header` is
- * `hash`, so its numbers are true.
+ * A block as bytes. The tries and the hash are computed from these bytes. The hash of `header` is
+ * `hash`, so the header's numbers are true.
  */
 export type RawBlock = {
   readonly number: number
@@ -47,8 +50,8 @@ export const BLOCK_FAULTS = [
 ] as const
 
 /**
- * The chain has the block, but it cannot be encoded so that its hashes match; another try gives the
- * same result.
+ * The chain has the block, but no encoding of it has the right hashes. Another try gives the same
+ * result.
  */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
@@ -60,10 +63,10 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * The block with this hash; null when the endpoint does not know it. Header, transactions and
- * receipts belong to the hash, in the order of the block. The JSON is encoded; where the hash does
- * not match, the endpoint is asked for the bytes, for which it may have no method. Throws RpcError,
- * and BlockUnreadable except `not_in_block`.
+ * Reads the block with this hash; null when the endpoint does not know it. The hash proves header,
+ * transactions and receipts, in the order of the block. The JSON is encoded first. Where its hash
+ * does not match, the endpoint is asked for the bytes, but it may have no method for that. Throws
+ * RpcError, and BlockUnreadable except `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -93,7 +96,7 @@ const BlockJson = z.object({
 })
 type TransactionJson = z.infer<typeof BlockJson>['transactions'][number]
 
-/** RLP of the header with this hash. */
+/** Reads the RLP of the header with this hash. */
 async function readHeader(
   rpc: Rpc,
   { json, hash }: { readonly json: z.infer<typeof HeaderJson>; readonly hash: string },
@@ -135,8 +138,8 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
 }
 
 /**
- * Encodes the given JSON, which needs no call; only transactions whose hash does not match are
- * asked for.
+ * Encodes the given JSON, which needs no call. Only transactions whose hash does not match are
+ * requested.
  */
 async function readTransactions(
   rpc: Rpc,
@@ -165,7 +168,7 @@ async function readTransactions(
   })
 }
 
-/** A block whose receipts are read. */
+/** A block whose receipts are being read. */
 type Place = {
   readonly number: number
   readonly hash: string
@@ -173,7 +176,10 @@ type Place = {
   readonly transactions: readonly TransactionJson[]
 }
 
-/** Null when the receipts belong to another block: the chain was reorganised meanwhile. */
+/**
+ * Gives null when the receipts belong to another block, because the chain was reorganised
+ * meanwhile.
+ */
 async function readReceipts(
   rpc: Rpc,
   { number, hash, receiptsRoot, transactions }: Place,
@@ -202,7 +208,7 @@ async function readReceipts(
   )
 }
 
-/** The receipts when their number and root are right, else null. */
+/** Gives the receipts when their number and root are right, and null otherwise. */
 function thatAddUp(
   receipts: readonly (Uint8Array | null)[],
   { count, root }: { readonly count: number; readonly root: Uint8Array },
@@ -214,10 +220,10 @@ function thatAddUp(
   return equalBytes(buildTrieProof(whole, 0).root, root) ? whole : null
 }
 
-/** How many types of transactions a message names. */
+/** How many types of transactions a message names, at most. */
 const TYPES_NAMED_MAX = 8
 
-/** For a message: the type that the endpoint wrote, if it has the form of a type. */
+/** Gives the type for a message: the type that the endpoint wrote, if it has the form of a type. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -226,8 +232,8 @@ function typeOf({ type }: TransactionJson): string {
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
 /**
- * Null when the endpoint has no such method, or the receipts together are too large for it or for
- * us.
+ * Gives null when the endpoint has no such method, or when the receipts together are too large for
+ * it or for this gateway.
  */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
@@ -252,7 +258,10 @@ async function fetchEachReceipt(
   })
 }
 
-/** The receipts as the chain hashes them; empty when the endpoint does not give them. */
+/**
+ * Gives the receipts as the chain hashes them. Gives an empty list when the endpoint does not give
+ * them.
+ */
 async function fetchRawReceipts(
   rpc: Rpc,
   number: number,
@@ -268,14 +277,16 @@ async function fetchRawReceipts(
   }
 }
 
-/** Whether the endpoint has no such method, or the answer is too large for it or for us. */
+/**
+ * Whether the endpoint has no such method, or the answer is too large for it or for this gateway.
+ */
 function isRefusal(error: unknown): boolean {
   return (
     error instanceof RpcError && (error.code === 'refused' || error.code === 'answer_too_large')
   )
 }
 
-/** The bytes that the endpoint gives; null for each call that it answers otherwise. */
+/** Asks the endpoint for bytes. Gives null for each call with another answer. */
 async function askForBytes(
   rpc: Rpc,
   calls: readonly RpcCall[],

@@ -8,36 +8,34 @@ import { CommitRaceLost } from './relayers-store.ts'
 
 /** How often lost anchors are searched for. */
 const REANCHOR_INTERVAL_MS = 5_000
-/** How many anchors are made again at a time, so that commits of callers can run in between. */
+/** How many anchors are made again in one pass, at most. Commits of callers run between passes. */
 const REANCHORS_MAX = 32
-/** While it lasts, a fault is logged again only this often. */
+/** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/**
- * Replaces anchors that can never be mined: anchors their heads again, under the current relayer.
- */
+/** Replaces anchors that can never be mined: the current relayer anchors their heads again. */
 export type Reanchorer = {
   start(): void
-  /** Resolves when nothing is left running. */
+  /** Resolves when nothing runs. */
   stop(): Promise<void>
-  /** Number of anchors made again, since the start. */
+  /** How many anchors were made again since the start. */
   count(): number
 }
 
 type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
-  /** The nonces of the relayer that pays from now on. */
+  /** The nonces of the relayer that pays for the new anchors. */
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
   /**
-   * Signs the anchor of the same head, with the relayer's key: the raw transaction and its hash, 0x
-   * hex.
+   * Signs the anchor of the same head with the relayer's key. Gives the raw transaction and its
+   * hash, 0x hex.
    */
   readonly sign: (
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
   ) => { readonly raw: string; readonly hash: string }
-  /** Called after each anchor that was made again: it must be broadcast. */
+  /** Called after each new anchor, because it must be broadcast. */
   readonly onReanchor: () => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -47,8 +45,8 @@ type ReanchorerOptions = {
 
 /**
  * Gives a loop that anchors again every head whose transaction was lost. Each anchor whose nonce
- * was taken, of any relayer, gets a successor with the same head; the contract never refuses it. Of
- * several gateways, one makes it.
+ * was taken, of any relayer, gets a successor with the same head. The contract never refuses the
+ * successor. When several gateways run, only one of them makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
@@ -87,10 +85,10 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     try {
       const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
       for (const taken of found) if (!signal.aborted) await replace(taken)
-      // There may be more anchors: continue at once.
+      // A full page: there may be more anchors, so the next pass starts at once.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
-      // If another gateway was faster, the next pass reads what is left.
+      // If another gateway was faster, the next pass reads the remaining anchors.
       if (!(error instanceof CommitRaceLost) && faults.isDue())
         log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
       return intervalMs

@@ -5,13 +5,13 @@ import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
 
 /**
- * An anchor that can never be mined, because another transaction used its nonce, and that has no
+ * An anchor that can never be mined, because another transaction used its nonce. It has no
  * replacement yet.
  */
 export type TakenAnchor = {
   readonly relayer: string
   readonly nonce: number
-  /** Contract that its head is signed for, 0x, lower case. */
+  /** The contract for which the head is signed, 0x, lower case. */
   readonly contract: string
   readonly head: {
     readonly size: number
@@ -31,10 +31,7 @@ type Replacement = {
   readonly createdAt: number
 }
 
-/**
- * Anchors that are made again under another transaction. Throws the driver's error when the
- * database fails.
- */
+/** Replaces anchors by new transactions. Throws the driver's error when the database fails. */
 export type ReanchorsStore = {
   /**
    * The taken anchors of logs for this chain, of any relayer, the oldest first, at most `limit`.
@@ -43,7 +40,7 @@ export type ReanchorsStore = {
   /**
    * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is no longer
    * at `nonce`, or when another gateway replaced the anchor. After any other error the outcome is
-   * unknown: `listTaken` shows it.
+   * unknown; then `listTaken` shows it.
    */
   replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
 }

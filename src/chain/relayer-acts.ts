@@ -4,28 +4,28 @@ import { defineAct } from '../accounts/acts.ts'
 import { fetchAccountFacts } from './chain-reads.ts'
 import type { RelayersStore } from './relayers-store.ts'
 
-/** An account that pays or paid for anchors, as it is shown. */
+/** An account that pays or paid for anchors, as replies show it. */
 const relayerDescription = z.object({
   /** 0x, lower case. */
   address: z.string(),
-  /** Whether the gateway that was asked signs with it. */
+  /** Whether the asked gateway signs with this account. */
   current: z.boolean(),
-  /** Nonce of its next anchor in the database; null before the first. */
+  /** Nonce of the account's next anchor in the database; null before the first anchor. */
   next_nonce: z.int().nullable(),
-  /** Anchors that are in no block. */
+  /** Number of anchors that no block contains. */
   waiting: z.int(),
-  /** The same, and those in a block without enough confirmations. */
+  /** Number of anchors without enough confirmations, including those that no block contains. */
   unconfirmed: z.int(),
   /** When the oldest unconfirmed anchor was made; null when all are confirmed. */
   oldest_at: z.int().nullable(),
   /**
-   * What the chain has: decimal wei, the number of transactions in blocks, and that number with the
-   * transactions that wait for a block. Null while it is away.
+   * The account on the chain: its balance (decimal wei), its number of transactions in blocks, and
+   * that number with the transactions that wait for a block. Null while the chain is unreachable.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),
   pending_nonce: z.int().nullable(),
-  /** Why the chain could not be asked; else empty. */
+  /** Why the chain did not answer; empty when it answered. */
   fault: z.string(),
 })
 export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
@@ -58,7 +58,7 @@ export async function listRelayers({
   readonly relayers: Pick<RelayersStore, 'list' | 'listBacklogs'>
   readonly rpc: Rpc
   readonly chainId: number
-  /** The relayer that this gateway signs with, 0x, lower case. */
+  /** The relayer with which this gateway signs, 0x, lower case. */
   readonly current: string
 }): Promise<readonly RelayerDescription[]> {
   const [stored, backlogs] = await Promise.all([relayers.list(), relayers.listBacklogs(chainId)])
@@ -81,8 +81,8 @@ export async function listRelayers({
 }
 
 /**
- * The chain's figures, or why they are missing. The other figures are shown even while the chain is
- * away.
+ * Gives the chain's figures, or why they are missing. The other figures are shown even while the
+ * chain is unreachable.
  */
 async function askChain(
   rpc: Rpc,

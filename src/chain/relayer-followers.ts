@@ -5,33 +5,35 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/** How often the database is asked which relayers have waiting anchors, and leases are renewed. */
+/**
+ * How often the leases are renewed, and how often the database is asked which relayers have waiting
+ * anchors.
+ */
 const FOLLOW_INTERVAL_MS = 3_000
 /** After this long without a renewal, another gateway may follow a relayer. */
 const FOLLOW_LEASE_SECONDS = 15
 
-/**
- * Follows the anchors of every relayer that has anchors on their way, and reports on all of them
- * together.
- */
+/** Follows every relayer that has anchors on their way. Reports on all of them together. */
 export type RelayerFollowers = {
   start(): void
   /** As in Broadcaster, for this gateway's own relayer. */
   notify(): void
-  /** Aborts what runs, gives all leases back, and resolves when nothing runs. */
+  /** Aborts the running work, releases all leases, and resolves when nothing runs. */
   stop(): Promise<void>
   /**
-   * As in Broadcaster. Counts cover all relayers; the fault is the own relayer's, or else the fault
-   * of a relayer that is followed here.
+   * As in Broadcaster. Counts cover all relayers. The fault is the own relayer's, or otherwise of
+   * another relayer that is followed here.
    */
   status(): BroadcasterStatus
-  /** The relayers that have anchors on their way, and always this gateway's own. 0x, lower case. */
+  /**
+   * This gateway's own relayer, and the relayers that have anchors on their way. 0x, lower case.
+   */
   relayers(): readonly string[]
 }
 
 /**
- * Of several gateways that sign with one relayer, one brings its anchors onto the chain. A lock of
- * the database's session decides which one; it ends with the gateway's process.
+ * When several gateways sign with one relayer, only one of them brings its anchors onto the chain.
+ * A lock of the database session decides which one. The lock ends with the gateway's process.
  */
 export type RelayerTurn = {
   /**
@@ -39,7 +41,10 @@ export type RelayerTurn = {
    * unknown which gateway has it.
    */
   isOurs(): boolean
-  /** Begins to try for the turn. Calls back when it is gained or lost; gives what ends it. */
+  /**
+   * Starts to try for the turn. Calls back when the turn is gained or lost. Gives a function that
+   * ends this.
+   */
   join(onChange: () => void): () => void
 }
 
@@ -85,14 +90,15 @@ type RelayerFollowersOptions = {
   readonly chainId: number
   readonly store: RelayersStore
   /**
-   * Gives a broadcaster of a relayer's anchors, not yet started. It needs no key, because the
-   * anchors are signed.
+   * Gives a broadcaster of a relayer's anchors, which is not started yet. It needs no key, because
+   * the anchors are already signed.
    */
   readonly follow: (relayer: string) => Broadcaster
   /** A uuid of this process. */
   readonly holder: string
   /**
-   * Decides which gateway brings the own relayer's anchors onto the chain; null: always this one.
+   * Decides which gateway brings the own relayer's anchors onto the chain. Null: always this
+   * gateway.
    */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
@@ -100,10 +106,10 @@ type RelayerFollowersOptions = {
 }
 
 /**
- * Gives the followers of all relayers. The gateway's own is always followed. A relayer of others (a
- * key that was rotated, a gateway that was retired) is followed while it has unconfirmed anchors,
- * by the gateway that has its lease. Two gateways that follow one relayer for a moment do no harm:
- * they send the same bytes.
+ * Gives the followers of all relayers. This gateway's own relayer is always followed. Any other
+ * relayer (its key was rotated, or its gateway was retired) is followed while it has unconfirmed
+ * anchors, by the gateway that has its lease. If two gateways follow one relayer for a moment, that
+ * does no harm: they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
@@ -149,8 +155,8 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await look(signal)
       hasFailed = false
     } catch (error) {
-      // Only the first failure in a row: other parts, which need the database now, report that it
-      // is away.
+      // Only the first failure in a row is logged: other parts, which need the database now, report
+      // that it is unreachable.
       if (!hasFailed)
         log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true

@@ -4,19 +4,19 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 
 /**
- * How long a running service waits for the chain when it doubts the database. At the start it waits
- * without a limit.
+ * How long a running service waits for the chain when the database may be wrong. At the start it
+ * waits without a limit.
  */
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * The most nonces that are skipped at once: ten days of an anchor each second. An endpoint that
- * counts more lies or serves another chain, and a transaction that is signed after such a gap is
+ * The most nonces that are skipped at once: ten days with an anchor each second. An endpoint that
+ * counts more is lying or serves another chain. A transaction that is signed after such a gap is
  * never mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/** How many times in a row other gateways may take the nonce of one commit before it fails. */
+/** How many times in a row other gateways may take a commit's nonce before the commit fails. */
 const RACES_IN_ROW_MAX = 10
 
 /** The relayer whose nonces are given out. */
@@ -25,15 +25,15 @@ export type NoncedRelayer = {
   readonly address: string
   /**
    * How many transactions of the relayer the chain has, including the ones that wait for a block.
-   * Throws when the chain is away.
+   * Throws when the chain is unreachable.
    */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
 /**
  * The next nonce cannot be known: the database may have been restored to an earlier state, or
- * failed over to a replica that was behind, and the chain, which alone knows, is away. An anchor
- * that is signed with a guessed nonce may never be mined.
+ * failed over to a replica that was behind. Only the chain knows the nonce then, and the chain is
+ * unreachable. An anchor signed with a guessed nonce may never be mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -46,13 +46,13 @@ type NoncesOptions = {
 }
 
 /**
- * The nonces of one relayer, for all committers of this process: they commit one after another, so
- * that no committer takes another's nonce. A nonce that another gateway on the database takes shows
- * as CommitRaceLost.
+ * The nonces of one relayer, for all committers of this process. Committers commit one after
+ * another, so none takes another's nonce. If another gateway on the database takes a nonce,
+ * CommitRaceLost shows it.
  *
  * The database counts the nonces. When the database has lost commits, only the chain has the right
- * count. So the two are compared before the first nonce is given out, whenever the chain shows its
- * count (`recordCount`), and after failures (`doubt`). The higher one counts.
+ * count. So the two counts are compared before the first nonce is given out, whenever the chain
+ * shows its count (`recordCount`), and after failures (`doubt`). The higher count is used.
  */
 export class RelayerNonces {
   /** Called when a commit is made again because another gateway took its nonce. */
@@ -63,7 +63,7 @@ export class RelayerNonces {
   /** The chain has shown this many transactions. No nonce below it is free. */
   #shown = 0
   /**
-   * The last known next nonce of the database. If the database has a lower one, it has lost
+   * The last known next nonce of the database. If the database has a lower nonce now, it has lost
    * commits.
    */
   #known = 0
@@ -82,7 +82,7 @@ export class RelayerNonces {
     return this.#options.relayer.address
   }
 
-  /** Reads the next nonce again. Throws NonceUnknown, and the database's errors. */
+  /** Reads the next nonce again. Throws NonceUnknown and the database's errors. */
   refresh(): Promise<void> {
     return this.#queue.run(async () => {
       this.#next = null
@@ -91,8 +91,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Runs a commit with the next nonce. The nonce counts as taken when `run` resolves; after a
-   * failure it is read again. If that shows that another gateway took it, `run` is called again.
+   * Runs a commit with the next nonce. When `run` resolves, the nonce is taken. After a failure,
+   * the nonce is read again: if another gateway took it, `run` is called again.
    */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
@@ -119,8 +119,8 @@ export class RelayerNonces {
   }
 
   /**
-   * To be called when another gateway committed: `nextNonce` is the relayer's next nonce in the
-   * database since then.
+   * Call it when another gateway committed. `nextNonce` is then the relayer's next nonce in the
+   * database.
    */
   recordTaken({
     relayer,
@@ -135,7 +135,7 @@ export class RelayerNonces {
   }
 
   /**
-   * To be called with the number of the relayer's transactions that the chain has shown. Cheap. A
+   * Call it with the number of the relayer's transactions on the chain. It is cheap. It is a
    * function value, so that it can be passed on without its object.
    */
   readonly recordCount = (count: number): void => {
@@ -144,8 +144,8 @@ export class RelayerNonces {
   }
 
   /**
-   * To be called when the database may have changed: the next `refresh` asks the chain, if it can
-   * be reached.
+   * Call it when the database may have changed. The next `refresh` asks the chain, if the chain is
+   * reachable.
    */
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
@@ -174,9 +174,9 @@ export class RelayerNonces {
           `than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // A commit that was lost before it was sent is gone: to skip its nonce would leave a gap,
-    // behind which nothing is mined. If it was sent after all, the anchor that is not mined is made
-    // again.
+    // A commit that was lost before it was sent is gone. Skipping its nonce would leave a gap, and
+    // nothing after a gap is mined. If the transaction was sent nevertheless, the anchor that is
+    // not mined is made again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -191,7 +191,8 @@ export class RelayerNonces {
 
   /**
    * Gives whether the chain answered. The chain is asked before the database, so a commit in
-   * between shows in the database. Throws NonceUnknown when the chain must be asked and is away.
+   * between shows in the database. Throws NonceUnknown when the chain must be asked and is
+   * unreachable.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -205,8 +206,8 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure gave reason to doubt the database. So anchors are signed without the
-        // chain, and sent when it is back.
+        // The only reason to doubt the database was a failure. So anchors are signed without the
+        // chain, and sent when it is reachable again.
         this.#comparison = 'done'
         return false
       }

@@ -8,26 +8,26 @@ export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
   /**
-   * Anchors that are in no block. Includes anchors whose nonce was taken and that are not anchored
-   * again yet.
+   * Number of anchors that no block contains. Includes anchors whose nonce was taken and that are
+   * not anchored again yet.
    */
   readonly waiting: number
-  /** The waiting anchors, and the anchors in a young block. */
+  /** Number of the waiting anchors and of the anchors in a young block. */
   readonly unconfirmed: number
-  /** When the oldest of these was made, Unix seconds. */
+  /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number
 }
 
-/** A relayer as the database knows it. */
+/** A relayer as it is stored. */
 type StoredRelayer = {
   /** Address, 0x, lower case. */
   readonly address: string
-  /** Nonce of its next anchor. */
+  /** Nonce of the relayer's next anchor. */
   readonly nextNonce: number
 }
 
 /**
- * The accounts that pay or paid for anchors, and which gateway follows them. Every method throws
+ * The accounts that pay or paid for anchors, and which gateway follows each. Every method throws
  * the driver's error.
  */
 export type RelayersStore = {
@@ -36,8 +36,8 @@ export type RelayersStore = {
   /** The relayers that have unconfirmed anchors of logs for this chain. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
-   * Takes or renews the right to follow a relayer, for this many seconds. False while another
-   * holder has it, unless `force`: a gateway always follows its own relayer.
+   * Takes or renews the right to follow a relayer for this many seconds. Gives false while another
+   * holder has the right, unless `force`: a gateway always follows its own relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -45,7 +45,7 @@ export type RelayersStore = {
     readonly seconds: number
     readonly force?: boolean
   }): Promise<boolean>
-  /** Gives all leases of this holder back. */
+  /** Releases all leases of this holder. */
   release(holder: string): Promise<void>
 }
 
@@ -107,15 +107,17 @@ type BacklogRow = {
   readonly oldest_at: number
 }
 
-/** How far the chain is behind the database, all relayers together. */
+/** How far the chain is behind the database, for all relayers together. */
 export type AnchorLag = {
-  /** Anchors that are not confirmed yet: in no block, or in a young one. */
+  /**
+   * Number of anchors that are not confirmed yet: no block contains them, or a young block does.
+   */
   readonly unconfirmed: number
-  /** When the oldest of these was made, Unix seconds; null when all are confirmed. */
+  /** When the oldest unconfirmed anchor was made, Unix seconds; null when all are confirmed. */
   readonly oldestAt: number | null
 }
 
-/** Gives a reader of a chain's lag. Throws the driver's error. */
+/** Gives a function that reads a chain's lag. Throws the driver's error. */
 export function createAnchorLag(
   relayers: Pick<RelayersStore, 'listBacklogs'>,
   chainId: number,
@@ -131,7 +133,8 @@ export function createAnchorLag(
 }
 
 /**
- * Another gateway moved the log or took the nonce first. Nothing was stored: read again, try again.
+ * Another gateway moved the log or took the nonce first. Nothing was stored: read again and try
+ * again.
  */
 export class CommitRaceLost extends Error {
   override readonly name = 'CommitRaceLost'
@@ -142,8 +145,8 @@ export type NonceStore = {
   /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
   /**
-   * Stores the relayer if it is new, and raises its next nonce to at least `least`. Gives that
-   * nonce, which never becomes less.
+   * Stores the relayer if it is new, and raises its next nonce to at least `least`. Gives the next
+   * nonce, which never becomes smaller.
    */
   raiseNonce(relayer: string, least: number): Promise<number>
 }
@@ -172,7 +175,7 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * Whether another commit was first: then the new anchor's log_id or relayer is null, and the
+ * Whether another commit was first. Then the new anchor's log_id or relayer is null, and the
  * database refuses it.
  */
 export function isRaceLost(error: unknown): boolean {

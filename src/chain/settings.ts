@@ -76,7 +76,7 @@ export type RemoteChainConfig = {
 
 export type ChainConfig = { readonly kind: 'local'; readonly port: number } | RemoteChainConfig
 
-/** The chain and anchoring settings, from variables that have no faults. */
+/** Gives the chain and anchoring settings, from variables without faults. */
 export function anchoringOf(settings: Settings): {
   readonly chain: ChainConfig
   readonly fees: Fees
@@ -115,10 +115,10 @@ function gweiToWei(gwei: number): bigint {
   return BigInt(Math.round(gwei * 1e9))
 }
 
-/** The variables of an operator's chain: all of them, or none. */
+/** The variables of an operator's chain. All of them must be set, or none. */
 export const REMOTE_CHAIN = ['CHAIN_RPC_URL', 'RELAYER_PRIVATE_KEY', 'CONTRACT_ADDRESS'] as const
 
-/** What is wrong with the variables together. */
+/** Gives the faults of the variables taken together. */
 export function chainFaults(given: Environment): readonly string[] {
   return [...remoteFaults(given), ...feeFaults(given)]
 }

@@ -5,16 +5,16 @@ import { hasSuccessor } from './anchors-store.ts'
 
 /** An anchor that is not confirmed. */
 export type WaitingAnchor = {
-  /** 0x, lower case; `txHash` and `notary` too. */
+  /** Address, 0x, lower case; `txHash` and `notary` have the same form. */
   readonly relayer: string
   readonly nonce: number
   readonly txHash: string
   readonly notary: string
-  /** Size of the head that it anchors. */
+  /** Size of the anchored head. */
   readonly size: number
   /** `taken`: another transaction used its nonce, and the anchor must be made again. */
   readonly state: 'pending' | 'mined' | 'taken'
-  /** Null while it is in no block. */
+  /** Null while no block contains the anchor. */
   readonly blockNumber: number | null
   /** Unix seconds. */
   readonly createdAt: number
@@ -23,8 +23,8 @@ export type WaitingAnchor = {
 }
 
 /**
- * Gives the anchors that are not confirmed, of any relayer, the oldest first, at most `limit`.
- * Throws the driver's error when the database fails.
+ * Gives the unconfirmed anchors of any relayer, oldest first, at most `limit`. Throws the driver's
+ * error when the database fails.
  */
 export async function listWaitingAnchors(
   { queries }: Pick<Database, 'queries'>,

@@ -12,21 +12,21 @@ import { createNodeChunks, type NodeChunks } from './node-chunks.ts'
 /** A valid call for a plain completion. */
 export type ChatCall = {
   readonly request: Pick<ChatRequest, 'model' | 'includesUsage'>
-  /** The caller's request, as it goes to the node. */
+  /** The caller's request, in the form in which the node receives it. */
   readonly body: JsonObject
   readonly accountId: string
   readonly requestId: string
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
   /**
-   * Called once, when the answer is over in any way, with the tokens that it used in all; never
-   * when no node answered. `promptTokens`: how many of them are the prompt's, where the node says
-   * so.
+   * Called once, when the answer is over in any way, with the number of all used tokens. It is not
+   * called when no node answered. `promptTokens`: how many of the tokens are the prompt's, if the
+   * node states it.
    */
   readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
   /**
-   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
-   * much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
+   * too much.
    */
   readonly reserve: (bytes: number) => void
 }
@@ -36,27 +36,30 @@ export type ChatCall = {
  * reason.
  */
 export type ChatCompletions = {
-  /** Makes a completion and gives its JSON text (interface 2.2). `usage` is always there. */
+  /**
+   * Makes a completion and gives its JSON text (interface 2.2). The completion always has `usage`.
+   */
   complete(call: ChatCall): Promise<string>
   /**
-   * The same, streamed, as the JSON texts of the caller's chunks, at each step those that came
-   * together; resolves when a node has begun to answer. The iteration throws when the answer broke
-   * off, and else ends after its last chunk. Leaving it cancels the call.
+   * Streams a completion as the JSON texts of the caller's chunks. Each step gives the chunks that
+   * arrived together. Resolves when a node has begun to answer. The iteration throws when the
+   * answer broke off, and otherwise ends after the last chunk. Leaving the iteration cancels the
+   * call.
    */
   stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
 }
 
 type ChatCompletionsOptions = {
-  /** Bounds the time and the bytes of each answer. */
+  /** Limits the time and the bytes of each answer. */
   readonly dispatcher: Pick<Dispatcher, 'dispatch'>
   readonly log: Logger
   /** Unix milliseconds. */
   readonly now: () => number
-  /** A new random part of an id, letters and digits. */
+  /** Gives a new random part of an id, letters and digits. */
   readonly makeId: () => string
 }
 
-/** Service of plain completions, without any knowledge of HTTP. */
+/** Creates the service of plain completions. It does not depend on HTTP. */
 export function createChatCompletions(options: ChatCompletionsOptions): ChatCompletions {
   return {
     async complete(call) {
@@ -72,7 +75,7 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
   }
 }
 
-/** An answer, and what reads it: of the nodes that were tried, the last. */
+/** The answer of the last node that was tried, and its reader. */
 type ReadAnswer = { readonly answer: NodeAnswer; readonly chunks: NodeChunks }
 
 async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promise<ReadAnswer> {
@@ -98,8 +101,8 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
 }
 
 /**
- * What judges a node's answer to the request of a caller at another gateway, where the chunks are
- * made that the caller gets.
+ * Gives the reader that judges a node's answer for a caller at another gateway. That gateway makes
+ * the caller's chunks.
  */
 export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
   const choicesAsked = memberOf(request, 'n')
@@ -109,7 +112,7 @@ export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'fin
   })
 }
 
-/** The caller's chunks, and in the end the usage where it is wanted. */
+/** Gives the caller's chunks, and the usage at the end if the caller wants it. */
 async function* readAnswer(
   options: ChatCompletionsOptions,
   call: ChatCall,
@@ -159,10 +162,7 @@ function openChunks(
   })
 }
 
-/**
- * What is held for the caller until the end is counted as the frames that it came in, which are
- * larger.
- */
+/** The bytes held for the caller until the end are counted by their frames, which are larger. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,
@@ -175,7 +175,9 @@ async function assemble(
   return completionText(finishAssembly(assembly))
 }
 
-/** JSON text of a completion, with what every one of them has (interface, 2.2). */
+/**
+ * Gives the JSON text of a completion, with the members that every completion has (interface, 2.2).
+ */
 export function completionText(completion: JsonObject): string {
   return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
 }
@@ -184,7 +186,7 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
   for await (const { chunks } of batches) yield chunks.map((chunk) => JSON.stringify(chunk))
 }
 
-/** The node's id is for the operator. What was wrong with its answer is said in words of ours. */
+/** The node's id is for the operator only. The caller gets our own words about the node's fault. */
 function callerErrorOf(
   { log }: ChatCompletionsOptions,
   { requestId }: ChatCall,

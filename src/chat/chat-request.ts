@@ -6,11 +6,13 @@ import { jsonSchemaOfForm, schemaOf } from '../api/form-schema.ts'
 import { described, jsonSchemaOf } from '../api/schemas.ts'
 import { type ChatSize, measureChat } from './chat-tokens.ts'
 
-/** What the gateway itself needs of a valid chat request; the enclave gets the caller's bytes. */
+/**
+ * The data of a valid chat request that the gateway needs. The enclave receives the caller's bytes.
+ */
 export type ChatRequest = {
   readonly model: string
   readonly isStream: boolean
-  /** Whether the caller asked for the chunk with usage. */
+  /** Whether the caller asked for the usage chunk. */
   readonly includesUsage: boolean
   readonly size: ChatSize
 }
@@ -22,7 +24,7 @@ type ChatMembers = JsonObject & {
   readonly stream_options?: { readonly include_usage?: boolean | null } | null
 }
 
-/** Plain chat takes content parts of the known types alone. */
+/** Plain chat accepts only content parts of the known types. */
 const plainChat = chatFormWith(
   object({ type: literal(...Object.keys(contentParts)) }, { byType: contentParts }),
 )
@@ -31,7 +33,7 @@ const plainChat = chatFormWith(
 export const chatRequest = schemaOf<ChatMembers>(plainChat).transform(requestOf)
 
 /**
- * Body of a verified chat completion, which goes to a provider. It is documented with further
+ * Body of a verified chat completion, which goes to a provider. Its documentation has further
  * members, which the enclave checks.
  */
 export function providersRequestWith(members: z.ZodRawShape) {

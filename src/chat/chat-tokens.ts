@@ -8,17 +8,19 @@ import {
 } from '../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
 
-/** How much a chat request asks for, as far as that can be known without the model's tokenizer. */
+/** Size of a chat request, as far as it can be known without the model's tokenizer. */
 export type ChatSize = {
   readonly messages: number
   /**
-   * UTF-8 bytes of all texts of the prompt: messages, names, tool calls, and the descriptions of
+   * UTF-8 bytes of all texts in the prompt: messages, names, tool calls, and the descriptions of
    * tools.
    */
   readonly promptBytes: number
-  /** Content parts that are no text. */
+  /** Number of content parts that are not text. */
   readonly attachments: number
-  /** Longest answer per choice that the caller allows, tokens; null when that is left open. */
+  /**
+   * Longest answer per choice that the caller allows, tokens; null when the caller sets no limit.
+   */
   readonly answerTokensMax: number | null
   readonly choices: number
 }
@@ -26,8 +28,8 @@ export type ChatSize = {
 type Members = Readonly<Record<string, unknown>>
 
 /**
- * Measures a request that was found valid, so that its messages are objects.
- * `max_completion_tokens`, which newer clients send, goes before `max_tokens`.
+ * Measures a valid request, whose messages are objects. `max_completion_tokens`, which newer
+ * clients send, takes precedence over `max_tokens`.
  */
 export function measureChat(
   request: Members & { readonly messages: readonly unknown[] },
@@ -53,7 +55,7 @@ export function measureChat(
   }
 }
 
-/** Of a value other than text, the size of its JSON. */
+/** For a value that is not text, gives the size of its JSON. */
 function bytesOf(value: unknown): number {
   if (value === undefined || value === null) return 0
   return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
@@ -64,24 +66,24 @@ function countOf(value: unknown): number | null {
 }
 
 /**
- * Bytes of UTF-8 that make about one token, in English and in code; other scripts have more bytes
- * to a character.
+ * Average UTF-8 bytes per token, in English and in code. Other scripts have more bytes per
+ * character.
  */
 const BYTES_PER_TOKEN = 4
 
 /**
- * Tokens that a picture, a recording or a file in a prompt counts for; providers count them by
- * size, of 85 to some thousands.
+ * Tokens that count for a picture, a recording or a file in a prompt. Providers count them by size,
+ * from 85 to some thousands.
  */
 const ATTACHMENT_TOKENS = 1_000
 
-/** What a message has beyond its text: role and separators. */
+/** Tokens of a message in addition to its text: role and separators. */
 const MESSAGE_TOKENS = 4
 
 /** Tokens reserved for each choice when the caller gives no maximum: longer than most answers. */
 const ANSWER_TOKENS = 1_024
 
-/** Tokens of a prompt, roughly. */
+/** Estimates the tokens of a prompt. */
 export function estimatePromptTokens({ promptBytes, attachments, messages }: ChatSize): number {
   return (
     Math.ceil(promptBytes / BYTES_PER_TOKEN) +
@@ -91,7 +93,7 @@ export function estimatePromptTokens({ promptBytes, attachments, messages }: Cha
 }
 
 /**
- * Tokens that a chat call may use: its prompt, and the longest answer it allows, once for each
+ * Gives how many tokens a chat call may use: its prompt, and the longest allowed answer for each
  * choice.
  */
 export function estimateChatTokens(size: ChatSize): number {
@@ -99,15 +101,16 @@ export function estimateChatTokens(size: ChatSize): number {
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
-/** Larger answers are not parsed for their usage alone. */
+/** Larger answers are not parsed only for their usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
-/** Tokens of a call that is over, and how many of them are the prompt's. */
+/** Tokens of a finished call, and how many of them are the prompt's. */
 type UsedTokens = { readonly tokens: number; readonly prompt: number }
 
 /**
- * Tokens that a completion (JSON text) says it used, prompt included; or, when it does not say, or
- * is very long, an estimate from its length. What a provider or node says is bounded, but believed.
+ * Gives the tokens that a completion (JSON text) states, with the prompt. When it states none, or
+ * is very long, gives an estimate from its length. The number from a provider or node is limited,
+ * but otherwise trusted.
  */
 export function usedTokensOf(completion: string, promptTokens: number): UsedTokens {
   const usage = usageOf(completion)
@@ -119,8 +122,8 @@ export function usedTokensOf(completion: string, promptTokens: number): UsedToke
 }
 
 /**
- * Tokens of prompt and answer that a completion (JSON text) states; null when it does not state
- * both, or is very long.
+ * Gives the tokens of prompt and answer that a completion (JSON text) states. Gives null when it
+ * does not state both, or is very long.
  */
 export function readUsage(completion: string): StatedParts | null {
   return partsOf(usageOf(completion))
@@ -141,18 +144,15 @@ function usageOf(completion: string): Members {
   return usage ?? {}
 }
 
-/**
- * Characters of a token on average, in English text. What an estimate is made with; it is never
- * more than that.
- */
+/** Average characters per token in English text. It is used only for estimates. */
 const CHARACTERS_PER_TOKEN = 4
 
-/** What chat templates put around each message, tokens. */
+/** Tokens that chat templates add to each message. */
 const TOKENS_PER_MESSAGE = 4
 
 /**
- * Usage where a node stated none, from the lengths of the texts. It is marked by `estimated: true`,
- * a member of ours, so that it is not taken for a count.
+ * Estimates the usage from the lengths of the texts, when a node stated none. Our own member
+ * `estimated: true` marks it as an estimate.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)
@@ -173,7 +173,10 @@ function promptTokens(messages: Json): number {
   return Math.ceil(length / CHARACTERS_PER_TOKEN) + messages.length * TOKENS_PER_MESSAGE
 }
 
-/** Only text counts: the length of an image's or a sound's data does not show its tokens. */
+/**
+ * Only text counts: the length of an image's or a sound's data does not show how many tokens it
+ * has.
+ */
 function contentLength(content: Json): number {
   if (typeof content === 'string') return content.length
   if (!isJsonArray(content)) return 0

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-// Answers of providers and nodes pass through, so members that are not here may be there.
+// Answers of providers and nodes are passed on, so they may have members that are not listed here.
 
 const count = z.int().min(0)
 
@@ -59,8 +59,8 @@ export const chatCompletion = z.looseObject({
 })
 
 /**
- * Streamed chunk (interface, 2.2). The last one of a verified completion has the proof's members
- * too.
+ * Streamed chunk (interface, 2.2). The last chunk of a verified completion also has the proof's
+ * members.
  */
 export const chatChunk = z.looseObject({
   id: z.string(),

@@ -6,12 +6,12 @@ import { defineRoute, type Route } from '../api/route.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 
-/** What `owned_by` says of a model that contributed nodes serve. */
+/** Value of `owned_by` for a model that contributed nodes serve. */
 const NODES_OWNER = 'nodes'
 
 /**
- * Models of nodes that are listed, those with the most nodes first: their names are their nodes'
- * own, and reading needs no key.
+ * How many models of nodes are listed, at most; the models with the most nodes come first. It is
+ * limited because nodes choose the names and no key is needed to read them.
  */
 export const NODE_MODELS_LISTED_MAX = 1_000
 
@@ -26,35 +26,35 @@ const listedModel = z.strictObject({
   pricing: z.looseObject({ prompt: z.string(), completion: z.string() }),
 })
 
-/** A list of models, as OpenAI's clients read it. */
+/** A list of models, in the form of OpenAI's clients. */
 export const listedModels = z.strictObject({
   object: z.literal('list'),
   data: z.array(listedModel),
 })
 
 /**
- * A model as a list has it: the union of what OpenAI's clients and those of this interface read.
- * `owned_by` is `nodes`; `embeddings` or `images`, for what the model is for; or the name of a
- * provider, whose models are served at the verified endpoint alone. Lengths are in tokens. This
+ * A model in a list, with all members that OpenAI's clients and this interface's clients read.
+ * `owned_by` is `nodes`; or `embeddings` or `images`, for the model's purpose; or the name of a
+ * provider, whose models are served only at the verified endpoint. Lengths are in tokens. This
  * gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>
 
-/** The services that the operator configured, and what they serve. */
+/** The services that the operator configured, and their models. */
 type UpstreamServices = {
   readonly embeddings: {
     readonly models: readonly { readonly id: string; readonly inputTokensMax: number }[]
   }
-  /** Nodes serve some, so that it is asked each time. */
+  /** Nodes serve some of these models, so the list is read each time. */
   readonly images: { models(): readonly string[] }
 }
 
 /**
- * Gives what lists the models that can be asked for now: those that nodes serve, and those of
- * providers: the ids of the enclave's provider table that are no patterns, and those of
- * `providerModels` that the table has a provider for. Patterns (`gpt-*`) are no ids, and are not
- * listed: what a provider offers under one is for the operator to say. An id that both have is
- * listed once, as the nodes'. The providers' models are missing while the enclave is away.
+ * Gives a function that lists the available models: the models of nodes, the ids in the enclave's
+ * provider table, and the ids of `providerModels` whose provider is in the table. Patterns
+ * (`gpt-*`) are not ids and are not listed: the operator must name the models of a pattern. An id
+ * that nodes and a provider both have is listed once, as the nodes'. While the enclave is
+ * unreachable, the providers' models are missing.
  */
 export function createModels({
   dispatcher,
@@ -65,7 +65,7 @@ export function createModels({
 }: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** Model ids, by configuration. */
+  /** Model ids from the configuration. */
   readonly providerModels: readonly string[]
   readonly upstream: UpstreamServices
   /** When the gateway started, Unix seconds. */
@@ -94,7 +94,7 @@ function listUpstream({ embeddings, images }: UpstreamServices) {
   ]
 }
 
-/** At most NODE_MODELS_LISTED_MAX of nodes' models: those with the most nodes. */
+/** Gives at most NODE_MODELS_LISTED_MAX models of nodes: the models with the most nodes. */
 export function mostServed(
   models: ReturnType<Dispatcher['models']>,
 ): ReturnType<Dispatcher['models']> {
@@ -102,14 +102,14 @@ export function mostServed(
   return models.toSorted((left, right) => right.nodes - left.nodes).slice(0, NODE_MODELS_LISTED_MAX)
 }
 
-/** The provider tables of all enclaves in use, together. */
+/** Gives the provider tables of all enclaves in use, as one table. */
 export function providersOf(enclaves: Pick<EnclavePool, 'identities'>): readonly ProviderEntry[] {
   return enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
 }
 
 /**
- * Ids that providers serve, each with its provider's name: those that the table names in full, and
- * those of `others` that it has one for.
+ * Gives the model ids of providers, each with its provider's name: the full ids in the table, and
+ * the ids of `others` that match a provider.
  */
 export function offersOf(
   table: readonly ProviderEntry[],
@@ -123,8 +123,8 @@ export function offersOf(
 }
 
 /**
- * A model as it is listed. When it was made is not known: `startedAt`, when this gateway started,
- * stands for that, Unix seconds.
+ * Gives a model in the form of the list. The time when the model was made is not known, so
+ * `startedAt` is given: when this gateway started, Unix seconds.
  */
 export function describeListedModel({
   id,
@@ -134,7 +134,7 @@ export function describeListedModel({
 }: {
   readonly id: string
   readonly owner: string
-  /** Tokens; null when it is not known, as of models of strangers. */
+  /** Tokens; null when it is not known, for example for contributed nodes' models. */
   readonly contextLength?: number | null
   readonly startedAt: number
 }): ListedModel {
@@ -150,7 +150,10 @@ export function describeListedModel({
   }
 }
 
-/** `GET /v1/models`: what can be asked for, and `…/{model}`, as OpenAI's clients ask for one. */
+/**
+ * `GET /v1/models` lists the available models, and `…/{model}` gives one of them, as OpenAI's
+ * clients ask for them.
+ */
 export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[] {
   return modelListRoutes({
     path: '/v1/models',
@@ -160,9 +163,7 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
   })
 }
 
-/**
- * Routes of a list of models, and of one of them below it. None needs a key (interface, part 4).
- */
+/** Routes of a list of models, and of one model below it. They need no key (interface, part 4). */
 export function modelListRoutes<Headers, List extends { readonly data: readonly ListedModel[] }>({
   path,
   summaries: [ofList, ofOne],
@@ -199,7 +200,7 @@ export function modelListRoutes<Headers, List extends { readonly data: readonly 
       path: `${path}/*model`,
       summary: ofOne,
       description: 'The id may contain slashes.',
-      // As they are, or in percents.
+      // Slashes in an id may be written directly or percent-encoded.
       params: z.object({ model: z.string() }),
       reply: { name: 'Model', schema: listedModel },
       errors: ['not_found'],

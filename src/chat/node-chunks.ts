@@ -14,36 +14,42 @@ import {
 } from '../../attestation/stream/normalize-chunk.ts'
 
 /**
- * Brings the chunks of one node's answer into the form that callers are promised. Belongs to one
+ * Changes the chunks of one node's answer into the form that callers expect. It belongs to one
  * answer.
  */
 export type NodeChunks = {
-  /** The caller's chunks for one of the node's (attacker-controlled). Throws FormatError. */
+  /**
+   * Gives the caller's chunks for one chunk of the node, which is attacker-controlled. Throws
+   * FormatError.
+   */
   push(chunk: JsonObject): readonly JsonObject[]
-  /** Says that the node is done. Throws FormatError `invalid_chunk` when its answer is not. */
+  /**
+   * Call it when the node is done. Throws FormatError `invalid_chunk` when its answer is not
+   * complete.
+   */
   finish(): void
-  /** The chunk that holds nothing but usage, for after `finish`. */
+  /** Gives the chunk that contains only usage. Call it after `finish`. */
   usageChunk(usage: JsonObject): JsonObject
-  /** The newest usage the node stated, as the node's socket has bounded it, or null. */
+  /** The newest usage that the node stated, within the limits of the node's socket; or null. */
   usage(): JsonObject | null
-  /** Characters of text that the answer holds, calls of functions included. */
+  /** Number of text characters in the answer, with function calls. */
   textLength(): number
 }
 
 /**
- * Reader of one node's chunks, by the rules that verified streams have (attestation/stream), but
- * that the identity is the gateway's: what a node says of that is its own claim.
+ * Reads one node's chunks, by the rules for verified streams (attestation/stream). But the gateway
+ * sets the identity: a node's statements about it are only claims.
  *
- * It does NOT show that a node ran the model it offers, nor that the usage it states is true.
+ * It does NOT show that a node ran the model that it offers, nor that its stated usage is true.
  */
 export function createNodeChunks(options: {
-  /** The model is the one asked for. */
+  /** Its model is the requested model. */
   readonly identity: ChunkIdentity
   readonly choicesAsked: number
 }): NodeChunks {
   const { identity, choicesAsked } = options
   const terms = { usageAsked: true, choicesAsked, fallback: identity }
-  // The identity that is known stays, also when the node later says something else.
+  // The known identity stays, even when the node later states another.
   let state: ChunkState = { ...NO_CHUNKS, ...identity }
   let textLength = 0
   return {

@@ -8,10 +8,10 @@ import { withoutNulls } from '../../attestation/stream/read-choice.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 
 /**
- * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`
- * puts the proof of a verified one into its last chunk. The chunks are not those that were first
- * given, so they must assemble to the signed response, with its usage. For a caller who asked for
- * no usage chunk, the last chunk has the usage.
+ * Writes the stream of a completion (JSON text) again, to its end. `withProof` adds the proof of a
+ * verified completion to the last chunk. The chunks differ from the first time, so the assembled
+ * chunks must give the signed response with its usage. If the caller asked for no usage chunk, the
+ * last chunk has the usage.
  */
 export async function replayEvents(
   writer: EventWriter,
@@ -33,10 +33,9 @@ export async function replayEvents(
 }
 
 /**
- * Chunks of a stream that amount to a completion which was assembled from one: the role, then
- * everything, then the reasons for the end, then the usage. Assembled again
- * (attestation/assemble-completion.ts) they give the same completion. `usage` is null for a
- * completion without.
+ * Splits an assembled completion into chunks of a stream: the role, then all content, then the
+ * finish reasons, then the usage. Assembling them again (attestation/assemble-completion.ts) gives
+ * the same completion. `usage` is null when the completion has no usage.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]
@@ -60,7 +59,7 @@ export function replayChunks(completion: JsonObject): {
   }
 }
 
-/** What a chunk's choice has by interface 2.2 before it has any content. */
+/** Splits a choice. Its opening is what interface 2.2 requires of a chunk before any content. */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
   const {

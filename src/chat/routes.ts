@@ -21,15 +21,15 @@ import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 
 /**
- * Plain completions at once, and the bytes of their bodies and answers together. Nodes bound them
- * further, by model.
+ * How many plain completions run at once. The other limit is for the bytes of their bodies and
+ * answers together. Nodes limit them further, for each model.
  */
 const CHAT_CALLS_MAX = 4_096
 const CHAT_BYTES_MAX = 512 * 1024 * 1024
 
 /**
  * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST
- * /v1/chat/completions`, and the same under `/v1/dashboard`.
+ * /v1/chat/completions`, and the same path below `/v1/dashboard`.
  */
 export function chatRoutes({
   completions,
@@ -107,12 +107,12 @@ type ChatRouteCall = RouteCall<unknown, unknown, unknown, ChatRequest>
 async function answer(
   completions: ChatCompletions,
   { context, caller, body: request, json, abort, slot, stream }: ChatRouteCall,
-  // Without an Idempotency-Key there is no claim.
+  // Without an Idempotency-Key, the claim is null.
   { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
 ): Promise<string | undefined> {
   const call: ChatCall = {
     request,
-    // The schema takes nothing but objects.
+    // The schema accepts only objects.
     body: isJsonObject(json) ? json : {},
     accountId: caller().accountId,
     requestId: context.state.requestId,
@@ -125,13 +125,14 @@ async function answer(
       await underClaim(claim, () =>
         writeChunks(completions, writer, { call, isKept: claim !== null }),
       )
-      // A caller who has seen the end may ask again with the same key: the answer is kept by then.
+      // Written last: a caller who has seen the end may ask again with the same key, and the answer
+      // is stored by then.
       writer.end('data: [DONE]\n\n')
     }, isOutage)
   return underClaim(claim, () => completions.complete(call))
 }
 
-/** Gives the completion that the chunks amount to, when it is to be kept; else null. */
+/** Gives the completion that the chunks form when it must be kept, and null otherwise. */
 async function writeChunks(
   completions: ChatCompletions,
   writer: EventWriter,
@@ -151,7 +152,7 @@ async function writeChunks(
   return isKept ? completionText(finishAssembly(assembly)) : null
 }
 
-/** The answer that was given before, in the form that is asked for, which is the same. */
+/** Gives the earlier answer. Its form (streamed or whole) is the same as before. */
 async function answerAgain(
   { body: request, stream }: ChatRouteCall,
   text: string,
@@ -160,8 +161,8 @@ async function answerAgain(
 }
 
 /**
- * That no node can process a streamed request is an error event and no status (interface, parts 6
- * and 7).
+ * Whether no node can process the request. For a stream, this is an error event and not a status
+ * (interface, parts 6 and 7).
  */
 function isOutage(error: unknown): boolean {
   return error instanceof ApiError && OUTAGES.has(error.code)

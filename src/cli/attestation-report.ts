@@ -19,7 +19,7 @@ import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { jsonText, ROOT_HINT } from './printable.ts'
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type AttestationCommandOptions = AttestationOptions & {
   readonly nonce?: Uint8Array
   readonly at?: Date
@@ -30,8 +30,8 @@ export type AttestationCommandOptions = AttestationOptions & {
 }
 
 /**
- * Validates the document in a file, and gives the report as the options want it. Throws CliError
- * for a file that cannot be read or decoded.
+ * Validates the document in a file. Gives the report in the form that the options choose. Throws
+ * CliError for a file that cannot be read or decoded.
  */
 export async function reportDocument(
   file: string,
@@ -54,7 +54,7 @@ async function validateFile(
   return await judgeDocument(document, { policy, verifier, at })
 }
 
-/** Throws CliError for a text with something around it. */
+/** Throws CliError for a text with anything before or after the document. */
 function readDocument(bytes: Uint8Array): Uint8Array {
   try {
     return decodeDocumentFile(bytes)
@@ -75,8 +75,8 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 
 /**
  * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and
- * `message` are null for a valid document, `facts` for any other, so that no claim of a refused
- * document is taken for a fact.
+ * `message` are null for a valid document. `facts` is null for a refused one, so that its claims
+ * are not taken for facts.
  */
 function formatAttestationJson(report: DocumentJudgement): string {
   if (report.valid)
@@ -85,7 +85,7 @@ function formatAttestationJson(report: DocumentJudgement): string {
   return jsonText({ valid: false, code, message, facts: null })
 }
 
-/** Gives the report for people: who, when, which measurements, and each rule. */
+/** Gives the report for people: the enclave, the time, the measurements, and each rule. */
 function formatAttestationText(report: DocumentJudgement): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
@@ -184,7 +184,7 @@ function formatRefusal({
   ]
 }
 
-/** What to do about a refusal; null where the message says all. */
+/** Gives advice after a refusal; null when the message is enough. */
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')

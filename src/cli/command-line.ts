@@ -5,20 +5,21 @@ import { VERSION } from '../runtime/version.ts'
 import { addExamples } from './examples.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
-/** Commands that the help shows under one heading each; each function adds its command. */
+/** Commands by the heading under which the help shows them. Each function adds its command. */
 export type CommandGroups = Readonly<Record<string, readonly ((program: Command) => void)[]>>
 
-/** What makes one program of command files: its name, what it is for, which commands it has. */
+/** A program made of commands: its name, its purpose, and its commands. */
 type Scope = {
   readonly name: string
   readonly description: string
-  /** By heading, in the order of the help. */
+  /** By heading, in the order of the help text. */
   readonly commands: CommandGroups
 }
 
 /**
- * Gives a program of these commands and no others. The checkout's (program.ts) has all of them; the
- * packages' (packages/) have the ones that their users need, so that nothing else is loaded.
+ * Gives a program with only these commands. The checkout's program (program.ts) has all commands.
+ * The packages (packages/) have only the commands that their users need, so that no other code is
+ * loaded.
  */
 export function createCommandLine({ name, description, commands }: Scope): Command {
   const program = new Command(name)
@@ -39,7 +40,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   return program
 }
 
-/** Adds `help`, which takes all the words of a command. */
+/** Adds `help`, which accepts a command of several words. */
 function registerHelp(program: Command): void {
   program
     .command('help')
@@ -59,8 +60,8 @@ function registerHelp(program: Command): void {
 }
 
 /**
- * Runs the command that this process was started with, and sets the exit code (EXIT_CODES). Rejects
- * with faults of ours alone.
+ * Runs the command with which this process was started, and sets the exit code (EXIT_CODES).
+ * Rejects only with unexpected faults.
  */
 export async function runCommandLine(program: Command): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', passBrokenPipe)
@@ -73,16 +74,16 @@ export async function runCommandLine(program: Command): Promise<void> {
 }
 
 /**
- * The reader of the output may have enough (`| head`). The command then goes on in silence: its
- * exit code is a verdict, which does not depend on how much was read.
+ * The reader may close the output early (`| head`). The command then continues silently, because
+ * its exit code is a verdict that does not depend on how much was read.
  */
 function passBrokenPipe(fault: NodeJS.ErrnoException): void {
   if (fault.code !== 'EPIPE') throw fault
 }
 
 /**
- * Commander would end the process with its own exit codes, and cut off output that is still on its
- * way.
+ * Otherwise, commander would end the process with its own exit codes, and cut output that is still
+ * being written.
  */
 function throwAtExit(command: Command): void {
   command.exitOverride()

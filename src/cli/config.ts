@@ -19,15 +19,18 @@ const schema = z.object({
   AFFIDAVIT_API_KEY: secret.optional(),
 })
 
-/** The gateway that the environment names, and its key. */
+/** The gateway in the environment's variables, and its key. */
 type GatewaySettings = {
   readonly gatewayUrl: string
-  /** AFFIDAVIT_URL is not set, or says no more than its default. */
+  /** Whether AFFIDAVIT_URL is unset or equal to its default. */
   readonly isDefaultUrl: boolean
   readonly apiKey: string | null
 }
 
-/** Gives the settings for callers and checkers. Throws ConfigurationError with every fault. */
+/**
+ * Gives the settings for calling and checking a gateway. Throws ConfigurationError with every
+ * fault.
+ */
 export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {
   const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(schema, environment)
   return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }

@@ -14,7 +14,7 @@ import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
 const RECEIPT_POLL_MS = 1_000
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type DeployOptions = {
   readonly rpc: string
   readonly timeout: number
@@ -22,7 +22,7 @@ export type DeployOptions = {
 }
 
 /**
- * Deploys the contract as the options say, and reports the outcome. Throws CliError,
+ * Deploys the contract with these options, and reports the outcome. Throws CliError,
  * ConfigurationError.
  */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
@@ -64,13 +64,14 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** Where the contract is, its code compared with this release's. */
+/** The contract's address, after its code was compared with this release's code. */
 type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
-   * The transaction that made it; null: it was there already, or another came first. A transaction
-   * that this run sent may then still be waiting: it reverts, should it come into a block.
+   * The transaction that deployed the contract. Null when the contract was there already, or
+   * another transaction was first. A transaction sent by this run may then still wait; it reverts
+   * if a block includes it.
    */
   readonly sent: {
     readonly txHash: string
@@ -80,13 +81,13 @@ type Deployment = {
 }
 
 /**
- * Deploys the contract of this release unless it is there, and waits for its block, `timeoutMs` at
- * most (and one round of questions more). May be repeated: the address does not depend on who
- * sends. Throws CliError, RpcError or ChainFault; ConfigurationError when a key is needed and
- * missing.
+ * Deploys the contract of this release, unless the chain has it already. Waits for the block for at
+ * most `timeoutMs` and one more round of requests. It may be repeated: the address does not depend
+ * on the sender. Throws CliError, RpcError or ChainFault; ConfigurationError when a key is needed
+ * and missing.
  *
- * Does NOT wait for confirmations: a reorganisation can take the contract away again, as any
- * transaction.
+ * Does NOT wait for confirmations: like any transaction, a reorganisation can remove the contract
+ * again.
  */
 async function deployContract({
   rpc,
@@ -95,10 +96,10 @@ async function deployContract({
   print,
 }: {
   readonly rpc: Rpc
-  /** 0x and 64 hex digits. */
+  /** 0x and 64 hex digits; null when it is not set. */
   readonly deployerKey: string | null
   readonly timeoutMs: number
-  /** Gets a line for people, before the wait. */
+  /** Receives a line for people before the wait. */
   readonly print: (line: string) => void
 }): Promise<Deployment> {
   const { signal } = new AbortController()
@@ -123,7 +124,7 @@ function proxyMissing(chainId: number): CliError {
   )
 }
 
-/** Nothing is sent for an account that cannot pay. */
+/** Nothing is sent from an account that cannot pay. */
 async function signDeployment(
   rpc: Rpc,
   deployerKey: string,
@@ -132,8 +133,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // The estimate is after the newest block, as the nonce is: where an earlier run's transaction
-  // waits, the state after it has the contract.
+  // The estimate uses the newest block, like the nonce. While an earlier run's transaction waits,
+  // the pending state already has the contract.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas
@@ -156,12 +157,12 @@ async function signDeployment(
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }
 }
 
-/** A transaction that was sent, and where it is looked for. */
+/** A sent transaction, and the endpoint that is asked about it. */
 type Sent = { readonly rpc: Rpc; readonly chain: ChainSource; readonly txHash: string }
 
 /**
- * Null when the contract is there, but not by this transaction. An endpoint that is away is asked
- * again.
+ * Waits for the contract. Gives null when the contract is there, but another transaction deployed
+ * it. An unreachable endpoint is asked again.
  */
 async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment['sent']> {
   const until = performance.now() + timeoutMs
@@ -177,15 +178,15 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
 }
 
 /**
- * What is lacking, in words, until the contract is there. Nodes behind one address may differ: a
- * receipt can come first.
+ * Until the contract is there, gives in words what is missing. Nodes behind one address may differ,
+ * so a receipt may be visible before the contract.
  */
 async function lookFor({ rpc, chain, txHash }: Sent): Promise<Deployment['sent'] | string> {
   const [early] = await fetchReceipts(rpc, [txHash])
   const isThere = await chain.hasContract(DEPLOYMENT.address)
-  // A block may have come between the two questions.
+  // A new block may have arrived between the two requests.
   const [receipt] = isThere && !early ? await fetchReceipts(rpc, [txHash]) : [early]
-  // Without a receipt, ours was dropped or replaced, or another's was faster.
+  // Without a receipt, our transaction was dropped or replaced, or another deployment was faster.
   if (!receipt) return isThere ? null : 'it is in no block'
   const { blockNumber, succeeded, gasUsed } = receipt
   if (isThere) return succeeded ? { txHash, blockNumber, gasUsed } : null

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 
 /**
- * Examples of each command, by its words after the program's name: what stands after these words,
- * and what the example does.
+ * Examples by command. The key is the command's words after the program's name; each example is the
+ * words after that and what they do.
  */
 export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   verify: {
@@ -101,7 +101,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   help: { verify: 'the same as affidavit verify --help', 'keys create': '' },
 }
 
-/** Adds its examples to the help of `command` and of all below it. */
+/** Adds the examples to the help of `command` and of all commands below it. */
 export function addExamples(command: Command, words: readonly string[] = []): void {
   for (const child of command.commands) addExamples(child, [...words, child.name()])
   const examples = EXAMPLES[words.join(' ')] ?? EXAMPLES[['node', ...words].join(' ')]
@@ -115,7 +115,7 @@ export function addExamples(command: Command, words: readonly string[] = []): vo
   command.addHelpText('after', `\nExamples:\n${text.join('\n')}`)
 }
 
-/** `affidavit keys create`. */
+/** Gives a name such as `affidavit keys create`. */
 function nameOf(command: Command): string {
   return command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`
 }

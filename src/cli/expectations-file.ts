@@ -11,12 +11,11 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource } from './files.ts'
 
-/** Largest file of expectations, bytes: release lists of years are below. */
+/** Largest file of expectations, bytes. Release lists of many years are smaller. */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
 /**
- * Gives a file of expectations (JSON), whose members readExpectationsFile checks one by one. Throws
- * CliError.
+ * Reads a file of expectations (JSON). readExpectationsFile checks each member. Throws CliError.
  */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
@@ -30,7 +29,7 @@ export async function openExpectations(file: string): Promise<ExpectationsFile> 
   return json as ExpectationsFile
 }
 
-/** The policy that expectations say. Throws CliError, which names where they are from. */
+/** Gives the policy of these expectations. Throws CliError, which names their source. */
 export function readExpectedPolicy(
   expectations: ExpectationsFile,
   from: string,

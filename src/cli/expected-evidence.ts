@@ -14,7 +14,7 @@ import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
 
-/** Whether any of the options was given. */
+/** Whether any option for attestation was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
   const { expect, pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
   return [expect, pcr, anyMeasurement, allowDebug, root, release, crl].some(
@@ -23,9 +23,9 @@ export function demandsAttestation(options: AttestationOptions): boolean {
 }
 
 /**
- * Gives the policy that the options say, reading the root files. Without expected measurements it
- * refuses every document, unless any is accepted. Throws CliError for files that are no
- * certificates, and for releases that are not signed.
+ * Gives the policy of the options, and reads the root files. Without expected measurements, the
+ * policy refuses every document, unless any measurement is accepted. Throws CliError for files
+ * without certificates, and for releases that are not signed.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
@@ -54,7 +54,8 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 }
 
 /**
- * The file holds the whole policy: an option beside it would contradict the file. Throws CliError.
+ * The file contains the whole policy, so an option for the policy beside it could contradict it.
+ * Throws CliError.
  */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
@@ -70,7 +71,10 @@ async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy
 
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
-/** Fingerprints of the certificates in a file. Throws CliError for a file without certificates. */
+/**
+ * Gives the fingerprints of the certificates in a file. Throws CliError for a file without
+ * certificates.
+ */
 export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
   const bytes = await readSource(path, { bytesMax: ROOT_FILE_BYTES_MAX })
   try {
@@ -82,15 +86,15 @@ export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
 }
 
 /**
- * Gives the policy that the options say, reading the files they name. What is not given is not
- * checked; `--any-measurement` leaves the code unchecked too. Throws CliError for files that are
- * not what they should be.
+ * Gives the policy of the options, and reads the files that they name. Without an expectation, that
+ * part is not checked; with `--any-measurement`, the code is not checked either. Throws CliError
+ * for files with wrong content.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
   return bundlePolicyOf(await readExpectedEvidence(options))
 }
 
-/** As readBundlePolicy, for evidence of any kind. */
+/** Like readBundlePolicy, for any kind of evidence. */
 export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
   const attestation = await readAttestationPolicy(options)
   const { expect, configuration = [], confirmations, allowOutcome } = ownMembers(options)
@@ -111,9 +115,9 @@ export async function readExpectedEvidence(options: BundleOptions): Promise<Expe
 const CONFIGURATION_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives the digest (32 bytes) of an expected boot configuration: written as 64 hex digits, or
- * computed from a file that holds the configuration as JSON. A file whose name is 64 hex digits
- * needs `./` before it. Throws CliError for anything else, and for a URL: what a gateway says about
+ * Gives the digest (32 bytes) of an expected boot configuration. The text is the digest as 64 hex
+ * digits, or a file with the configuration as JSON. A file whose name is 64 hex digits needs `./`
+ * before it. Throws CliError for anything else. A URL is refused too: a gateway's statement about
  * its configuration cannot be the user's expectation.
  */
 export async function openConfigurationDigest(text: string): Promise<Uint8Array> {
@@ -131,9 +135,9 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
 }
 
 /**
- * Gives what makes a verifier that refuses documents with a certificate in one of the revocation
- * lists that the options name, by file or http(s) URL, made by `nowMs` (openListingVerifier).
- * Throws CliError, UnusableListError.
+ * Gives a function that makes a verifier (openListingVerifier). The verifier refuses documents that
+ * have a certificate in one of the options' revocation lists. The lists are files or http(s) URLs,
+ * and must be made by `nowMs`. Throws CliError, UnusableListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,

@@ -1,18 +1,20 @@
 import type { FaultKind } from '../../attestation/or-null.ts'
 
-/** What the command line's exit codes mean, in every command. */
+/** The exit codes, which mean the same in every command. */
 export const EXIT_CODES = {
-  /** It was done; of a check: nothing failed. */
+  /** The command succeeded. For a check: nothing failed. */
   done: 0,
-  /** It could not be done; of a check: something failed. */
+  /** The command failed. For a check: something failed. */
   failed: 1,
-  /** The command was not understood: nothing was tried. */
+  /** The command line was wrong. Nothing was tried. */
   usage: 2,
-  /** There is no result: a file or a service that it takes is not there, or refused. */
+  /** The command has no result: a file or a service that it needs is missing or refused. */
   unavailable: 3,
 } as const
 
-/** A command cannot go on, for a reason that its user can mend. The user sees the message alone. */
+/**
+ * A command cannot continue, for a reason that its user can fix. The user sees only the message.
+ */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number
@@ -23,9 +25,12 @@ export class CliError extends Error {
   }
 }
 
-/** The gateway, or the database, refused an order; without a command's own words it is shown. */
+/**
+ * The gateway or the database refused an order. The message is shown, unless the command has its
+ * own words.
+ */
 export class ActRefused extends CliError {
-  /** As in the error envelope; null without one. */
+  /** Code from the error envelope; null without a code. */
   readonly code: string | null
 
   constructor(code: string | null, message: string) {
@@ -34,7 +39,10 @@ export class ActRefused extends CliError {
   }
 }
 
-/** Gives what an order gives. Of a refusal with one of these codes, the message is `words`. */
+/**
+ * Gives the result of an order. For a refusal with one of these codes, the message is replaced by
+ * `words`.
+ */
 export async function inWords<Reply>(
   asked: Promise<Reply>,
   words: Readonly<Record<string, string>>,
@@ -49,8 +57,8 @@ export async function inWords<Reply>(
 }
 
 /**
- * What `run` gives. When `run` throws a fault of this kind, the error that `tell` makes from it is
- * thrown instead.
+ * Gives the result of `run`. When `run` throws a fault of this kind, throws the error that
+ * `toError` makes from it.
  */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,

@@ -14,19 +14,19 @@ import {
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
 /**
- * Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be
- * larger than all those.
+ * Largest input, bytes. A page of 1,000 records of usual size fits; a single record may be larger
+ * than such a page.
  */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
-/** Longest that a URL may take, milliseconds. */
+/** Longest time for fetching a URL, milliseconds. */
 const FETCH_TIMEOUT_MS = 60_000
 
 export type SourceOptions = {
-  /** Sent as a bearer token to a URL; null, the default, sends none. */
+  /** Sent to a URL as a bearer token. Null, the default, sends no token. */
   readonly apiKey?: string | null
-  /** Shown beside a refusal for want of a key (401): how to give one. */
+  /** How to give a key. It is shown when a server asks for a key (401). */
   readonly keyHint?: string | null
-  /** What `-` reads; the default is the process's own. */
+  /** The input for `-`. Default: the process's standard input. */
   readonly stdin?: Readable
   readonly bytesMax?: number
   readonly timeoutMs?: number
@@ -34,7 +34,7 @@ export type SourceOptions = {
 
 /**
  * Gives the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not
- * followed, and a key leaves this machine over https alone. Throws CliError when there is nothing
+ * followed. A key is sent to another machine only over https. Throws CliError when there is nothing
  * to read, or too much.
  */
 export async function readSource(source: string, options: SourceOptions = {}): Promise<Uint8Array> {
@@ -115,7 +115,7 @@ function tooLarge(bytesMax: number): CliError {
   return new CliError(`expected at most ${bytesMax} bytes of input`)
 }
 
-/** What the system's codes mean, where its own words would not help. */
+/** Words for the system's error codes, where its own message would not help. */
 const SYSTEM_WORDS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file (ENOENT)',
   EISDIR: 'it is a folder (EISDIR)',
@@ -129,16 +129,16 @@ function reasonOf(fault: unknown): string {
   return printable(SYSTEM_WORDS[reason] ?? reason)
 }
 
-/** Writes text to a file, or to standard output without a path. Throws CliError. */
+/** Writes text to a file; without a path, writes to standard output. Throws CliError. */
 export async function writeOutput(text: string, path: string | undefined): Promise<void> {
   if (path === undefined) process.stdout.write(text)
   else await writeFileWhole(path, text)
 }
 
 /**
- * Writes a file whole or not at all, also when the machine stops in between: written beside it,
- * synced, and renamed. Only the owner can read it unless `mode` says otherwise, for evidence holds
- * prompts. Throws CliError.
+ * Writes a file completely or not at all, even if the machine stops meanwhile: it writes beside the
+ * file, syncs, and renames. Only the owner can read the file, unless `mode` says otherwise, because
+ * evidence contains prompts. Throws CliError.
  */
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
@@ -154,7 +154,9 @@ export async function writeFileWhole(path: string, text: string, mode = 0o600): 
   }
 }
 
-/** Writes a file that is not there yet, such as a key, and waits for the disk. Throws CliError. */
+/**
+ * Writes a new file, such as a key, and waits for the disk. Throws CliError when the file exists.
+ */
 export async function createFile(path: string, text: string, mode: number): Promise<void> {
   await writeNewFile(path, text, mode).catch((fault: unknown) => {
     throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
@@ -167,7 +169,7 @@ async function writeNewFile(path: string, text: string, mode: number): Promise<v
   await file.sync()
 }
 
-/** The rename itself is in the folder. */
+/** Syncs the folder, because the folder stores the rename. */
 async function syncFolder(path: string): Promise<void> {
   await using folder = await open(path)
   await folder.sync()

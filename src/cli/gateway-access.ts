@@ -5,18 +5,18 @@ import { type GatewayAccessOptions, hashOf } from './options.ts'
 
 /** The API key for one URL. */
 export type GatewayKey = {
-  /** Null: none is sent. */
+  /** Null: no key is sent. */
   readonly apiKey: string | null
-  /** The environment has a key, but it is for another origin. */
+  /** Whether the environment has a key that is for another origin. */
   readonly isWithheld: boolean
-  /** What to do when the gateway asks for a key; null when one is sent. */
+  /** What to do when the gateway asks for a key; null when a key is sent. */
   readonly keyHint: string | null
 }
 
 /**
- * Gives the key to send to `url`: the option; else the environment's, which goes to the origin of
- * AFFIDAVIT_URL alone. A URL may belong to any server: naming one in a command does not give the
- * key away. Throws ConfigurationError for a malformed variable.
+ * Chooses the key to send to `url`: the option's key, or else the environment's, which is sent only
+ * to the origin of AFFIDAVIT_URL. A URL may belong to any server, so naming a URL in a command does
+ * not give the key away. Throws ConfigurationError for a malformed variable.
  */
 export function chooseKey(
   url: string,
@@ -34,8 +34,8 @@ export function chooseKey(
 }
 
 /**
- * Where a completion's evidence bundle is fetched from, and with which key. Without a key it is the
- * public one, which has neither question nor answer.
+ * Gives the URL of a completion's evidence bundle, and the key to send. Without a key it is the
+ * public bundle, which has no question and no answer.
  */
 export function evidenceSource(
   hash: string,
@@ -52,8 +52,8 @@ export function evidenceSource(
 }
 
 /**
- * Throws CliError when a command that needs a key would go without the environment's, for the sake
- * of `--url`.
+ * Throws CliError when a command needs a key, but `--url` has another origin than the environment's
+ * key.
  */
 export function checkKeyOrigin(
   options: { readonly url?: string; readonly key?: string },
@@ -66,7 +66,9 @@ export function checkKeyOrigin(
 
 const NO_KEY_HINT = '--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL'
 
-/** Names both origins: localhost is another one than 127.0.0.1, and so is every port. */
+/**
+ * Names both origins, because localhost and 127.0.0.1 are different origins, and so are two ports.
+ */
 function explainWithheld(
   origin: string,
   { gatewayUrl, isDefaultUrl }: { readonly gatewayUrl: string; readonly isDefaultUrl: boolean },
@@ -78,7 +80,7 @@ function explainWithheld(
   )
 }
 
-/** Null for text that is not a URL; the code that fetches it reports that. */
+/** Gives null for text that is not a URL. The code that fetches the URL reports that. */
 function originOf(url: string): string | null {
   return URL.canParse(url) ? new URL(url).origin : null
 }

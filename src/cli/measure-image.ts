@@ -9,8 +9,8 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
 /**
- * Measures an image, and gives the report for people or for programs. Throws CliError for anything
- * but a file that can be read.
+ * Measures an image. Gives the report for people or for programs. Throws CliError for a file that
+ * cannot be read.
  */
 export async function reportImage(
   image: string,
@@ -46,7 +46,7 @@ async function measureFile(path: string): Promise<MeasureResult> {
   }
 }
 
-/** u64 values as decimal text, since a JSON reader may hold numbers as doubles. */
+/** u64 values are decimal text, because a JSON reader may store numbers as doubles. */
 function formatJson(result: MeasureResult): string {
   const { valid } = result
   if (!valid)
@@ -126,13 +126,13 @@ function indentJson(value: unknown): readonly string[] {
   return lines.map((line) => `  ${printable(line)}`)
 }
 
-/** Small enough that a chunk stays in the processor's cache while it is digested more than once. */
+/** Small enough that a chunk stays in the processor's cache while several digests read it. */
 export const FILE_CHUNK_BYTES = 131_072
 
 /**
- * Gives the bytes of an open file from its start, the next chunk being read while one is used.
- * Memory stays the same however large the file is: a chunk is overwritten two chunks later, so a
- * caller that keeps bytes must copy them.
+ * Gives the bytes of an open file from its start. It reads the next chunk while the caller uses
+ * one. Memory use does not depend on the file's size: a chunk's memory is used again two chunks
+ * later, so a caller that keeps bytes must copy them.
  */
 export async function* readFileChunks(
   file: FileHandle,
@@ -154,8 +154,7 @@ export async function* readFileChunks(
       yield chunk
     }
   } finally {
-    // The consumer may stop early; the file must not be closed under a read that is still under
-    // way.
+    // The caller may stop early. The file must not be closed while a read is still running.
     await pending.catch(() => undefined)
   }
 }

@@ -33,7 +33,7 @@ import { erasureActs } from '../verified/records/erasure-acts.ts'
 import { ActRefused, CliError } from './faults.ts'
 import { type CliConfig, readCliConfig } from './operator/config.ts'
 
-/** What can be done in the database itself, too. */
+/** Acts that also work directly in the database. */
 const DATABASE_ACTS = {
   keys: keyActs,
   accounts: accountActs,
@@ -61,17 +61,17 @@ type OperationsOf<Resources extends Acts<never>> = {
   }
 }
 
-/** What the operator does on the command line. */
+/** The operator's acts on the command line. */
 export type Operations = OperationsOf<typeof DATABASE_ACTS>
 
-/** The same, and what only a running gateway can do. */
+/** All acts, with the acts that need a running gateway. */
 export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
- * Runs something with the operator's operations: on the Postgres server that is configured, else
- * through the gateway that runs on the data folder, else in that folder's database itself, which
- * is opened with the keys of stored content where these are needed. Throws CliError when none can
- * be used.
+ * Runs `run` with the operator's operations. They use the configured Postgres server, or else the
+ * gateway that runs on the data folder, or else that folder's database directly. The database is
+ * opened with the keys of stored content where they are needed. Throws CliError when none of these
+ * can be used.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,
@@ -90,8 +90,8 @@ export async function withOperations<Result>(
 }
 
 /**
- * Runs something with the operations of the running gateway: the one of the control socket that is
- * configured, else of the data folder. Throws CliError when none runs there.
+ * Runs `run` with the operations of the running gateway: at the configured control socket, or else
+ * at the data folder's. Throws CliError when no gateway runs there.
  */
 export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
@@ -106,8 +106,8 @@ export async function withGateway<Result>(
 }
 
 /**
- * Brings the schema of a Postgres server to this version, and gives the names of the migrations
- * that ran. Several at once are one after the other. Throws CliError.
+ * Migrates the schema of a Postgres server to this version. Gives the names of the migrations that
+ * ran. Concurrent calls run one after the other. Throws CliError.
  */
 export async function migrateDatabase({
   databaseUrl,
@@ -160,18 +160,18 @@ function commandLine(): Operator {
   return { who: nameOperator(uidOfUser()), accountId: null, from: 'command line' }
 }
 
-/** Null on a system that has no such ids. */
+/** Gives null on a system without user ids. */
 function uidOfUser(): string | null {
   return process.getuid === undefined ? null : String(process.getuid())
 }
 
 type Place = ActPlace & {
   readonly database: Database
-  /** Null: any name is taken. */
+  /** Null: any name is accepted. */
   readonly tiers: (() => readonly string[]) | null
 }
 
-/** Operations in a database itself, by an operator. They throw ActRefused. */
+/** Gives the operations of an operator directly in a database. They throw ActRefused. */
 export function operationsIn(place: Place, operator: Operator): Operations {
   return bind<Place, typeof DATABASE_ACTS>(DATABASE_ACTS, async (act, given) => {
     try {
@@ -198,15 +198,15 @@ function bind<Over, Resources extends Acts<Over>>(
   ) as OperationsOf<Resources>
 }
 
-/** Longest that a gateway may take to connect, to begin an answer, and between its parts. */
+/** Longest time for a gateway to connect, to start an answer, and between the answer's parts. */
 const CONTROL_TIMEOUT_MS = 10_000
-/** Largest answer, bytes: a million keys. */
+/** Largest answer, bytes. A million keys fit. */
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 /**
- * Gives the operations of the gateway that runs on a data folder, or that listens at
- * `controlSocket`, or null when none does (the address is missing, or it does not answer there: it
- * was killed). They throw ActRefused; `close` when done.
+ * Connects to the gateway that runs on a data folder, or that listens at `controlSocket`. Gives
+ * null when the address is missing, or when no gateway answers there because it was killed. The
+ * operations throw ActRefused. Call `close` at the end.
  */
 export async function connectToGateway(
   dataFolder: string,
@@ -249,7 +249,7 @@ export async function connectToGateway(
 const OTHER_VERSION =
   "the gateway's answer has another form: the gateway has another version than this program"
 
-/** An order as a query; null is left out. */
+/** Gives an order as a query. Null members are left out. */
 function queryOf(given: Readonly<Record<string, unknown>>): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(given))

@@ -5,30 +5,30 @@ import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-// Options that several commands have, each declared once, as commander gives them. What they name
-// is read elsewhere (expected-evidence.ts, accepted-releases.ts, gateway-access.ts): this file is
-// loaded by every call.
+// Options that several commands share, each declared once, as commander gives them. The files that
+// they name are read elsewhere (expected-evidence.ts, accepted-releases.ts, gateway-access.ts),
+// because every command loads this file.
 
-/** What a user demands of an attestation document. */
+/** What a user requires of an attestation document. */
 export type AttestationOptions = ReleaseOptions & {
   readonly pcr?: ReadonlyMap<number, Uint8Array>
   readonly anyMeasurement?: boolean
-  /** A file of all expectations together. */
+  /** A file with all expectations. */
   readonly expect?: string
   readonly allowDebug?: boolean
   readonly root?: readonly string[]
-  /** Where revocation lists are. */
+  /** Files or URLs of revocation lists. */
   readonly crl?: readonly string[]
 }
 
-/** Which releases a user expects, and whom they trust to sign them. */
+/** The releases that a user expects, and the trusted signers of releases. */
 export type ReleaseOptions = {
   readonly release?: readonly string[]
   readonly releaseKey?: readonly string[]
   readonly releaseSigners?: number
 }
 
-/** What a user demands of an evidence bundle. */
+/** What a user requires of an evidence bundle. */
 export type BundleOptions = AttestationOptions & {
   readonly configuration?: readonly string[]
   readonly rpc?: string
@@ -37,13 +37,13 @@ export type BundleOptions = AttestationOptions & {
   readonly allowOutcome?: readonly ReceiptOutcome[]
 }
 
-/** How an answer ended, as receipts call it. */
+/** How an answer ended, in the words of receipts. */
 export type ReceiptOutcome = Receipt['outcome']
 
-/** Which gateway to ask, and as whom. */
+/** The gateway to call, and the key to send. */
 export type GatewayAccessOptions = { readonly url?: string; readonly key?: string }
 
-/** Adds the options that say what is demanded of an attestation document. */
+/** Adds the options with requirements for an attestation document. */
 export function addAttestationOptions(command: Command): Command {
   command
     .optionsGroup('What you expect:')
@@ -72,7 +72,7 @@ export function addAttestationOptions(command: Command): Command {
   return addReleaseTrustOptions(command)
 }
 
-/** Adds the options that say whose signatures on releases are trusted. */
+/** Adds the options that name the trusted signers of releases. */
 export function addReleaseTrustOptions(command: Command): Command {
   return command
     .optionsGroup('What you expect:')
@@ -89,7 +89,7 @@ export function addReleaseTrustOptions(command: Command): Command {
 }
 
 /**
- * Adds the options that say what is demanded of an evidence bundle, beside those of its attestation
+ * Adds the options with requirements for an evidence bundle, without those for its attestation
  * document.
  */
 export function addBundleOptions(command: Command): Command {
@@ -121,7 +121,7 @@ export function addBundleOptions(command: Command): Command {
     )
 }
 
-/** Adds the options that say where evidence is fetched from. */
+/** Adds the options that name the gateway which gives the evidence. */
 export function addGatewayOptions(command: Command): Command {
   command.optionsGroup('Which gateway:')
   const about = "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)"
@@ -137,19 +137,19 @@ export function addKeyOption(command: Command): Command {
 }
 
 /**
- * Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file of such a name
- * needs `./`.
+ * Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file with such a
+ * name needs `./` before it.
  */
 export function isHash(source: string): boolean {
   return /^(0x)?[0-9a-fA-F]{64}$/.test(source)
 }
 
-/** Gives the hash that isHash found, as records have it: lower case, without 0x. */
+/** Gives a hash that isHash accepts in the form of records: lower case, without 0x. */
 export function hashOf(source: string): string {
   return source.toLowerCase().replace(/^0x/, '')
 }
 
-/** Gives the base URL of a gateway as it was written, without a query. */
+/** Gives the base URL of a gateway unchanged, but without a query. */
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)
@@ -159,15 +159,15 @@ export function parseBaseUrl(text: string): string {
 }
 
 /**
- * Gives the URL of a chain's endpoint as it was written. The message does not repeat it: it may
- * hold a key.
+ * Gives the URL of a chain's endpoint unchanged. The error message does not repeat the URL, because
+ * it may contain a key.
  */
 export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text
   throw new InvalidArgumentError('expected an http(s) URL')
 }
 
-/** Longest that anything may be waited for: an hour, and far within what a timer can hold. */
+/** Longest timeout: an hour, which is far below a timer's limit. */
 const TIMEOUT_SECONDS_MAX = 3600
 
 /** Gives the seconds of a `--timeout` option. Throws InvalidArgumentError. */
@@ -179,14 +179,14 @@ export function parseSeconds(text: string): number {
   )
 }
 
-/** Gathers the values of an option that may be repeated. */
+/** Collects the values of an option that may be repeated. */
 export function collectText(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, text]
 }
 
 const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
-/** Collects measurements, each register once. */
+/** Collects measurements. Each register may be given once. */
 export function collectPcr(
   text: string,
   before: ReadonlyMap<number, Uint8Array> = new Map(),
@@ -213,7 +213,7 @@ function parseConfirmations(text: string): number {
   return Number(text)
 }
 
-/** The outcomes that no complete answer has. */
+/** The outcomes of incomplete answers. */
 const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
 
 function parseOutcomes(

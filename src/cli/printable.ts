@@ -1,15 +1,14 @@
 import type { Check } from '../../attestation/finding.ts'
 import { printable } from '../../attestation/report/printable.ts'
 
-/** Gives a value as JSON over several lines, and a line feed. */
+/** Gives a value as JSON on several lines, with a line feed at the end. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
 /**
- * Gives a value as JSON over several lines, in which all characters that printable escapes are
- * written as JSON's own escapes: the same data for a program, and nothing that a terminal would act
- * on.
+ * Gives a value as JSON on several lines. All characters that `printable` escapes are written as
+ * JSON escapes: for a program the data is the same, and a terminal does not act on it.
  */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(
@@ -26,8 +25,8 @@ function escapeUnits(character: string): string {
 }
 
 /**
- * Rows of cells as columns, each as wide as its widest cell; ends with a line feed. Cells are shown
- * without control characters.
+ * Gives rows of cells as a table, with a line feed at the end. Each column is as wide as its widest
+ * cell. Control characters are escaped.
  */
 export function textTable(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const table = [titles, ...rows.map((row) => row.map(printable))]
@@ -40,14 +39,14 @@ export function textTable(titles: readonly string[], rows: readonly (readonly st
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
 
-/** Day and time, UTC, of Unix seconds; a dash for null. */
+/** Gives Unix seconds as day and time in UTC; a dash for null. */
 export function timeCell(seconds: number | null): string {
   return seconds === null
     ? '-'
     : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
 }
 
-/** Gives a line for each check, its name padded to the longest one's width, or to `width`. */
+/** Gives a line for each check. Names are padded to the longest name's width, or to `width`. */
 export function formatChecks(checks: readonly Check<string>[], width = widthOf(checks)): string {
   return checks
     .map(
@@ -68,22 +67,19 @@ const MARKS = {
   'not checked': 'not checked',
 } as const
 
-/** What the checks that failed say. */
+/** Gives the details of the failed checks. */
 export function failedDetails(checks: readonly Check<string>[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 
-/**
- * For people: where `npm start` keeps the certificate of the root that its simulated security
- * module uses.
- */
+/** For people: where `npm start` stores the root certificate of its simulated security module. */
 export const ROOT_HINT =
   'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
 
 /**
- * Gives the hint as a line when one of these details of failed checks names root_untrusted, else
- * nothing. They may hold text from outside, which can at most bring the hint about. Reports for
- * programs go without: they have the code.
+ * Gives the hint as a line when one of these details of failed checks names root_untrusted, and
+ * otherwise nothing. Details may contain text from outside; it can cause at most this hint. Reports
+ * for programs have the code instead.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

@@ -16,15 +16,15 @@ import { registerRelayer } from './commands/relayer.ts'
 import { registerUsage } from './commands/usage.ts'
 
 /**
- * Gives the whole command line. Every command is a file of commands/ that registers itself here, or
- * in checkerCommands when the installed program has it, too.
+ * Gives the whole command line. Each file of commands/ registers its command here, or in
+ * checkerCommands when the installed program has the command, too.
  */
 export function createProgram(): Command {
   return createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions, and operate the gateway that issues it.',
     commands: {
-      // Loaded where it is used: it bundles.
+      // Loaded only when needed: this module bundles code.
       ...checkerCommands(async () => (await import('../web/verifier.ts')).openVerifier()),
       'Operate a gateway:': [
         registerKeys,

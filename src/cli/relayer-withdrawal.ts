@@ -10,25 +10,25 @@ import { withGateway } from './operations.ts'
 import { readRelayerKey } from './operator/config.ts'
 import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
-/** How often the gateway, or the chain, is asked. */
+/** How often the gateway or the chain is asked. */
 const POLL_MS = 1_000
-/** Between two lines that say the same. */
+/** Interval between two equal lines. */
 const PRINT_INTERVAL_MS = 30_000
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type WithdrawOptions = {
   readonly rpc: string
   /** 0x and 40 hex digits. */
   readonly to: string
-  /** Ether that stays. */
+  /** Ether that stays in the relayer's account. */
   readonly leave: string
   readonly timeout: number
 }
 
 /**
- * Sends what a relayer that was rotated away still has to another account, once none of its anchors
- * waits: an anchor's nonce is taken by nothing else, and each is paid for. Throws CliError,
- * ConfigurationError.
+ * Sends the remaining balance of a rotated relayer to another account, after all its anchors are
+ * confirmed. The transfer must not take an anchor's nonce, and each anchor must still be paid for.
+ * Throws CliError, ConfigurationError.
  */
 export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: WithdrawOptions) {
   const to = checkAddress(given)
@@ -50,14 +50,14 @@ export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: Wit
   }
 }
 
-/** A typing error in an address of mixed case shows in its checksum (EIP-55). */
+/** In an address of mixed case, the checksum (EIP-55) reveals typing errors. */
 function checkAddress(text: string): string {
   const toError = () =>
     new CliError(`${text} is not an address: its checksum is wrong`, EXIT_CODES.usage)
   return convertFault(() => getAddress(text).toLowerCase(), Error, toError)
 }
 
-/** Waits until all anchors of a relayer are confirmed, and prints how many are not. */
+/** Waits until all anchors of a relayer are confirmed. Prints how many are not confirmed yet. */
 async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
     let printed = { line: '', at: 0 }
@@ -92,11 +92,11 @@ type Transfer = {
   readonly key: string
   readonly to: string
   readonly leaveWei: bigint
-  /** Nonce after its last anchor. */
+  /** The nonce after the relayer's last anchor. */
   readonly nonce: number | null
 }
 
-/** Nothing is signed while a nonce before the transfer's is free, or may be an anchor's. */
+/** Signs only when no nonce before the transfer's nonce is free or may belong to an anchor. */
 async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transfer) {
   const from = relayerAddress(key)
   const { chainId } = await fetchChainView(rpc, from)

@@ -4,12 +4,13 @@ import { BigQuantity, Hash, readAs } from '../../audit/rpc-forms.ts'
 import { type Rpc, RpcError } from '../../client/rpc.ts'
 import { CliError } from './faults.ts'
 
-/** Tip where the endpoint names none: 1 gwei, as ethers' getFeeData has it. */
+/** Tip when the endpoint suggests none: 1 gwei, as in ethers' getFeeData. */
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Fees of a transaction, wei per gas: twice the base fee, which lasts six full blocks of growth
- * (EIP-1559), and the tip that the endpoint suggests. Throws CliError, RpcError.
+ * Gives the fees of a transaction, wei per gas. The maximum is twice the base fee, which is enough
+ * for six full blocks of growth (EIP-1559), and the tip that the endpoint suggests. Throws
+ * CliError, RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,
@@ -34,8 +35,8 @@ function toBigInt(value: unknown): bigint {
 }
 
 /**
- * Gas limit of a call: what the endpoint estimates after the newest block, and a quarter more,
- * since what is not used is not paid. Throws RpcError.
+ * Gives the gas limit of a call: the endpoint's estimate after the newest block, and a quarter
+ * more, because unused gas is not paid. Throws RpcError.
  */
 export async function estimateGas(
   rpc: Rpc,
@@ -47,7 +48,7 @@ export async function estimateGas(
   return (toBigInt(await rpc.call('eth_estimateGas', [call, 'latest'])) * 5n) / 4n
 }
 
-/** Gives back when the endpoint has the transaction: it took it now, or from an earlier run. */
+/** Sends a transaction. Resolves when the endpoint has it, from this run or from an earlier one. */
 export async function sendTransaction(
   rpc: Rpc,
   { raw, txHash }: { readonly raw: string; readonly txHash: string },
@@ -60,8 +61,8 @@ export async function sendTransaction(
       throw new CliError(
         `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again: it continues from there`,
       )
-    // Until a block takes it, an earlier run's has this nonce: the same transaction, or with other
-    // fees another one.
+    // A transaction of an earlier run may still wait with this nonce: the same one, or another one
+    // with other fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
       `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
@@ -71,15 +72,15 @@ export async function sendTransaction(
 }
 
 /**
- * Whether the endpoint says that it has the transaction, in a block or waiting. False when it
- * cannot be asked.
+ * Whether the endpoint knows the transaction, in a block or waiting. False when the endpoint does
+ * not answer.
  */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
     return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
   } catch (fault) {
-    // The reader needs the refusal more than this.
+    // The refusal is more important to the user than this fault.
     if (fault instanceof RpcError) return false
     throw fault
   }

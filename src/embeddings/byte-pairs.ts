@@ -1,22 +1,22 @@
 /**
- * A byte-pair encoding. Texts are UTF-8 bytes. Each byte is the character of its value (latin1),
- * because maps cannot have bytes as keys.
+ * A byte-pair encoding. Texts are UTF-8 bytes. Each byte is written as the character of its value
+ * (latin1), because map keys cannot be bytes.
  */
 export type Vocabulary = {
   /**
-   * The rank of a token, by its bytes. Of all neighbours that may be merged, the pair with the
+   * Rank of each token, by its bytes. Of all neighbours that may be merged, the pair with the
    * lowest rank is merged first.
    */
   readonly ranks: ReadonlyMap<string, number>
-  /** Splits a text (not its bytes) into pieces, which no token crosses. Global. */
+  /** Splits a text (not its bytes) into pieces. No token spans two pieces. Global. */
   readonly pattern: RegExp
   /** Bytes of the longest token. */
   readonly tokenBytesMax: number
 }
 
 /**
- * Loads cl100k_base, which takes about 0.2 s and 20 MB. Special tokens are left out: callers' input
- * is plain text.
+ * Loads cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers'
+ * input is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
@@ -33,12 +33,12 @@ export async function loadCl100k(): Promise<Vocabulary> {
   return { ranks, pattern: Cl100KBase(table).tokenSplitRegex, tokenBytesMax }
 }
 
-/** UTF-8 of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
+/** Gives the UTF-8 bytes of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
 export function byteStringOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1')
 }
 
-/** Steps between two pauses: about 2 ms of work. */
+/** Number of steps between two pauses: about 2 ms of work. */
 export const STEPS_PER_PAUSE = 8_192
 
 /**
@@ -70,7 +70,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   for (let pair = pairs.pop(); pair !== null; pair = pairs.pop()) {
     if (++steps % STEPS_PER_PAUSE === 0) yield
     const start = pair % POSITIONS
-    // Its rank shows when the parts of a pair were merged with others meanwhile.
+    // A changed rank shows that the parts of this pair were merged with others meanwhile.
     if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
     const before = parts.merge(start)
     count--
@@ -81,8 +81,8 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
 }
 
 /**
- * A pair is one number, the rank above the position, so that numeric order is the order of merging.
- * Exact up to 2^53.
+ * A pair is one number: the rank in the high part, the position in the low part. So numeric order
+ * is the order of merging. Exact up to 2^53.
  */
 const POSITIONS = 2 ** 32
 const NO_RANK = -1
@@ -97,11 +97,11 @@ function rankOf(
     : vocabulary.ranks.get(piece.slice(start, end))
 }
 
-/** The parts of a piece, as a list linked by their starts. */
+/** The parts of a piece, as a list that is linked by the starts of the parts. */
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
-  // A loop takes a hundredth of the time of `from` with a function.
+  // This loop takes a hundredth of the time of `from` with a function.
   for (let start = 0; start < length; start++) {
     next[start] = start + 1
     previous[start] = start - 1
@@ -113,13 +113,13 @@ function createParts(length: number) {
     setRank: (start: number, rank: number) => {
       ranks[start] = rank
     },
-    /** The end of the part after the part at `start`; null when there is no next part. */
+    /** Gives the end of the part after the part at `start`; null when there is no next part. */
     endOfPair: (start: number) => {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
     },
     /**
-     * Merges the part at `start` with the next one. Gives the start of the part before, or a
+     * Merges the part at `start` with the next part. Gives the start of the previous part, or a
      * negative number.
      */
     merge: (start: number) => {

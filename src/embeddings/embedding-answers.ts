@@ -1,6 +1,6 @@
 import { EndpointError } from '../upstream/endpoint.ts'
 
-/** Numbers in one embedding: above any model's. */
+/** Most numbers in one embedding: more than any model gives. */
 const DIMENSIONS_MAX = 65_536
 
 /** An endpoint's answer for one batch. */
@@ -10,17 +10,17 @@ export type EmbeddingAnswer = {
    * base64.
    */
   readonly vectors: readonly string[]
-  /** Numbers in each embedding; the same for all. */
+  /** How many numbers each embedding has; all have the same number. */
   readonly dimensions: number
-  /** The endpoint's count, or null when it gives none. */
+  /** The number of prompt tokens that the endpoint states; null when it states none. */
   readonly promptTokens: number | null
 }
 
 /**
- * Reads an endpoint's answer for `count` inputs, in either encoding, and gives it in
- * `encodingFormat`: numbers as they were written, or little-endian float32 in base64. Throws
- * EndpointError `bad_answer` when it is not one embedding of finite numbers for each input, all of
- * one length.
+ * Reads an endpoint's answer for `count` inputs, in either encoding. Gives it in `encodingFormat`:
+ * numbers as the endpoint wrote them, or little-endian float32 in base64. Throws EndpointError
+ * `bad_answer`, unless there is one embedding of finite numbers for each input, all of the same
+ * length.
  */
 export function readEmbeddings(
   answer: unknown,
@@ -78,7 +78,7 @@ function readVector(embedding: unknown, encodingFormat: 'float' | 'base64'): Vec
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 const FLOAT_BYTES = 4
 
-/** The numbers of little-endian float32 in base64, or null for any other text. */
+/** Gives the numbers of little-endian float32 in base64. Gives null for any other text. */
 function decodeFloats(base64: string): readonly number[] | null {
   if (!BASE64.test(base64)) return null
   const bytes = Buffer.from(base64, 'base64')

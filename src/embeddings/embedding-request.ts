@@ -6,8 +6,8 @@ import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
- * The interface sets no limit. Inputs of one request: OpenAI's limit; ids of tokens: above the ids
- * of any vocabulary.
+ * The interface sets no limits. Most inputs of one request: OpenAI's limit. Largest token id: above
+ * the ids of any vocabulary.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
@@ -24,7 +24,7 @@ export type EmbeddingRequest = {
   readonly model: string
   readonly inputs: EmbeddingInputs
   readonly encodingFormat: 'float' | 'base64'
-  /** All other members of the request that are set; unknown ones too. */
+  /** All other members of the request that are set, also unknown ones. */
   readonly others: JsonObject
 }
 
@@ -59,7 +59,8 @@ export const embeddingRequest = z
   }))
 
 /**
- * The request in a valid body; `json` is the body's value, whose other members keep their order.
+ * Gives the request in a valid body. `json` is the body's value; its other members keep their
+ * order.
  */
 export function embeddingRequestOf(
   body: z.output<typeof embeddingRequest>,
@@ -121,7 +122,7 @@ function isTokenId(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= TOKEN_ID_MAX
 }
 
-/** The inputs of a request that was checked. */
+/** Gives the inputs of a valid request. */
 function inputsOf(input: unknown): EmbeddingInputs {
   if (typeof input === 'string') return { kind: 'texts', items: [input] }
   const items: readonly unknown[] = Array.isArray(input) ? input : []

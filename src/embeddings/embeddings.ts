@@ -9,9 +9,9 @@ import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
-/** Tokens in one request to the endpoint: OpenAI refuses more than 300,000. */
+/** Most tokens in one request to the endpoint. OpenAI refuses more than 300,000. */
 const BATCH_TOKENS_MAX = 250_000
-/** Batches of one call that run at once. */
+/** How many batches of one call run at once. */
 const BATCHES_AT_ONCE = 4
 
 /** A valid call for embeddings. */
@@ -20,13 +20,13 @@ type EmbeddingsCall = {
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
-   * much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
+   * too much.
    */
   readonly reserve: (bytes: number) => void
 }
 
-/** The tokens that a call may use; they are counted before the call is made. */
+/** The tokens that a call may use. They are counted before the call is made. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 /** Embeddings of texts. */
@@ -34,8 +34,8 @@ export type Embeddings = {
   /** The models that callers may name. */
   readonly models: readonly EmbeddingModel[]
   /**
-   * Tokens of each input. Throws ApiError `unsupported_model`, and ValidationError when an input
-   * has more tokens than the model takes.
+   * Counts the tokens of each input. Throws ApiError `unsupported_model`, and ValidationError when
+   * an input has more tokens than the model accepts.
    */
   count(call: EmbeddingsCall): Promise<CountedInputs>
   /**
@@ -48,7 +48,7 @@ export type Embeddings = {
 type EmbeddingsReply = { readonly text: string; readonly usedTokens: number }
 
 type EmbeddingsOptions = {
-  /** Null when no endpoint makes embeddings: then there are no models. */
+  /** Null when no endpoint makes embeddings. Then there are no models. */
   readonly source: {
     readonly endpoint: Pick<Endpoint, 'ask'>
     readonly models: readonly EmbeddingModel[]
@@ -58,12 +58,15 @@ type EmbeddingsOptions = {
 }
 
 /**
- * Bytes of one answer: 2048 embeddings of 3072 numbers as text are 140 MB; base64 needs a fifth of
- * that.
+ * Most bytes of one answer. 2048 embeddings of 3072 numbers are 140 MB as text; base64 needs a
+ * fifth of that.
  */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
-/** Opens the embeddings that the operator configured; null: not configured, without models. */
+/**
+ * Opens the embeddings that the operator configured. Null: none are configured, and there are no
+ * models.
+ */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
   { onStarted }: Opening,
@@ -185,7 +188,9 @@ async function askBatch(
   return readEmbeddings(answer, { count: to - from, encodingFormat })
 }
 
-/** When the endpoint gives no count, ours is used: the same encoding as for the limit. */
+/**
+ * When the endpoint states no count, our count is used: the encoding is the same as for the limit.
+ */
 function writeReply(
   model: string,
   answers: readonly EmbeddingAnswer[],

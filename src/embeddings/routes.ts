@@ -6,7 +6,10 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
-/** Embedding calls at once, and the bytes of all their bodies and answers. */
+/**
+ * How many embedding calls run at once. The other limit is for the bytes of all their bodies and
+ * answers.
+ */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
 
@@ -73,8 +76,8 @@ export function embeddingRoutes({
           permit.settle(usedTokens, undefined, usedTokens)
           return text
         } finally {
-          // A call that failed used nothing. For a call that succeeded this is the second
-          // settlement, which has no effect.
+          // A failed call used nothing. For a successful call this is the second settlement, which
+          // has no effect.
           permit.settle(0, undefined, 0)
         }
       },

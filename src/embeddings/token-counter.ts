@@ -2,11 +2,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
-/** Counts tokens; the README.md of this folder says for which models. */
+/** Counts tokens. The README.md of this folder says for which models. */
 export type TokenCounter = {
   /**
-   * Tokens of a text, or null when there are more than `max`. Lets other calls run in between, and
-   * throws the signal's reason once it is aborted.
+   * Gives the number of tokens of a text, or null when there are more than `max`. Other calls run
+   * in between. When the signal is aborted, throws its reason.
    */
   count(
     text: string,
@@ -15,17 +15,17 @@ export type TokenCounter = {
 }
 
 /**
- * A piece of this many bytes waits until no other such piece is being counted. Counting takes 28
- * times a piece's memory, and one thread counts two pieces no faster than one after the other.
+ * A piece of this many bytes waits while another such piece is counted. Counting takes 28 times a
+ * piece's memory. One thread counts two pieces together no faster than one after the other.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Longest piece whose count is remembered: texts repeat the same words. */
+/** Longest piece whose count is remembered. Texts repeat the same words. */
 const REMEMBERED_LENGTH_MAX = 32
-/** Pieces that are remembered, under 2 MB; then all are forgotten. */
+/** How many pieces are remembered, under 2 MB. When there are more, all are forgotten. */
 const REMEMBERED_MAX = 16_384
 
-/** A counter with a vocabulary that is loaded once, when it is first needed. */
+/** Creates a counter. Its vocabulary is loaded once, when it is first needed. */
 export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounter {
   let loading: Promise<Vocabulary> | null = null
   const longPieces = createSerialQueue()
@@ -50,7 +50,7 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
     async count(text, { max, signal }) {
       loading ??= load()
       const vocabulary = await loading
-      // A text of this length has more than `max` tokens in any case.
+      // A text of this length always has more than `max` tokens.
       if (Buffer.byteLength(text) > max * vocabulary.tokenBytesMax) return null
       let count = 0
       let work = 0

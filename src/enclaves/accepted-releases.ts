@@ -19,32 +19,32 @@ import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import type { ReleasesConfig } from './settings.ts'
 
-/** How often the file is looked at, milliseconds. */
+/** How often the file is checked for changes, milliseconds. */
 const RELEASES_POLL_MS = 1_000
 
-/** The releases that the operator accepts, as the newest list says that could be read. */
+/** The releases that the operator accepts, by the newest list that could be read. */
 export type AcceptedReleases = {
   /**
-   * Each with its window and revocation; what is accepted when is for acceptedMeasurements to say.
-   * Null: any code is.
+   * Each entry has its window and its revocation; acceptedMeasurements decides what is accepted at
+   * a given time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
-  /** Calls back after a newer list was taken. */
+  /** Calls back after a newer list is in use. */
   onChange(listener: () => void): void
   /**
-   * Reads the file again. A file that cannot be taken is logged, and the list that there was stays.
-   * Never rejects.
+   * Reads the file again. A file that cannot be used is logged, and the earlier list stays. Never
+   * rejects.
    */
   reload(): Promise<void>
-  /** Ends the watch of the file, and of SIGHUP. */
+  /** Stops watching the file and SIGHUP. */
   stop(): void
 }
 
 /**
- * Gives why an enclave whose document has these facts may not be used now, in a sentence; null when
- * its measurements are those of a release that is accepted both now and at the document's own time:
- * the first is the operator's rule, the second is what readers of its records go by. `nowMs` is
- * Unix milliseconds.
+ * Gives in a sentence why an enclave with these facts of its document may not be used now. Gives
+ * null when its measurements belong to a release that is accepted both now and at the document's
+ * own time. The first is the operator's rule. The second is what readers of its records check.
+ * `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -63,7 +63,7 @@ export function findReleaseFault(
     : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got a document of ${new Date(timestampMs).toISOString()}`
 }
 
-/** Notes for administrators that a list was taken into use while the gateway runs. */
+/** Records for administrators that a new list is in use while the gateway runs. */
 export type RecordReleases = (facts: {
   readonly file: string
   readonly issued_at: string
@@ -71,10 +71,10 @@ export type RecordReleases = (facts: {
 }) => Promise<void>
 
 /**
- * Gives the releases that the configuration accepts. Without a list any code is accepted, which
- * production is warned of, at the start and on SIGHUP. It does not refuse that: what holds the
- * operator to a release is that customers check measurements themselves, and a first deployment has
- * no signed list yet. Rejects with StartFailure.
+ * Gives the releases that the configuration accepts. Without a list, any code is accepted;
+ * production logs a warning about that, at the start and on SIGHUP. It is not refused, because a
+ * first deployment has no signed list yet, and because customers check measurements themselves.
+ * Rejects with StartFailure.
  */
 export async function startReleases(
   config: ReleasesConfig | null,
@@ -102,10 +102,12 @@ export async function startReleases(
 }
 
 /**
- * Reads the signed list, and again whenever the file changes, and on SIGHUP. Rejects with Error
- * when the file cannot be read, has another form, or is not signed by one of the keys: the message
- * says which. Does NOT notice, in a process that was restarted, that the file is older than a list
- * that was read before.
+ * Reads the signed list. Reads it again whenever the file changes, and on SIGHUP. Rejects with
+ * Error when the file cannot be read, is malformed, or is not signed by one of the keys; the
+ * message says which.
+ *
+ * Does NOT notice, in a process that was restarted, that the file is older than a list that was
+ * read before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
@@ -140,7 +142,7 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
-    // Revoked measurements are refused, also when that cannot be recorded.
+    // Revoked measurements are refused even when that cannot be recorded.
     await recordReleases({
       file,
       issued_at: list.issued_at,
@@ -148,8 +150,8 @@ export async function openAcceptedReleases(
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
-  // By its times and size: a notice of the file system is lost where the file is replaced, or
-  // mounted.
+  // Compares the file's times and size: file system notifications are lost when the file is
+  // replaced or mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)
@@ -164,7 +166,10 @@ export async function openAcceptedReleases(
   }
 }
 
-/** Calls back on SIGHUP, which ends no process that listens to it. Gives what ends that. */
+/**
+ * Calls back on SIGHUP, which does not end a process that listens to it. Gives a function that
+ * stops listening.
+ */
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)
   return () => void process.off('SIGHUP', listener)

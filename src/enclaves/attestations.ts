@@ -7,38 +7,38 @@ import { createFreshShares, type FreshCaller } from './fresh-shares.ts'
 import type { AttestationReply } from './notary-replies.ts'
 import type { PeerEnclaves } from './peer-enclaves.ts'
 
-/** An enclave, as who asks it for attestation documents sees it. */
+/** The methods of an enclave that attestation documents need. */
 export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
 
-/** What is asked of an attestation. */
+/** A request for an attestation. */
 export type AttestationQuestion = { readonly nonce: string | null; readonly notary: string | null }
 
 /**
- * Throws ApiError `overloaded` for too many nonces of a caller, or of all, `not_found` for a notary
- * that no enclave has, and what outageErrorOf gives.
+ * Attestation documents. Throws ApiError: `overloaded` when a caller, or all callers, send too many
+ * nonces; `not_found` for a notary that no enclave has; and the errors of outageErrorOf.
  */
 export type Attestations = {
   /**
-   * The current document, or a fresh one over `nonce` (hex), of the enclave with this notary (0x,
-   * lower case); with null, of one that is in use.
+   * Gives the current document of this notary's enclave (0x, lower case), or a fresh document over
+   * `nonce` (hex). Null: any enclave in use.
    */
   attest(asked: AttestationQuestion, caller: FreshCaller): Promise<AttestationReply>
-  /** The notaries whose enclaves answer now, each with its current document. */
+  /** Lists the notaries whose enclaves answer now, each with its current document. */
   list(): readonly ServedNotary[]
 }
 
 /**
- * Attestation documents for the public. A fresh one costs the security module a signature, and can
- * be asked for without a key, so how many are made is bounded (createFreshShares). A document of an
- * unknown notary costs nothing. `now` gives milliseconds of a clock that is never set.
+ * Attestation documents for the public. A fresh document costs the security module a signature, and
+ * needs no key, so their number is limited (createFreshShares). A request for an unknown notary
+ * costs nothing. `now` gives milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: {
     find(notary: string | null): Promise<AttestingEnclave | null>
   }
-  /** Of the whole service. */
+  /** The notaries of the whole service. */
   readonly listNotaries: () => readonly ServedNotary[]
-  /** Null for a gateway that is alone. */
+  /** Null for a gateway that works alone. */
   readonly peers?: Pick<PeerEnclaves, 'holds' | 'attest' | 'serveAttestations'> | null
   readonly now: () => number
 }): Attestations {
@@ -53,7 +53,7 @@ export function createAttestations(options: {
       )
   }
 
-  /** Null when no enclave of this gateway has the notary. */
+  /** Gives null when no enclave of this gateway has the notary. */
   async function attestHere(
     { nonce, notary }: AttestationQuestion,
     caller: FreshCaller,
@@ -72,7 +72,7 @@ export function createAttestations(options: {
   }
 
   peers?.serveAttestations(async (nonce, notary) => {
-    // The gateway that asks has shares for its own callers.
+    // The asking gateway limits its own callers.
     const reply = await attestHere({ nonce, notary }, { group: 'gateways', isKnown: true })
     if (reply === null) throw unknownNotary()
     return reply
@@ -98,8 +98,8 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // Otherwise the enclave was replaced between the questions, and the document may be of another
-    // key.
+    // If the notaries differ, the enclave was replaced between the two requests, and the document
+    // may be of another key.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }

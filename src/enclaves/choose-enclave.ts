@@ -1,18 +1,19 @@
 import { type EndpointState, isUsable } from './endpoint-state.ts'
 
-/** What decides between endpoints. */
+/** The facts that decide which endpoint gets a call. */
 type Choosable = {
   readonly state: EndpointState
-  /** Whether what is sealed there can be stored now. */
+  /** Whether completions that are sealed there can be stored now. */
   readonly isCommitting: boolean
-  /** When a call was last given to it: a count that grows. */
+  /** When the endpoint last got a call: a count that grows. */
   readonly chosenAt: number
 }
 
 /**
- * Gives the endpoint for a call. Of the usable ones, it prefers an endpoint that can store what is
- * sealed and, by `servesCall`, whose enclave has a provider for the call; of these the one with the
- * fewest calls in flight, and then the one that waited longest. Null when none is usable.
+ * Gives the endpoint for a call. Among usable endpoints, it prefers endpoints that can store sealed
+ * completions, and among these, endpoints whose enclave has a provider for the call (`servesCall`).
+ * Then it chooses the endpoint with the fewest calls in flight, and then the one that waited
+ * longest. Gives null when no endpoint is usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(
   endpoints: readonly Endpoint[],

@@ -5,28 +5,29 @@ import { asError } from '../api/errors.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import { parseFault, parseIdentity } from './enclave-replies.ts'
 
-/** How long a new connection waits for the identity of the enclave, milliseconds. */
+/** How long a new connection waits for the enclave's identity, milliseconds. */
 type Patience = {
   /**
-   * Since the enclave answered on any connection: an enclave that has many to answer is not silent,
-   * though it leaves one of them waiting for longer.
+   * Time since the enclave last answered on any connection. A busy enclave is not silent, even if
+   * one connection waits longer.
    */
   readonly silenceMaxMs: number
-  /** However many others are answered meanwhile. */
+  /** Longest time for one connection, even while other connections are answered. */
   readonly timeoutMs: number
 }
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** Largest identity that is read of a new connection, headers included, bytes. */
+/** Largest identity that is read on a new connection, with headers, bytes. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
- * Makes connections by `connect`, asks on each new one who answers there, and gives it only when
- * `isExpected` takes that identity. Another process may listen there since the enclave was checked,
- * also while the old one lives; what is sent over a connection that was given goes to the enclave
- * that was checked. Fails with EnclaveError, and then nothing was sent. Does NOT check the identity
- * itself: any process behind the socket could claim another one.
+ * Makes connections with `connect`, asks for the identity on each new connection, and gives the
+ * connection only if `isExpected` accepts the identity. Another process may listen there since the
+ * enclave was checked, even while the old enclave lives. Bytes sent over a given connection go to
+ * the checked enclave. Fails with EnclaveError, and then nothing was sent.
+ *
+ * Does NOT check the identity itself: any process behind the socket could claim another one.
  */
 export function checkedConnector({
   connect,
@@ -37,7 +38,7 @@ export function checkedConnector({
   readonly isExpected: (identity: Identity) => boolean
   readonly patience?: Patience
 }): buildConnector.connector {
-  /** When an identity came on any of the connections. */
+  /** When an identity last arrived on any of the connections. */
   let answeredAtMs = Number.NEGATIVE_INFINITY
 
   async function check(socket: Socket): Promise<void> {
@@ -76,8 +77,8 @@ export function checkedConnector({
 type RawReply = { readonly status: number; readonly body: string }
 
 /**
- * Sends a request and reads its reply, to its last byte and no further. Leaves no listener behind.
- * `watch` calls `late` when that takes too long, and gives what ends the watch.
+ * Sends a request and reads its reply, exactly to its last byte. Leaves no listeners. `watch` calls
+ * `late` when the reply takes too long, and gives a function that ends the watch.
  */
 function askOnce(
   socket: Socket,
@@ -109,7 +110,10 @@ function askOnce(
   })
 }
 
-/** Calls `late` once, when a question that is asked now has waited too long. Gives what ends it. */
+/**
+ * Calls `late` once, when a request that starts now has waited too long. Gives a function that ends
+ * the wait.
+ */
 function onSilence(
   {
     silenceMaxMs,
@@ -129,7 +133,8 @@ function onSilence(
   let timer = setTimeout(look, leftMs())
   let reading: NodeJS.Immediate | undefined
 
-  // This process may have been held up: what has come meanwhile is read first.
+  // If this process itself was blocked, bytes may already wait: they are read before `late` is
+  // called.
   function look(): void {
     reading = setImmediate(() => {
       const nextMs = leftMs()
@@ -146,7 +151,9 @@ function onSilence(
 
 const HEADERS_END = '\r\n\r\n'
 
-/** Null while it is not whole. Throws EnclaveError `protocol` and `reply_too_large`. */
+/**
+ * Gives null while the reply is incomplete. Throws EnclaveError `protocol` and `reply_too_large`.
+ */
 function parseRawReply(received: Buffer): RawReply | null {
   if (received.length > CONNECTION_REPLY_BYTES_MAX)
     throw new EnclaveError('reply_too_large', 'the enclave answered more than the limit')
@@ -171,7 +178,7 @@ function parseRawReply(received: Buffer): RawReply | null {
   return { status: Number(status), body: body.toString('utf8') }
 }
 
-/** The connection was never given, so no byte of a call was sent over it. */
+/** The connection was never given to a call, so no byte of a call was sent over it. */
 function unsent(fault: unknown): Error {
   const error =
     fault instanceof SyntaxError

@@ -8,11 +8,11 @@ const named = z.looseObject({
   url: z.string().max(200).describe('`unix:/path`, as the list of enclaves names it'),
 })
 
-/** An enclave as it is shown. */
+/** An enclave, as replies show it. */
 const enclaveDescription = z.object({
-  /** `unix:/path`, by which it is named. */
+  /** `unix:/path`, which is also its name. */
   url: z.string(),
-  /** As in EndpointDescription, like the others. */
+  /** Same as in EndpointDescription, like the members below. */
   state: z.string(),
   notary: z.string().nullable(),
   calls: z.int(),
@@ -27,8 +27,8 @@ const changes = { scope: 'admin', isOutside: true, reply: actDone } as const
 const body = { schema: named, example: { url: 'unix:/run/enclave.sock' } }
 
 /**
- * Acts on the enclaves of a running gateway. What is changed lasts until it stops: then ENCLAVE_URL
- * says which enclaves there are.
+ * Acts on the enclaves of a running gateway. Changes last until the gateway stops: after a start,
+ * ENCLAVE_URL names the enclaves.
  */
 export const enclaveActs = {
   list: defineAct({
@@ -46,7 +46,7 @@ export const enclaveActs = {
       enclaves: enclaves.map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
     }),
   }),
-  /** A drained enclave is taken into use again. */
+  /** An enclave that was drained is used again. */
   add: defineAct({
     ...changes,
     method: 'POST',
@@ -61,7 +61,7 @@ export const enclaveActs = {
       return settle(outcome, 'body')
     },
   }),
-  /** Does not wait until it is drained. */
+  /** The reply does not wait until the enclave is drained. */
   drain: defineAct({
     ...changes,
     method: 'PUT',
@@ -94,7 +94,7 @@ async function at<Outcome>(
   return socketPath === null ? 'invalid' : run(socketPath)
 }
 
-/** Throws the error that the caller receives for any outcome but `done`. */
+/** Throws the caller's error for any outcome except `done`. */
 function settle(outcome: 'done' | 'invalid' | 'unknown' | 'in_use', place: 'body' | 'query') {
   if (outcome === 'invalid')
     throw unfitFor(place, 'url', 'Input should be unix: and an absolute path')

@@ -15,33 +15,33 @@ import { LruMap } from '../runtime/lru-map.ts'
 import { findReleaseFault } from './accepted-releases.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/** What of an identity is checked. */
+/** The members of an identity that are checked. */
 export type CheckedIdentity = Pick<
   Identity,
   'notary' | 'attestation' | 'public_key' | 'boot_configuration'
 >
 
-/** What an enclave has to be for this gateway. */
+/** The rules of this gateway for an enclave. */
 type ExpectedEnclave = {
   readonly domain: LogDomain
   readonly isProduction: boolean
-  /** Production whose enclaves have a simulated security module, and no other. */
+  /** Production with only simulated security modules. */
   readonly isStaging?: boolean
-  /** Accepted releases; null: any measurements are. */
+  /** Accepted releases; null: any measurements are accepted. */
   readonly releases?: readonly ReleaseEntry[] | null
   readonly at: Date
 }
 
 /**
- * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another
- * chain or contract; for production a document that is not AWS's or not of this enclave, or
- * providers that are reached in the clear; and, where releases are given, measurements of none that
- * is accepted now. In development and staging any root may have signed its document: what it says
- * of measurements is then the word of a simulation. Staging refuses AWS's: records that are
- * evidence have no place in it.
+ * Gives the faults of an enclave for this gateway, a sentence each. Always: another protocol, chain
+ * or contract. In production: a document that is not AWS's or not of this enclave, or providers
+ * reached without encryption. With releases: the measurements do not belong to a release that is
+ * accepted now. In development and staging, any root may have signed the document; its measurements
+ * are then only a simulation's claim. Staging refuses AWS's documents, because records that are
+ * evidence do not belong there.
  *
- * Without releases it does NOT prove that the enclave runs good code: that is for those who rely on
- * its records.
+ * Without releases it does NOT prove that the enclave runs good code: users of its records must
+ * check that.
  */
 export async function findEnclaveFaults(
   identity: CheckedIdentity,
@@ -61,16 +61,15 @@ export async function findEnclaveFaults(
 }
 
 /**
- * How long a fault of a document is kept, milliseconds of a clock that is never set. Then the
- * document is verified again: its time may have come, or the other clock may have been set right.
+ * How long a document's fault is kept, milliseconds of a clock that is never set. Then the document
+ * is verified again: it may be valid by then, or a wrong clock may have been corrected.
  */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * Gives findEnclaveFaults for enclaves that are asked about again and again: a document is verified
- * once, and then only until the first of its certificates ends. `releases` are looked at each time,
- * at the time of `now`, Unix milliseconds. `monotonic` gives milliseconds of a clock that is never
- * set.
+ * Gives findEnclaveFaults for repeated checks. A document is verified once, and again only after
+ * the first of its certificates expired. `releases` are checked each time, at `now`, Unix
+ * milliseconds. `monotonic` gives milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,
@@ -101,7 +100,7 @@ export function createEnclaveCheck({
     findEnclaveFaults(identity, { ...expected, releases: releases(), at: new Date(now()) }, verify)
 }
 
-/** `foundAtMs`: by the clock that is never set. */
+/** `foundAtMs` is a time of the clock that is never set. */
 type Known = { readonly verified: Verified; readonly foundAtMs: number }
 
 function isStillSo(
@@ -167,7 +166,7 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** Whether the document claims to be AWS's; false for other bytes. */
+/** Whether the document claims AWS's root; false for other bytes. */
 function isUnderAwsRoot(document: string): boolean {
   try {
     const [root] = decodeAttestationPayload(decodeBase64(document)).cabundle
@@ -178,8 +177,8 @@ function isUnderAwsRoot(document: string): boolean {
 }
 
 /**
- * The code is looked at afterwards. The root of a simulated module is known to it alone, so any
- * root that its document brings will do.
+ * The code is checked later. Only the simulated module knows its own root, so any root in its
+ * document is accepted.
  */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }
@@ -188,11 +187,11 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 }
 
 /**
- * Gives what rejects an attestation document (standard base64) that does not verify at the time of
- * `now`, Unix milliseconds: with AWS's root, or, when `isRootKnown` is false because the security
- * module is simulated, with whichever root the document brings.
+ * Gives a function that verifies an attestation document (standard base64) at the time `now`, Unix
+ * milliseconds, and rejects if that fails. The root must be AWS's. If `isRootKnown` is false, the
+ * security module is simulated and any root in the document is accepted.
  *
- * It does NOT check measurements: what code is acceptable is for those who rely on the records.
+ * It does NOT check measurements: users of the records decide which code is acceptable.
  */
 export function createAttestationCheck({
   isRootKnown,
@@ -202,7 +201,7 @@ export function createAttestationCheck({
   readonly now: () => number
 }): (document: string) => Promise<void> {
   const verifier = createAttestationVerifier()
-  // Verified once; then only its certificates' times are looked at.
+  // The document is verified once. Later, only the time of its certificates is checked.
   let known: { readonly document: string; readonly notAfterMs: number } | null = null
   return async (document) => {
     const atMs = now()

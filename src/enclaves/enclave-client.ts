@@ -36,7 +36,7 @@ import {
 import { type EncryptedAnswer, readEncryptedEvents } from './encrypted-answer.ts'
 
 /**
- * What the enclave answers a completion call with. The bytes of a stream are read as `events` is
+ * The enclave's answer to a completion call. The bytes of a stream are read while `events` is
  * iterated.
  */
 export type CompletionAnswer =
@@ -47,76 +47,79 @@ export type CompletionAnswer =
 const MIB = 1024 * 1024
 
 /**
- * How long a known identity is trusted to be the current one, milliseconds: a renewed document
- * shows by then.
+ * How long a known identity counts as current, milliseconds. A renewed document is seen after this
+ * time.
  */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
-/** Until a connection to the local socket stands. */
+/** Time to connect to the local socket. */
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Until the enclave's first byte, and between its bytes. Only a net below the enclave's own
- * timeouts for providers (first byte, idle), which are shorter and have an error of their own.
+ * Time until the enclave's first byte, and between its bytes. The enclave has shorter timeouts for
+ * providers (first byte, idle), with their own errors.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/** Attestation, and what a pull may take beyond its own waiting. */
+/** Time for an attestation, and for a pull in addition to its own waiting. */
 const CONTROL_TIMEOUT_MS = 10_000
 
-/** The identity is at hand: an enclave that does not say who it is by then is out of reach. */
+/**
+ * The enclave has its identity ready. An enclave that does not give it in this time is unreachable.
+ */
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * Largest answer that is held as a whole: one pull of many completions. Several times that is
- * needed until they are stored, so a small process takes fewer at once; one completion fits.
+ * Largest answer that is kept in memory: one pull of many completions. Until they are stored, they
+ * need several times that. So a small process takes fewer at once, but at least one completion.
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
 /** Largest identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** Unused connections are kept this long; the enclave's own hint shortens it. */
+/** How long unused connections are kept. The enclave's own hint may shorten this. */
 const KEEP_ALIVE_MS = 30_000
 
 export type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
   /**
-   * Completion calls that run at once. More would queue unseen: the gateway refuses them before.
+   * How many completion calls run at once. More would wait unseen in a queue, so the gateway
+   * refuses them earlier.
    */
   readonly callsMax: number
-  /** Milliseconds of a clock that is never set. Default: that of this process. */
+  /** Milliseconds of a clock that is never set. Default: this process's clock. */
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
   /**
-   * Whether completion calls may go to the enclave that answers on a new connection. Default: to
-   * any.
+   * Whether completion calls may go to the enclave that answers on a new connection. Default: every
+   * enclave is expected.
    */
   readonly isExpected?: (identity: Identity) => boolean
-  /** Whether `identity` may give this one. Default: any. */
+  /** Whether `identity` may give this identity. Default: always. */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
-  /** Called when the enclave has begun to answer. */
+  /** Called when the enclave has started to answer. */
   readonly onReply?: () => void
 }
 
 /**
- * What can be asked of the enclave that listens on a Unix socket. Nothing is sent before the first
- * call. Methods throw EnclaveError, or the signal's reason once it is aborted.
+ * The calls to an enclave that listens on a Unix socket. Nothing is sent before the first call.
+ * Methods throw EnclaveError, or the signal's reason when it is aborted.
  */
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
   /**
-   * Of its own, so that no flood of completions can keep a pull waiting: the answers of all of them
-   * wait for pulls.
+   * A separate pool, so that many completions cannot delay a pull: all their answers wait for
+   * pulls.
    */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
   #lastPulled: Pick<PullReply, 'notary' | 'public_key'> | null = null
-  /** This process will end the enclave. */
+  /** Whether this process is going to end the enclave. */
   #isEnding = false
 
   constructor(options: EnclaveClientOptions) {
@@ -141,9 +144,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Who the enclave is, at most IDENTITY_AGE_MAX_MS old; it is asked again after it was out of
-   * reach. One identity is fetched at a time. Throws EnclaveError `unavailable` when the enclave
-   * that answers is not followed.
+   * Gives the enclave's identity, at most IDENTITY_AGE_MAX_MS old. After the enclave was
+   * unreachable, it is asked again. Only one identity is fetched at a time. Throws EnclaveError
+   * `unavailable` when the answering enclave is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -152,7 +155,7 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** Who answers now, followed or not. */
+  /** Gives the identity of the enclave that answers now, whether it is followed or not. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
@@ -164,8 +167,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Sends a caller's exact bytes. Aborting the signal, at any time until the events end, ends the
-   * provider's call.
+   * Sends a caller's exact bytes. Aborting the signal at any time before the events end also ends
+   * the provider's call.
    */
   async complete(
     call: CompletionCall,
@@ -194,8 +197,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Sends an encrypted call's frames as they come. Aborting the signal, at any time until the
-   * events end, ends the provider's call. Throws the body's own fault where that ended it.
+   * Sends the frames of an encrypted call as they arrive. Aborting the signal at any time before
+   * the events end also ends the provider's call. Throws the body's own fault if that ended it.
    */
   async encrypted(
     call: EncryptedCall,
@@ -221,12 +224,15 @@ export class EnclaveClient {
       const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX))
       return { kind: 'fault', fault }
     } catch (error) {
-      // A caller that breaks its upload off is not a fault of the enclave.
+      // A caller that breaks its upload off is not the enclave's fault.
       throw body.fault() ?? this.#failureOf(error, signal)
     }
   }
 
-  /** Gives an encrypted call that waits for it what its proof lacks. False when none waits. */
+  /**
+   * Gives the missing part of the proof to an encrypted call that waits for it. Gives false when no
+   * call waits.
+   */
   async giveProof(proof: AnchorProof, signal: AbortSignal): Promise<boolean> {
     const isGiven = () => true
     try {
@@ -242,9 +248,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Completions that are not acknowledged yet. Waits for at most request.wait_ms in the enclave.
-   * After `expectEnd`, an enclave may be out of reach: it ends in good order, when all it sealed is
-   * committed, so the reply is then empty.
+   * Gives completions that are not acknowledged yet. Waits in the enclave for at most
+   * request.wait_ms. After `expectEnd`, the enclave may be unreachable: it ends normally when all
+   * its completions are committed, so the reply is then empty.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -260,32 +266,38 @@ export class EnclaveClient {
     }
   }
 
-  /** The enclave is about to be ended in good order, by this process. */
+  /** This process is going to end the enclave normally. */
   expectEnd(): void {
     this.#isEnding = true
   }
 
-  /** A fresh attestation document (base64) over the caller's nonce, 16 to 64 bytes as hex. */
+  /**
+   * Gives a fresh attestation document (base64) over the caller's nonce, which is 16 to 64 bytes as
+   * hex.
+   */
   attestation(nonce: string): Promise<string> {
     return this.#ask(parseAttestationReply, { path: `${ENCLAVE_PATHS.attestation}?nonce=${nonce}` })
   }
 
   /**
-   * All leaves that the log has now, their root, and a document over both and the block's hash (0x,
-   * lower case).
+   * Gives all leaves that the log has now, their root, and a document over the root and the block's
+   * hash (0x, lower case).
    */
   attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply> {
     const request: HeadAttestationRequest = { block_hash: blockHash }
     return this.#ask(parseHeadAttestationReply, { path: ENCLAVE_PATHS.attestHead, request, signal })
   }
 
-  /** What the enclave states of heads of other logs: these, when it was shown no others before. */
+  /**
+   * Gives the enclave's statement about heads of other logs. It covers these heads, if the enclave
+   * was not shown other heads before.
+   */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }
     return this.#ask(parseBootStatementReply, { path: ENCLAVE_PATHS.bootStatement, request })
   }
 
-  /** Ends all connections; calls under way fail. */
+  /** Ends all connections. Running calls fail. */
   async close(): Promise<void> {
     await Promise.all([this.#completions.destroy(), this.#control.destroy()])
   }
@@ -297,14 +309,14 @@ export class EnclaveClient {
     const identity = this.#ask(parseIdentity, { path: ENCLAVE_PATHS.identity, timeoutMs })
     const entry = { identity, atMs: this.#now() }
     this.#known = entry
-    // A failure serves no later question.
+    // A failed identity is not used again.
     identity.catch(() => {
       if (this.#known === entry) this.#known = null
     })
     return identity
   }
 
-  /** The value of a 200. Throws EnclaveError `refused` for any other status. */
+  /** Gives the value of a 200. Throws EnclaveError `refused` for any other status. */
   async #ask<Value>(
     parse: (value: unknown) => Value,
     {
@@ -334,7 +346,7 @@ export class EnclaveClient {
     }
   }
 
-  /** What to throw for an error. After a fault it may be another enclave that answers. */
+  /** Gives the error to throw. After a fault, another enclave may answer. */
   #failureOf(error: unknown, signal: AbortSignal | undefined): unknown {
     const failure = enclaveErrorOf(error, signal)
     if (failure instanceof EnclaveError) this.forgetIdentity()
@@ -355,7 +367,7 @@ function openPool(connect: Pool.Options['connect'], options: Pool.Options): Pool
 
 type Question = {
   readonly path: string
-  /** Posted as JSON. Default: nothing, the path is only read. */
+  /** Sent with POST as JSON. Default: none; the path is only read. */
   readonly request?: object
   readonly signal?: AbortSignal
   readonly timeoutMs?: number
@@ -368,8 +380,8 @@ function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) 
 }
 
 /**
- * The limit is checked against the length that the enclave, which is trusted, gives with every
- * answer except streams.
+ * The limit is compared with the length that the enclave gives, which is trusted. Every answer
+ * except a stream has a length.
  */
 async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {

@@ -25,13 +25,13 @@ import { RunningCalls } from './running-calls.ts'
 export type EndpointOptions = EnclaveChecks & {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
-  /** Completion calls that run at once. */
+  /** How many completion calls run at once. */
   readonly callsMax: number
-  /** Starts to commit the log of the enclave there. */
+  /** Starts to commit the log of this endpoint's enclave. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** How long after the last call its enclave may still seal it, milliseconds. */
+  /** How long after a call ended its enclave may still seal it, milliseconds. */
   readonly settleMs: number
-  /** How long a look waits, and how long an enclave may be silent. Default: the parts' own. */
+  /** How long a look waits, and how long an enclave may be silent. Defaults: in the parts. */
   readonly identityTimeoutMs?: number
   readonly silenceMaxMs?: number
   /** Called after each change of state. */
@@ -40,18 +40,18 @@ export type EndpointOptions = EnclaveChecks & {
 }
 
 /**
- * A socket at which an enclave is expected: its state, and the parts that make it and obey it.
- * Enclaves come and go behind it. Only the one that was checked gets calls.
+ * A socket at which an enclave is expected: its state, and the parts that change the state and act
+ * on it. Enclaves at this socket come and go. Only a checked enclave gets calls.
  */
 export class EnclaveEndpoint {
   readonly socketPath: string
-  /** What can be asked of the enclave there. */
+  /** The calls to the enclave at this socket. */
   readonly client: EnclaveClient
-  /** Looks who answers there. */
+  /** Looks which enclave answers. */
   readonly watch: EnclaveWatch
-  /** Has the enclave's log committed. */
+  /** Commits the enclave's log. */
   readonly followedLog: FollowedLog
-  /** When a call was last given to it: a count of the endpoints together. */
+  /** When the endpoint last got a call, as a count over all endpoints. */
   chosenAt = 0
   readonly #calls: RunningCalls
   readonly #notaries = new Set<string>()
@@ -107,27 +107,27 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
-  /** What the enclave said of itself at the last look that it answered, when it was checked. */
+  /** The enclave's identity at the last successful look, when it was checked. */
   get identity(): Identity | null {
     return this.#identity
   }
 
-  /** What the last look, or a call since then, failed with. */
+  /** The error of the last look, or of a call since then. */
   get error(): Error | null {
     return this.#error
   }
 
-  /** Whether what is sealed now can be committed. */
+  /** Whether completions that are sealed now can be committed. */
   get isCommitting(): boolean {
     return this.followedLog.status()?.isCommitting ?? false
   }
 
-  /** Whether the notary is, or was, that of an enclave here. */
+  /** Whether an enclave at this endpoint has, or had, this notary. */
   hasHeld(notary: string): boolean {
     return this.#notaries.has(notary)
   }
 
-  /** Why it is refused, or out of reach; empty when it is neither. */
+  /** Says why the enclave is refused or unreachable; empty when it is neither. */
   describeFault(): string {
     if (this.#state.contact === 'lost') return this.#error?.message ?? ''
     return this.#state.verdict === 'refused' ? this.#faults.join('; ') : ''
@@ -147,7 +147,7 @@ export class EnclaveEndpoint {
     return this.#calls.answerOf(running, this.client.complete(call, body, running.signal))
   }
 
-  /** The same of an encrypted call. */
+  /** Makes an encrypted call, and counts it in the same way. */
   encrypted(
     call: EncryptedCall,
     body: Pick<PassedBody, 'stream' | 'fault'>,
@@ -161,7 +161,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** Ends the watch. What follows the log goes on until `followedLog.stop`. */
+  /** Ends the watch. The log is followed until `followedLog.stop`. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()
@@ -191,7 +191,7 @@ export class EnclaveEndpoint {
     this.#apply({ kind: 'answered', notary, isAccepted: faults.length === 0, isKnown })
   }
 
-  /** What a call failed with may say that another enclave answers by now, or none. */
+  /** A call's error may mean that another enclave answers now, or no enclave. */
   #recordFault(error: unknown): void {
     if (!(error instanceof EnclaveError)) return
     if (!error.wasSent) {

@@ -9,13 +9,14 @@ type EnclaveErrorCode =
   | 'reply_too_large' //  a pull of fewer completions may fit
   | 'protocol' //         answered with something else than enclave/protocol says
 
-/** Why a call to the enclave gave no answer. The messages are for operators, not for callers. */
+/** Why a call to the enclave got no answer. The messages are for operators, not for callers. */
 export class EnclaveError extends Error {
   override readonly name = 'EnclaveError'
   readonly code: EnclaveErrorCode
   readonly fault: EnclaveFault | null
   /**
-   * False only where it is certain that no enclave was sent the call, so that another one can be.
+   * False only when it is certain that the call was sent to no enclave. Then another enclave can
+   * make it.
    */
   readonly wasSent: boolean
 
@@ -33,8 +34,8 @@ export class EnclaveError extends Error {
 }
 
 /**
- * What to throw for an error of the HTTP client: the reason of an aborted `signal`, else an
- * EnclaveError. The original is not kept as a cause, because a client's errors may carry the
+ * Gives the error to throw for an error of the HTTP client: the reason of an aborted `signal`, or
+ * else an EnclaveError. The original error is not kept as a cause, because it may contain the
  * request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
@@ -61,7 +62,7 @@ function codeOf(error: Error): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** What the caller is answered for an enclave's fault; `isOperators` as in callErrorOf. */
+/** Gives the caller's error for an enclave's fault. `isOperators` as in callErrorOf. */
 export function faultErrorOf(
   fault: EnclaveFault,
   isOperators: boolean,
@@ -69,12 +70,12 @@ export function faultErrorOf(
   const error = callErrorOf(fault, isOperators)
   if ('fault' in error) return new ValidationError([error.fault])
   const mayBeMade = fault.may_be_made === true
-  // Before the provider is asked, or when its answer cannot be sealed.
+  // The provider has not been asked yet, or its answer cannot be sealed.
   const leavesNoResult = error.code === 'not_ready' && !mayBeMade
   return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
-/** What the caller gets when the enclave could not be asked. */
+/** Gives the caller's error when the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
     error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
@@ -82,7 +83,7 @@ export function outageErrorOf(error: EnclaveError): ApiError {
 }
 
 /**
- * Whether an operator should look at a fault that the caller gets only in general words: it is
+ * Whether an operator should see the fault, because the caller gets only general words. Then it is
  * logged.
  */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {

@@ -8,12 +8,15 @@ import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/** A completion call that any enclave may make, unless it is bound to one. */
+/** A completion call that any enclave may make, unless `notary` names one. */
 type WantedCall = {
   readonly model: string
-  /** The only enclave that may make it, by its notary; null: any. */
+  /** Notary of the only enclave that may make it; null: any enclave. */
   readonly notary: string | null
-  /** What is sent to the enclave of this identity. What it throws ends the call. */
+  /**
+   * Gives the call to send to the enclave with this identity. An error that it throws ends the
+   * call.
+   */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
@@ -24,38 +27,41 @@ export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'
 > & {
-  /** Keys that calls may be encrypted to; none of an older enclave. */
+  /** Keys to which calls may be encrypted. Empty for an older enclave. */
   readonly encryption_keys: readonly EncryptionKey[]
-  /** `draining`: it gets no new calls; its last completions are on their way into its log. */
+  /** `draining`: it gets no new calls, and its last completions are being added to its log. */
   readonly status: 'in_use' | 'draining'
 }
 
 /** An endpoint as the operator sees it. */
 export type EndpointDescription = {
-  /** Path of its socket, by which it is named. */
+  /** Path of its socket, which is also its name. */
   readonly socketPath: string
   readonly state: EndpointPhase
-  /** Null before it answered. */
+  /** Null before the enclave first answered. */
   readonly notary: string | null
   /** Calls in flight. */
   readonly calls: number
-  /** Leaves of its log in the database; null when it is not followed. */
+  /** How many leaves of its log are in the database; null when the log is not followed. */
   readonly committed: number | null
-  /** Why it is refused, out of reach, or its log cannot be committed; else empty. */
+  /** Why it is refused or unreachable, or why its log cannot be committed; otherwise empty. */
   readonly fault: string
 }
 
 export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
-  /** Paths that endpoints are opened for at once. */
+  /** Paths for which endpoints are opened at the start. */
   readonly socketPaths: readonly string[]
 }
 
-/** An enclave says these before it does anything for a call, or says that it may be made. */
+/**
+ * Codes that an enclave gives before it does anything for a call. Then another enclave may make the
+ * call.
+ */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
 /**
- * All enclaves of the gateway, as one: calls are spread over them, and the operator adds, drains
- * and removes some.
+ * All enclaves of the gateway, as one: calls are distributed over them, and the operator adds,
+ * drains and removes some.
  */
 export class EnclavePool {
   readonly #options: EnclavePoolOptions
@@ -64,21 +70,21 @@ export class EnclavePool {
   readonly #listeners = new Set<() => void>()
   #chosen = 0
 
-  /** Opens the endpoints, and begins to watch them. */
+  /** Opens the endpoints, and starts to watch them. */
   constructor(options: EnclavePoolOptions) {
     this.#options = options
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /** What is wrong with an enclave for this gateway: nothing when it would be taken into use. */
+  /** Gives the faults of an enclave for this gateway. Without faults, it would be used. */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
 
   /**
-   * Has an enclave make the call; another one, when the first was sent nothing or took nothing.
-   * Throws EnclaveError (with `wasSent` false when no enclave got it), what `callFor` throws, or
-   * the signal's reason.
+   * Lets an enclave make the call. Tries another enclave when the call was not sent to the first
+   * one, or the first one did not take it. Throws EnclaveError (with `wasSent` false when no
+   * enclave got the call), the error of `callFor`, or the signal's reason.
    */
   async complete(
     wanted: WantedCall,
@@ -96,7 +102,7 @@ export class EnclavePool {
         if (answer.kind !== 'fault') return answer
         const { code, may_be_made: mayBeMade } = answer.fault
         if (code === 'provider_mismatch' && !isRepeated) {
-          // The table of providers that the credential was chosen by was an older one.
+          // The credential was chosen by an old table of providers.
           await endpoint.watch.look()
           if (isUsable(endpoint.state)) continue
         }
@@ -113,8 +119,8 @@ export class EnclavePool {
   }
 
   /**
-   * The enclave of this notary (0x, lower case), while it takes encrypted calls; an older enclave
-   * has no keys for them.
+   * Gives the endpoint of this notary (0x, lower case) while its enclave accepts encrypted calls.
+   * An older enclave has no keys for them.
    */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
@@ -123,8 +129,8 @@ export class EnclavePool {
   }
 
   /**
-   * Notary of the enclave that would make a call for this model now. Throws EnclaveError when no
-   * enclave would.
+   * Gives the notary of the enclave that would make a call for this model now. Throws EnclaveError
+   * when no enclave would.
    */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
@@ -132,8 +138,8 @@ export class EnclavePool {
   }
 
   /**
-   * The enclave of this notary, whose log is, or was, followed here; with null, any enclave in use.
-   * Gives null when no enclave has this notary; throws EnclaveError when none is in use.
+   * Gives the enclave of this notary, if its log is or was followed here. Null means any enclave in
+   * use. Gives null when no enclave has this notary. Throws EnclaveError when no enclave is in use.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -144,8 +150,8 @@ export class EnclavePool {
   }
 
   /**
-   * A current attestation document, standard base64, of the first enclave in use that answers: each
-   * is asked now. Throws EnclaveError when none answers.
+   * Gives a current attestation document, standard base64, of the first enclave in use that
+   * answers. All of them are asked now. Throws EnclaveError when none answers.
    */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async ({ client }) => {
@@ -159,30 +165,27 @@ export class EnclavePool {
     }
   }
 
-  /**
-   * Notaries whose enclaves answered at the last look: those in use, and those that are being
-   * drained.
-   */
+  /** Gives the notaries whose enclaves answered at the last look, in use or draining. */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
       const { notary, public_key, attestation, boot_configuration } = identity
       const status = phase === 'usable' ? 'in_use' : 'draining'
-      // A drained enclave takes no more calls.
+      // A drained enclave accepts no more calls.
       const keys = status === 'in_use' ? (identity.encryption_keys ?? []) : []
       const published = { notary, public_key, status, attestation, boot_configuration } as const
       return [{ ...published, encryption_keys: keys }]
     })
   }
 
-  /** What the enclaves in use said last of themselves. */
+  /** Gives the last known identities of the enclaves in use. */
   identities(): readonly Identity[] {
     return this.#list().flatMap(({ state, identity }) =>
       isUsable(state) && identity !== null ? [identity] : [],
     )
   }
 
-  /** How many endpoints are in each state, with those that none is in. */
+  /** Counts the endpoints in each state. States without endpoints have 0. */
   countStates(): ReadonlyMap<EndpointPhase, number> {
     const phases = this.#list().map(({ phase }) => phase)
     return new Map(
@@ -207,8 +210,8 @@ export class EnclavePool {
   }
 
   /**
-   * Has an endpoint serve: a new one, or one that was drained. Its enclave is checked first.
-   * `limit`: there are ENCLAVES_MAX.
+   * Puts an endpoint into use: a new one, or one that was drained. Its enclave is checked first.
+   * Gives `limit` when there are ENCLAVES_MAX endpoints.
    */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
@@ -219,14 +222,14 @@ export class EnclavePool {
     return 'done'
   }
 
-  /** Gives an endpoint no more calls, and has its log settled. Does not wait for that. */
+  /** Gives an endpoint no more calls, and starts to settle its log. Does not wait for that. */
   drain(socketPath: string): 'done' | 'unknown' {
     const endpoint = this.#endpoints.get(socketPath)
     endpoint?.order('drain')
     return endpoint === undefined ? 'unknown' : 'done'
   }
 
-  /** Forgets an endpoint. `in_use`: it has to be drained first. */
+  /** Forgets an endpoint. Gives `in_use` when the endpoint must be drained first. */
   async remove(socketPath: string): Promise<'done' | 'unknown' | 'in_use'> {
     const endpoint = this.#endpoints.get(socketPath)
     if (endpoint === undefined) return 'unknown'
@@ -240,7 +243,7 @@ export class EnclavePool {
   }
 
   /**
-   * Waits for the first enclave that is usable; false when none is within `timeoutMs`, or all are
+   * Waits for the first usable enclave. Gives false when `timeoutMs` passed, or when all are
    * refused.
    */
   async awaitUsable(timeoutMs: number): Promise<boolean> {
@@ -258,7 +261,10 @@ export class EnclavePool {
     })
   }
 
-  /** Why none is usable, a line for each endpoint, for who started this. */
+  /**
+   * Says why no enclave is usable, one line for each endpoint, for the person who started the
+   * gateway.
+   */
   describeFaults(): string {
     const name = (socketPath: string) => (this.#endpoints.size === 1 ? '' : `${socketPath}: `)
     const faults = this.#list().map((endpoint) => {
@@ -270,15 +276,15 @@ export class EnclavePool {
     return faults.join('\n')
   }
 
-  /** Checks every enclave again: what is accepted may have changed. */
+  /** Checks every enclave again, because the accepted releases may have changed. */
   recheck(): Promise<void> {
     return this.#forAll(({ watch }) => watch.look())
   }
 
   /**
-   * Ends all watching, commits what is sealed, and follows no more. `endEnclaves` ends the enclaves
-   * of this process, each of which waits until all it sealed is committed: so it is called between
-   * the two.
+   * Ends all watching, commits what is sealed, and stops following logs. `endEnclaves` ends the
+   * enclaves of this process. Each of them waits until all its completions are committed, so it is
+   * called before following stops.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -313,7 +319,7 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** Those that may make the call and were not tried yet. */
+  /** Gives the endpoints that may make the call and were not tried yet. */
   #candidates({ notary }: Wanted, tried: ReadonlySet<EnclaveEndpoint>): readonly EnclaveEndpoint[] {
     return this.#list().filter(
       (endpoint) => !tried.has(endpoint) && (notary === null || endpoint.state.notary === notary),
@@ -321,8 +327,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the endpoint for a call, null when none is usable. The call is to follow at once: what is
-   * chosen next has to see it counted.
+   * Gives the endpoint for a call; null when none is usable. The call must start at once, so that
+   * the next choice counts it.
    */
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
@@ -334,7 +340,7 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** The same, when none is usable: throws EnclaveError when that stays so. */
+  /** Looks for an endpoint when none is usable. Throws EnclaveError when none becomes usable. */
   async #seek(wanted: Wanted): Promise<EnclaveEndpoint> {
     await seekUsable(this.#candidates(wanted, new Set()))
     const endpoint = this.#choose(wanted, new Set())
@@ -349,8 +355,8 @@ export class EnclavePool {
   }
 
   /**
-   * Why there is no enclave for a call: as the first of them says, when there are any. Nothing was
-   * sent.
+   * Gives the error when no enclave can take a call: the first endpoint's error, if an endpoint has
+   * one. Nothing was sent.
    */
   #noneInUse(): EnclaveError {
     const known = this.#list()
@@ -363,8 +369,8 @@ export class EnclavePool {
 }
 
 /**
- * Looks at endpoints of which none is usable: an enclave may be back, and callers find that out
- * first.
+ * Looks at endpoints when none is usable. An enclave may be back, and a caller may notice that
+ * before the next regular look.
  */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
@@ -373,7 +379,7 @@ async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> 
       await endpoint.watch.look()
       if (!isUsable(endpoint.state)) throw new Error('expected the enclave to be usable')
     })
-  // The first that is usable will do; the others may hang.
+  // The first usable endpoint is enough. The others may hang.
   await Promise.any(looks).catch(() => undefined)
 }
 

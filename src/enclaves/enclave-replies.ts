@@ -13,11 +13,11 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each gives the value it was given, not a copy: a boot configuration is hashed as a whole, so no
- * member may be lost. All throw EnclaveError `protocol`.
+ * Each of these functions gives the same value, not a copy: a boot configuration is hashed as a
+ * whole, so no member may be lost. All throw EnclaveError `protocol`.
  */
 
-/** Identity of an enclave whose version of the protocol this gateway speaks. */
+/** Reads the identity of an enclave. This gateway must know its protocol version. */
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
@@ -29,23 +29,26 @@ export function parseIdentity(value: unknown): Identity {
   return identity
 }
 
-/** Notice that a completion was sealed. */
+/** Reads the notice that a completion was sealed. */
 export function parseSealedNotice(value: unknown): SealedNotice {
   return parse<SealedNotice>(noticeSchema, value, 'a sealed notice')
 }
 
-/** Fault of a call. A code that this version does not know is an internal error of the enclave. */
+/**
+ * Reads the fault of a call. A code that this version does not know becomes an internal error of
+ * the enclave.
+ */
 export function parseFault(value: unknown): EnclaveFault {
   const fault = parse<EnclaveFault>(faultSchema, value, 'a fault')
   return Object.hasOwn(FAULT_CODES, fault.code) ? fault : { ...fault, code: 'internal_error' }
 }
 
-/** Reply to a pull. The hashes, signatures and order in it are the committer's to verify. */
+/** Reads the reply to a pull. The committer must verify its hashes, signatures and order. */
 export function parsePullReply(value: unknown): PullReply {
   return parse<PullReply>(pullReplySchema, value, 'a pull reply')
 }
 
-/** Document of a fresh attestation, standard base64. */
+/** Reads the document of a fresh attestation, standard base64. */
 export function parseAttestationReply(value: unknown): string {
   return parse<{ readonly document: string }>(
     z.object({ document: z.string() }),
@@ -54,12 +57,14 @@ export function parseAttestationReply(value: unknown): string {
   ).document
 }
 
-/** Reply to a call for a head attestation. What its document says is the asker's to check. */
+/**
+ * Reads the reply to a call for a head attestation. The caller must check the document's content.
+ */
 export function parseHeadAttestationReply(value: unknown): HeadAttestationReply {
   return parse<HeadAttestationReply>(headAttestationSchema, value, 'a head attestation')
 }
 
-/** A boot statement. Throws EnclaveError `protocol`. */
+/** Reads a boot statement. Throws EnclaveError `protocol`. */
 export function parseBootStatementReply(value: unknown): BootStatementReply {
   return parse<BootStatementReply>(bootStatementSchema, value, 'a boot statement')
 }
@@ -150,7 +155,7 @@ const faultSchema = z.object({
   may_be_made: z.boolean().optional(),
 })
 
-/** Every code that enclaves of this version give: leaving one out does not compile. */
+/** Every code of enclaves of this version. A missing code is a compile error. */
 const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   invalid_request: true,
   unsupported_model: true,
@@ -195,9 +200,9 @@ const pullReplySchema = z.object({
 })
 
 /**
- * What comes out of a streamed completion call. `chunks` is whole `data:` events, as they are
- * passed on; `last` the canonical JSON text of the last chunk, which is to carry the proof.
- * Enclaves of protocol version 1 send none.
+ * An event of a streamed completion call. `chunks` contains whole `data:` events, as they are
+ * passed on. `last` contains the canonical JSON text of the last chunk, to which the proof is
+ * added. Enclaves of protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -205,20 +210,20 @@ export type EnclaveEvent =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
 
-/** Largest event; the enclave refuses a provider's answer long before. */
+/** Largest event. The enclave refuses such a large answer of a provider much earlier. */
 export const EVENT_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Body of an HTTP answer whose rest can be read and thrown away, so that its connection is used
+ * Body of an HTTP answer. Its rest can be read and dropped, so that the connection can be used
  * again.
  */
 type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
 
 /**
- * Events of a streamed completion call, in order; ends after `sealed`, or after a `fault` that
- * nothing follows. Several chunks that came together are given together and unread: the enclave
- * wrote them in canonical JSON, and the caller gets the same bytes. Events end with two line feeds
- * (the enclave writes nothing else); wherever the bytes were split, only whole events are given.
+ * Reads the events of a streamed completion call, in order. They end after `sealed`, or after a
+ * `fault`. Chunks that arrive together are given together and unparsed: the enclave wrote them in
+ * canonical JSON, and the caller gets the same bytes. Events end with two line feeds, which occur
+ * nowhere else. Only whole events are given, wherever the bytes were split.
  *
  * Throws EnclaveError `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or
  * the signal's reason. Leaving the iteration early ends the call.
@@ -229,7 +234,8 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // Ending the call below makes the body report that it was ended, when it has no other listener.
+  // When the call is ended below, the body reports an error. Without this listener it would be an
+  // uncaught one.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
@@ -249,12 +255,12 @@ export async function* readEnclaveEvents(
   }
 }
 
-/** After `sealed` there is nothing but the end of the body. */
+/** After `sealed`, only the end of the body may follow. */
 const DUMP_BYTES_MAX = 4096
 
 /**
- * Runs of bytes that end with an event's end. What is held back is joined once, not with every part
- * that comes.
+ * Gives runs of bytes that end at an event's end. The held bytes are joined only once, not at each
+ * new part.
  */
 async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   let held: readonly Buffer[] = []
@@ -274,7 +280,7 @@ async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
 }
 
 /**
- * Where in `part` the last whole event ends, 0 if none does. The two line feeds may be in two
+ * Gives the end of the last whole event in `part`; 0 without one. The two line feeds may be in two
  * parts.
  */
 function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
@@ -298,7 +304,7 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
   }
 }
 
-/** A data line holds no line feed, so only a new event can stand behind an empty line. */
+/** A data line contains no line feed, so only a new event can follow an empty line. */
 function nextNamedEvent(events: Buffer, start: number): number {
   if (events.toString('latin1', start, start + NAMED_EVENT.length) === NAMED_EVENT) return start
   const found = events.indexOf(EVENT_END + NAMED_EVENT, start)

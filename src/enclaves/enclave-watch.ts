@@ -8,25 +8,28 @@ import type { EnclaveClient } from './enclave-client.ts'
 import type { EndpointState } from './endpoint-state.ts'
 
 /**
- * Between looks at an enclave that answers: an end, a restart or an end of its release shows this
- * late at most.
+ * Interval between looks at an enclave that answers. A stop, a restart or an ended release is
+ * noticed at most this late.
  */
 const WATCH_INTERVAL_MS = 1_000
-/** Pause before an enclave that is out of reach is looked for again. */
+/** Pause before an unreachable enclave is looked for again. */
 const BACKOFF = { minMs: 100, maxMs: 5_000 }
 
-/** What decides whether an enclave is used. */
+/** The checks that decide whether an enclave is used. */
 export type EnclaveChecks = {
   /**
-   * Gives why this gateway refuses an enclave now, a sentence for each reason; empty: it is
+   * Gives the reasons why this gateway refuses an enclave now, a sentence each. Empty: it is
    * accepted.
    */
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
-  /** Whether the notary's log is in the database: then an enclave was accepted with it once. */
+  /**
+   * Whether the notary's log is in the database. Then an enclave with this notary was accepted
+   * before.
+   */
   readonly isKnownLog: (notary: string) => Promise<boolean>
   /**
-   * Shows an accepted enclave the logs that there are, before its first call. Does nothing when it
-   * was shown them.
+   * Shows the existing logs to an accepted enclave before its first call. Does nothing when the
+   * enclave has already been shown the logs.
    */
   readonly register: (
     identity: Identity,
@@ -35,32 +38,36 @@ export type EnclaveChecks = {
 }
 
 /**
- * What a look found: who answers there, and why this gateway refuses it, if it does; or no answer.
+ * The result of a look: the enclave that answers, and why this gateway refuses it, if it does; or
+ * no answer.
  */
 export type LookResult =
   | {
       readonly kind: 'answered'
       readonly identity: Identity
       readonly faults: readonly string[]
-      /** Whether its log is in the database; false for the enclave that answered before. */
+      /**
+       * Whether its log is in the database. False if the same enclave answered at the previous
+       * look.
+       */
       readonly isKnown: boolean
     }
   | { readonly kind: 'vain'; readonly error: Error }
 
 export type EnclaveWatchOptions = EnclaveChecks & {
   readonly client: Pick<EnclaveClient, 'askIdentity' | 'stateBoot'>
-  /** Of the endpoint. */
+  /** State of the endpoint. */
   readonly state: () => EndpointState
   /** Called after each look. */
   readonly onFound: (found: LookResult) => void
 }
 
 /**
- * Looks who answers at a socket, every second, and checks it: before it is used, again whenever
+ * Looks every second which enclave answers at a socket, and checks it: before it is used, whenever
  * another enclave answers, and at every look, because releases end.
  */
 export class EnclaveWatch {
-  /** Looks now. Looks at the same time share one. Never rejects. */
+  /** Looks now. Concurrent looks share one. Never rejects. */
   readonly look = singleFlight(() => {
     this.#looking = this.#look()
     return this.#looking
@@ -78,12 +85,12 @@ export class EnclaveWatch {
     this.#loop.start()
   }
 
-  /** Ends the pause until the next look. */
+  /** Ends the pause before the next look. */
   wake(): void {
     this.#loop.wake()
   }
 
-  /** Ends the watch. Resolves when no look is under way. */
+  /** Ends the watch. Resolves when no look is running. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await this.#looking

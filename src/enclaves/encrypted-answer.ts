@@ -12,8 +12,8 @@ import { pause } from '../runtime/loop.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /**
- * What comes out of an encrypted call: how to answer, frames to pass on as they are, and what
- * limits need. It holds no content.
+ * An event of an encrypted call: how to answer, frames to pass on unchanged, and data for the
+ * limits. It contains no content.
  */
 export type EncryptedEvent =
   | { readonly kind: 'head'; readonly head: EncryptedHead }
@@ -21,28 +21,29 @@ export type EncryptedEvent =
   | { readonly kind: 'sealed'; readonly sealed: EncryptedSealed }
   | { readonly kind: 'fault'; readonly fault: EncryptedFault }
 
-/** What the enclave answers an encrypted call with. */
+/** The enclave's answer to an encrypted call. */
 export type EncryptedAnswer =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | {
       readonly kind: 'answer'
       /** `Ehbp-Response-Nonce`: 64 hex digits. */
       readonly responseNonce: string
-      /** Read as it is iterated. Leaving the iteration ends the call. */
+      /** Events, which are read while they are iterated. Leaving the iteration ends the call. */
       readonly events: AsyncIterable<EncryptedEvent>
     }
 
 /** How long the pull after a commit may take to bring the proofs, milliseconds. */
 const PATIENCE_MS = 1_000
 
-/** How long a gateway waits for that: not at all where commits have no anchor of their own. */
+/** Gives how long a gateway waits for this pull. 0 when commits do not have their own anchors. */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
 }
 
 /**
- * Gives an encrypted call what its proof lacks where no pull did: an older enclave at once, another
- * when its answer did not end within `patienceMs` of the commit.
+ * Gives an encrypted call the missing part of its proof when no pull did. An older enclave gets it
+ * at once. Another enclave gets it when its answer did not end within `patienceMs` after the
+ * commit.
  */
 export async function bringProof(
   { call, index }: EncryptedSealed,
@@ -64,22 +65,23 @@ export async function bringProof(
   if (!answered.aborted) await give(known)
 }
 
-/** Largest record: a frame of a whole answer's piece, or of one event of a stream. */
+/** Largest record: a frame with a piece of a whole answer, or with one event of a stream. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 const HEAD_BYTES = 1 + 4
 
 /**
- * Events of an encrypted call, in order. Throws EnclaveError `protocol`, `reply_too_large`,
- * `unavailable` for an end within a record, or the signal's reason.
+ * Reads the events of an encrypted call, in order. Throws EnclaveError `protocol`,
+ * `reply_too_large`, `unavailable` for an end inside a record, or the signal's reason.
  */
 export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // Ending the call below makes the body report that it was ended, when it has no other listener.
+  // When the call is ended below, the body reports an error. Without this listener it would be an
+  // uncaught one.
   body.on('error', () => {})
-  // Joined only when the record that has begun is whole, so that a long one is copied once.
+  // The parts are joined only when the record is complete, so that a long record is copied once.
   let parts: Buffer[] = []
   let heldBytes = 0
   let wantedBytes = HEAD_BYTES
@@ -108,7 +110,10 @@ export async function* readEncryptedEvents(
   }
 }
 
-/** The first record; null while it is not whole. `wanted`: bytes that it takes, as far as known. */
+/**
+ * Takes the first record; gives null while it is incomplete. `wanted`: how many bytes the record
+ * needs, as far as known.
+ */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null
   readonly wanted: number
@@ -125,7 +130,7 @@ function takeRecord(held: Buffer): {
   }
 }
 
-/** The event of one record. Throws EnclaveError `protocol`. */
+/** Gives the event of one record. Throws EnclaveError `protocol`. */
 export function readRecord(kind: number, content: Buffer): EncryptedEvent {
   switch (kind) {
     case ENCRYPTED_RECORDS.frame:

@@ -1,19 +1,19 @@
 /**
- * What is known of an endpoint: a socket at which an enclave is expected. Enclaves come and go
- * behind it, each with a key and a log of its own.
+ * State of an endpoint: a socket at which an enclave is expected. Enclaves at this socket come and
+ * go, each with its own key and log.
  */
 export type EndpointState = {
-  /** What the operator wants: that it serves, or that it finishes and is no longer used. */
+  /** The operator's order: to serve, or to finish its calls and then be unused. */
   readonly order: 'serve' | 'drain'
-  /** Whether an enclave answers there. */
+  /** Whether an enclave answers at the socket. */
   readonly contact: 'unknown' | 'present' | 'lost'
   /** Notary of the enclave that answered last; null before the first. */
   readonly notary: string | null
-  /** Whether that enclave is one for this gateway. */
+  /** Whether this gateway accepts that enclave. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'
-  /** Whether its log may hold what was sealed for callers, so that it is to be followed. */
+  /** Whether the enclave's log may contain completions for callers, so that it must be followed. */
   readonly isFollowed: boolean
-  /** Whether all of that log is committed, after the last call. */
+  /** Whether all of that log has been committed since the last call. */
   readonly isSettled: boolean
   /** Calls in flight. */
   readonly calls: number
@@ -32,14 +32,14 @@ export type EndpointEvent =
   | { readonly kind: 'ordered'; readonly order: EndpointState['order'] }
   | { readonly kind: 'call_began' }
   | { readonly kind: 'call_ended' }
-  /** All that the notary sealed is committed. */
+  /** Everything that the notary sealed is committed. */
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
  * How an endpoint is shown. `usable`: the only phase in which it gets calls. `draining`: it gets no
  * more calls, but its log is not settled. `drained`: its log is settled, and the enclave may be
- * ended. `refused`: this gateway does not accept the enclave there. `unreachable`: no enclave
- * answers. `connecting`: none has answered yet.
+ * ended. `refused`: this gateway does not accept the enclave at the socket. `unreachable`: no
+ * enclave answers. `connecting`: no enclave has answered yet.
  */
 export type EndpointPhase =
   | 'connecting'
@@ -49,7 +49,7 @@ export type EndpointPhase =
   | 'refused'
   | 'unreachable'
 
-/** Every phase, for lists that leave none out. */
+/** Every phase, for lists that must be complete. */
 export const ENDPOINT_PHASES: readonly EndpointPhase[] = [
   'connecting',
   'usable',
@@ -59,7 +59,7 @@ export const ENDPOINT_PHASES: readonly EndpointPhase[] = [
   'unreachable',
 ]
 
-/** An endpoint of which nothing is known yet. */
+/** An endpoint about which nothing is known yet. */
 export const NEW_ENDPOINT: EndpointState = {
   order: 'serve',
   contact: 'unknown',
@@ -70,11 +70,11 @@ export const NEW_ENDPOINT: EndpointState = {
   calls: 0,
 }
 
-/** The state after an event. */
+/** Gives the state after an event. */
 export function nextEndpointState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
-  // From here on its log can hold what callers wait for.
+  // From now on, its log may contain completions that callers wait for.
   return { ...next, isFollowed: true, isSettled: false }
 }
 
@@ -104,11 +104,11 @@ function answered(
   const verdict = isAccepted ? 'accepted' : 'refused'
   const seen = { ...state, contact: 'present', verdict } as const
   if (notary === state.notary) return seen
-  // The enclave before it is gone, and with it what was not fetched.
+  // The earlier enclave is gone, with the completions that were not fetched.
   return { ...seen, notary, isFollowed: isKnown, isSettled: false }
 }
 
-/** Whether calls may be given to the enclave there. */
+/** Whether the enclave may get calls. */
 export function isUsable({ order, contact, verdict }: EndpointState): boolean {
   return order === 'serve' && contact === 'present' && verdict === 'accepted'
 }
@@ -124,7 +124,7 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/** Whether the log is to be settled now: no more calls come, and none is under way. */
+/** Whether the log must be settled now: no more calls arrive, and no call is running. */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&
@@ -135,12 +135,14 @@ export function isToSettle(state: EndpointState): boolean {
   )
 }
 
-/** Whether the log is to be followed now. */
+/** Whether the log must be followed now. */
 export function isToFollow({ isFollowed, isSettled }: EndpointState): boolean {
   return isFollowed && !isSettled
 }
 
-/** Whether no new call comes, by the operator's will or because the enclave is refused. */
+/**
+ * Whether no new calls arrive, because of the operator's order or because the enclave is refused.
+ */
 function isClosed({ order, verdict }: EndpointState): boolean {
   return order === 'drain' || verdict === 'refused'
 }

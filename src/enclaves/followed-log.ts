@@ -2,45 +2,45 @@ import { pause } from '../runtime/loop.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import { type EndpointState, isToFollow, isToSettle } from './endpoint-state.ts'
 
-/** Pause after a log could not be settled. */
+/** Pause after a failed try to settle a log. */
 const SETTLE_RETRY_MS = 500
 
-/** Commits an enclave's log. */
+/** Commits the log of an enclave. */
 export type LogFollower = {
   /** Resolves when the leaf is committed. */
   waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   status(): {
-    /** Whether what is sealed now can be committed. */
+    /** Whether completions that are sealed now can be committed. */
     readonly isCommitting: boolean
-    /** Leaves that are committed. */
+    /** Number of committed leaves. */
     readonly size: number
-    /** Why nothing can be committed; empty while it can. */
+    /** Why nothing can be committed; empty while commits work. */
     readonly fault: string
   }
-  /** Commits what is sealed, and follows no more. */
+  /** Commits what is sealed, and stops following. */
   stop(): Promise<void>
 }
 
 export type FollowedLogOptions = {
   readonly client: Pick<EnclaveClient, 'askIdentity'>
-  /** Of the endpoint. */
+  /** State of the endpoint. */
   readonly state: () => EndpointState
-  /** Starts to commit the log of the enclave there. */
+  /** Starts to commit the log of this endpoint's enclave. */
   readonly follow: () => LogFollower
-  /** How long after the last call its enclave may still seal it, milliseconds. */
+  /** How long after a call ended its enclave may still seal it, milliseconds. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }
 
 /**
- * The log of the enclave at an endpoint: it is followed while it may hold what callers wait for,
- * and settled when no more calls come.
+ * The log of an endpoint's enclave. It is followed while it may contain completions that callers
+ * wait for. It is settled when no more calls arrive.
  */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
   #follower: LogFollower | null = null
-  /** Nothing is followed for now: the log is being settled. */
+  /** True while following is paused because the log is being settled. */
   #isPaused = false
   #settling: AbortController | null = null
 
@@ -48,12 +48,12 @@ export class FollowedLog {
     this.#options = options
   }
 
-  /** What the follower says; null when there is nothing to follow. */
+  /** Gives the follower's status; null when the log is not followed. */
   status(): ReturnType<LogFollower['status']> | null {
     return this.#follower?.status() ?? null
   }
 
-  /** Starts and ends what the endpoint's state asks for. */
+  /** Starts or stops following and settling, as the endpoint's state requires. */
   tend(): void {
     if (this.#stopping.signal.aborted) return
     const { state, follow } = this.#options
@@ -65,13 +65,16 @@ export class FollowedLog {
     }
   }
 
-  /** Settles no more, and starts to follow nothing. What is followed is followed until `stop`. */
+  /**
+   * Stops settling, and starts no new following. A log that is followed stays followed until
+   * `stop`.
+   */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()
   }
 
-  /** Commits what is sealed, and follows no more. */
+  /** Commits what is sealed, and stops following. */
   async stop(): Promise<void> {
     const follower = this.#follower
     this.#follower = null
@@ -79,10 +82,10 @@ export class FollowedLog {
   }
 
   /**
-   * Sees to it that all that the enclave sealed is committed, when no call is under way and no more
-   * calls come: waits for `settleMs`, because a call that its caller left may be sealed a moment
-   * later, then until every leaf is in the database and acknowledged. Gives up when the signal is
-   * aborted, or another enclave answers. Never rejects.
+   * Commits everything that the enclave sealed, when no call is running and no more calls arrive.
+   * First waits for `settleMs`, because a call whose caller left may be sealed a moment later. Then
+   * waits until every leaf is in the database and acknowledged. Stops when the signal is aborted,
+   * or when another enclave answers. Never rejects.
    */
   async #settle(signal: AbortSignal): Promise<void> {
     const { state, settleMs, onSettled } = this.#options
@@ -113,11 +116,11 @@ export class FollowedLog {
       if (this.#follower === null) return 'open'
       await this.#follower.waitFor(notary, size - 1, signal)
     }
-    // The last pull acknowledges what is committed.
+    // The last pull acknowledges the committed leaves.
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // An enclave that ended by itself, after all of its log was committed, had nothing left.
+    // An enclave that ended by itself, after its whole log was committed, had nothing left.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

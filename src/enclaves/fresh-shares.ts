@@ -1,32 +1,32 @@
 import { LruMap } from '../runtime/lru-map.ts'
 
-/** Who asks for fresh documents: an account, a client's address, or another gateway. */
+/** The caller who asks for a fresh document: an account, a client's address, or another gateway. */
 export type FreshCaller = {
-  /** What its share is counted by. */
+  /** Name of the group whose share is used. */
   readonly group: string
-  /** Whether it came with a valid key, or is another gateway. */
+  /** Whether the caller has a valid key, or is another gateway. */
   readonly isKnown: boolean
 }
 
-/** Fresh documents per second in the long run, and at once. */
+/** Fresh documents per second on average, and how many at once. */
 type Rate = { readonly perSecond: number; readonly burst: number }
 
-/** For all without a key together, and for callers with one besides. */
+/** Rate for all callers without a key together, and an extra rate for callers with a key. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/** For each address without a key: enough to connect to a service of eight enclaves at once. */
+/** Rate for each address without a key. A client can connect to eight enclaves at once. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** For each account: many of its programs may start at once. */
+/** Rate for each account. Many of its programs may start at once. */
 export const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
-/** Callers that are remembered. Of one that is forgotten the share is whole again. */
+/** How many callers are remembered. A forgotten caller has its whole share again. */
 const CALLERS_MAX = 10_000
 
 /**
- * Shares of the fresh documents that an enclave makes, each of which costs its security module a
- * signature. One caller takes at most ADDRESS_RATE, or ACCOUNT_RATE with a key. All callers without
- * a key take at most OPEN_RATE; callers with a key have KNOWN_RATE for themselves, and what is left
- * of that. Gives what takes one: false when the caller has none left. `now` gives milliseconds of a
- * clock that is never set.
+ * Limits how many fresh documents an enclave makes, because each costs its security module a
+ * signature. One caller gets at most ADDRESS_RATE, or ACCOUNT_RATE with a key. All callers without
+ * a key get at most OPEN_RATE. Callers with a key have KNOWN_RATE for themselves, and the unused
+ * part of OPEN_RATE. Gives a function that takes one document from a caller's share, and gives
+ * false when the share is used up. `now` gives milliseconds of a clock that is never set.
  */
 export function createFreshShares(now: () => number): (caller: FreshCaller) => boolean {
   const open = createBucket(OPEN_RATE, now)

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Identity } from '../../enclave/protocol/messages.ts'
 import { address, base64, digest, hexBytes, unixSeconds } from '../api/schemas.ts'
 
-/** What the enclave's attestation document is about. */
+/** The configuration that the enclave's attestation document proves. */
 export const bootConfiguration = z.looseObject({
   protocol_version: z.int(),
   chain_id: z.int(),
@@ -30,12 +30,12 @@ export const servedNotary = attestationReply.extend({
     .describe('X25519 keys that calls may be encrypted to, each signed by the notary'),
 })
 
-/** What the public is shown of the enclave: `GET /v1/attestation`. */
+/** The public description of the enclave: `GET /v1/attestation`. */
 export type AttestationReply = {
-  /** Attestation document, standard base64: fresh over the nonce, or the current one. */
+  /** Attestation document, standard base64: a fresh one over the nonce, or the current one. */
   readonly attestation: string
   readonly public_key: string
   readonly notary: string
-  /** What the document's user_data is the digest of. */
+  /** The document's user_data is the digest of this configuration. */
   readonly boot_configuration: Identity['boot_configuration']
 }

@@ -17,15 +17,15 @@ import { joinEnclaves, type ServiceEnclaves } from './service-enclaves.ts'
 import type { EnclaveSource, ReleasesConfig } from './settings.ts'
 
 /**
- * How long enclaves that are just (re)starting are waited for: one boots in about a second, in an
- * image in ten.
+ * How long the gateway waits for enclaves that are starting. An enclave starts in about a second,
+ * in an image in ten.
  */
 const ENCLAVE_WAIT_MS = 20_000
 
 type EnclaveSettings = {
   readonly isProduction: boolean
   readonly isStaging: boolean
-  /** Null: enclaves are used with any measurements. */
+  /** Null: enclaves with any measurements are used. */
   readonly releases: ReleasesConfig | null
   readonly enclave: EnclaveSource
   readonly verifiedCallsMax: number
@@ -33,17 +33,17 @@ type EnclaveSettings = {
 
 type EnclaveParts = Opening &
   Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
-    /** Enclaves that this process started; null: they are the operator's. */
+    /** Enclaves that this process started; null: the operator runs the enclaves. */
     readonly local: { readonly socketPaths: readonly string[]; stop(): Promise<void> } | null
-    /** What the enclaves sign for. */
+    /** The chain and the contract for which the enclaves sign. */
     readonly domain: LogDomain
     readonly adminLog: Pick<AdminLog, 'append'>
   }
 
 /**
- * Opens the pool, and waits until an enclave is in use; others are taken into use when they come.
- * Rejects with StartFailure when there is no enclave, or the gateway accepts none of them. `own`: a
- * test's own.
+ * Opens the pool, and waits until one enclave is in use. The others are used as soon as they
+ * answer. Rejects with StartFailure when there is no enclave, or when the gateway accepts none of
+ * them. `own`: options that only tests set.
  */
 export async function openEnclaves(
   { isProduction, isStaging, releases: list, enclave, verifiedCallsMax }: EnclaveSettings,
@@ -81,8 +81,9 @@ export async function openEnclaves(
 }
 
 /**
- * Opens the enclaves of the service: those of this gateway and, over the bus, those of the others.
- * `bus`: null for a gateway that is alone. Gives the routes of attestations and encryption keys.
+ * Opens the enclaves of the service: this gateway's enclaves and, over the bus, the other
+ * gateways'. `bus`: null for a gateway that works alone. Gives the routes of attestations and
+ * encryption keys.
  */
 export function openServiceEnclaves(
   { anchorIntervalMs }: { readonly anchorIntervalMs: number },

@@ -26,41 +26,44 @@ import {
 import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
 import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
-/** What an encrypted call is given to: an enclave here, or another gateway that has it. */
+/**
+ * The endpoint that gets an encrypted call: an enclave of this gateway, or another gateway that has
+ * the enclave.
+ */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
-  /** Null: it is brought the proof by the gateway that has it. */
+  /** Null: the gateway that has the enclave brings the proof. */
   readonly giveProof: EnclaveEndpoint['giveProof'] | null
 }
 
-/** The enclaves that other gateways of the service have. */
+/** The enclaves of the service's other gateways. */
 export type PeerEnclaves = {
-  /** Their notaries, with the documents that their gateways published last. */
+  /** Gives their notaries, with the documents that their gateways published last. */
   notaries(): readonly ServedNotary[]
-  /** Null when none of them has this notary's enclave. Throws ApiError. */
+  /** Gives null when no other gateway has this notary's enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
   /** Whether another gateway has the enclave of a notary. */
   holds(notary: string): boolean
-  /** Has the others' questions for attestations answered by this. */
+  /** Answers the other gateways' requests for attestations with this function. */
   serveAttestations(
     attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
   ): void
-  /** Null when none of them has it. */
+  /** Gives null when no other gateway has the enclave. */
   endpoint(notary: string): EncryptedEndpoint | null
   stop(): void
 }
 
-/** What the proof of a sealed completion lacks, once it is stored. */
+/** Gives the missing part of a sealed completion's proof, after the completion is stored. */
 export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
 
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/** How often notaries are published: documents and keys are renewed long before they are needed. */
+/** How often notaries are published. Documents and keys are renewed long before they are needed. */
 const PUBLISH_INTERVAL_MS = 2_000
-/** A notary that was not published again for so long is gone. */
+/** A notary that is not published again within this time is gone. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
-/** While notaries of others are not taken, that is logged again only this often. */
+/** While notaries of other gateways are refused, that is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 const notaries = z.array(servedNotary).max(NOTARIES_MAX)
@@ -88,17 +91,20 @@ const peerFailure = z.object({
   was_sent: z.boolean(),
 })
 
-/** Follows the enclaves of the other gateways, and serves those of this one to them. */
+/** Follows the enclaves of the other gateways, and lets them use this gateway's enclaves. */
 export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
-  /** What notaries of others are held to, as one's own are. */
+  /** The check for other gateways' notaries: the same as for this gateway's own. */
   readonly check: IdentityCheck
-  /** The operator's, by provider: they stay with the gateway that has the enclave. */
+  /** The operator's credentials, by provider. They stay with the gateway that has the enclave. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Waits until a completion is stored, and gives what its proof lacks. */
+  /** Waits until a completion is stored, and gives the missing part of its proof. */
   readonly proofFor: ProofFor
-  /** How long commits may take to bring an enclave the proof, milliseconds; 0 where none does. */
+  /**
+   * How long commits may take to bring the proof to an enclave, milliseconds; 0 when commits bring
+   * no proofs.
+   */
   readonly patienceMs: number
   readonly log: Logger
 }): PeerEnclaves {
@@ -118,7 +124,7 @@ export function openPeerEnclaves(options: {
     const atMs = performance.now()
     verifyPeerNotaries(list, { check, nowMs: Date.now(), onFault }).then(
       (verified) => {
-        // A later word, or that it is gone, may have come meanwhile.
+        // Meanwhile, a newer list may have arrived, or the gateway may be gone.
         if (bus.peers().includes(peer) && (published.get(peer)?.atMs ?? 0) <= atMs)
           published.set(peer, { notaries: verified, atMs })
       },
@@ -127,7 +133,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** What gateways published lately, of one after the other. */
+  /** Gives the recently published notaries of all other gateways, one gateway after the other. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...published].flatMap(([peer, { notaries: list, atMs }]) =>
@@ -184,7 +190,7 @@ function unreachable(): ApiError {
   )
 }
 
-/** An enclave at another gateway, for one encrypted call. */
+/** An enclave of another gateway, for one encrypted call. */
 class RemoteEndpoint implements EncryptedEndpoint {
   private readonly bus: Bus
   private readonly peer: string
@@ -211,7 +217,8 @@ class RemoteEndpoint implements EncryptedEndpoint {
       signal.removeEventListener('abort', leave)
       channel.abort(null)
     }
-    // The answer may come before the body's end, and says more than that it was not read.
+    // The answer may arrive before the body's end. It says more than the fault of a body that was
+    // not read.
     sendBody(channel, body.stream).catch(leave)
     const messages = channel.messages[Symbol.asyncIterator]()
     try {
@@ -232,7 +239,7 @@ class RemoteEndpoint implements EncryptedEndpoint {
   }
 }
 
-/** Events as they come; leaving the iteration ends the call. */
+/** Gives events as they arrive. Leaving the iteration ends the call. */
 async function* readEvents(
   messages: AsyncIterator<Uint8Array>,
   {
@@ -260,7 +267,7 @@ async function sendBody(channel: Channel, stream: Readable): Promise<void> {
   await channel.end()
 }
 
-/** The end of the channel, as one of the enclave's. */
+/** Turns the end of the channel into an error like an enclave's. */
 function peerErrorOf(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason
   if (!(error instanceof ChannelError)) return error
@@ -276,7 +283,7 @@ function unsent(): EnclaveError {
   })
 }
 
-/** Makes an encrypted call of another gateway at an enclave of this one. */
+/** Makes an encrypted call for another gateway, with an enclave of this gateway. */
 async function serveEncrypted(
   channel: Channel,
   header: unknown,
@@ -298,7 +305,7 @@ async function serveEncrypted(
       await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
       for await (const event of answer.events) {
         await channel.send(writeRecord(event))
-        // A stream that was cut has no call that waits: it is in the log, and gets no proof.
+        // After a cut stream, no call waits: the completion is in the log, and gets no proof.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
         bringProof(event.sealed, {
           proof: proofFor(event.sealed, signal),
@@ -306,7 +313,8 @@ async function serveEncrypted(
           patienceMs,
           answered: answered.signal,
         }).catch((error: unknown) => {
-          // The enclave itself says so to its caller, in a frame, when no proof came in time.
+          // When no proof arrives in time, the enclave itself reports that to its caller in a
+          // frame.
           if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
         })
       }
@@ -320,7 +328,7 @@ async function serveEncrypted(
   }
 }
 
-/** The call's body. What its enclave does not read of it is let go by. */
+/** Gives the parts of the call's body. Parts that the enclave does not read are dropped. */
 async function* partsOf({ messages, signal }: Channel): AsyncGenerator<Buffer> {
   const parts = messages[Symbol.asyncIterator]()
   try {

@@ -5,14 +5,15 @@ import { verifyEncryptionKey } from '../../attestation/verify-encryption-key.ts'
 import type { CheckedIdentity } from './enclave-check.ts'
 import type { ServedNotary } from './enclave-pool.ts'
 
-/** What this gateway holds an enclave to (createEnclaveCheck). */
+/** The check that an enclave must pass (createEnclaveCheck). */
 export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
- * Gives, of the notaries that another gateway published, those that this one would take into use
- * itself: of their own keys, with a document and a configuration that pass the same check, and of
- * their encryption keys those that they signed. What another gateway says is checked, not believed.
- * `nowMs` is Unix milliseconds; `onFault` is called with the reason why a notary is left out.
+ * Checks the notaries that another gateway published, and gives those that this gateway would use
+ * itself. A notary must have its own key, and its document and configuration must pass the same
+ * check as here. Only encryption keys that the notary signed are kept. Nothing from another gateway
+ * is trusted without a check. `nowMs` is Unix milliseconds. `onFault` is called with the reason
+ * when a notary is left out.
  */
 export async function verifyPeerNotaries(
   published: readonly ServedNotary[],
@@ -44,7 +45,7 @@ async function faultOf(served: ServedNotary, check: IdentityCheck): Promise<stri
   }
 }
 
-/** A key is listed only while it is usable: not before that, and not after it has ended. */
+/** A key is listed only while it is usable: from its start until its end. */
 function withOwnKeys(notary: ServedNotary, nowMs: number): ServedNotary {
   const { chain_id: chainId, contract } = notary.boot_configuration
   const domain = { chainId, contract }

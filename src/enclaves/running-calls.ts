@@ -4,44 +4,47 @@ import { EnclaveError } from './enclave-errors.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
- * An enclave that said nothing for so long, though it was asked who it is, hangs: its calls end.
- * What it has sealed for them is committed when it goes on.
+ * An enclave that was asked for its identity and sent nothing for this long hangs, so its calls are
+ * ended. What it sealed for them is committed when the enclave works again.
  */
 const SILENCE_MAX_MS = 10_000
 
 export type RunningCallsOptions = {
-  /** Of the enclave, for the log. */
+  /** Path of the enclave's socket, for the log. */
   readonly socketPath: string
   /** Default: SILENCE_MAX_MS. */
   readonly silenceMaxMs?: number
   readonly onBegin: () => void
   readonly onEnd: () => void
-  /** Called with what a call failed with. */
+  /** Called with the error of a failed call. */
   readonly onFault: (error: unknown) => void
   readonly log: Logger
 }
 
-/** A call under way. */
+/** A running call. */
 type RunningCall = {
-  /** Aborted when the caller's signal is, and when the enclave hangs. */
+  /** Aborted when the caller's signal is aborted, and when the enclave hangs. */
   readonly signal: AbortSignal
   readonly end: () => void
 }
 
-/** The calls under way at one endpoint. They are ended when the enclave there hangs. */
+/** The running calls at one endpoint. They are ended when its enclave hangs. */
 export class RunningCalls {
   readonly #options: RunningCallsOptions
-  /** What ends each of them. */
+  /** Ends each of these calls. */
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
-  /** Looks in vain since then: one is in vain too when this process itself was held up. */
+  /**
+   * Failed looks since the last answer. A single failed look may mean only that this process was
+   * blocked.
+   */
   #silentLooks = 0
 
   constructor(options: RunningCallsOptions) {
     this.#options = options
   }
 
-  /** Begins a call for a caller with this signal. `answerOf` ends it. */
+  /** Starts a call for a caller with this signal. `answerOf` ends it. */
   begin(signal: AbortSignal): RunningCall {
     const call = new AbortController()
     const leave = () => call.abort(signal.reason)
@@ -59,9 +62,9 @@ export class RunningCalls {
   }
 
   /**
-   * Gives the answer of a call. The call ends when it fails, when its answer is whole, when its
-   * events are read to their end or left, and when its signal is aborted: then also when its events
-   * are not read.
+   * Gives the answer of a call. The call ends when it fails, when its answer is complete, or when
+   * its events are read to the end or left. It also ends when its signal is aborted, even if its
+   * events are not read.
    */
   async answerOf<Answer extends CompletionAnswer | EncryptedAnswer>(
     call: RunningCall,
@@ -79,13 +82,13 @@ export class RunningCalls {
     }
   }
 
-  /** The enclave said something. */
+  /** Records that the enclave has sent something. */
   markReply(): void {
     this.#repliedAtMs = performance.now()
     this.#silentLooks = 0
   }
 
-  /** After a look in vain: ends all calls when the enclave has been silent for too long. */
+  /** Call it after a failed look. Ends all calls when the enclave has been silent for too long. */
   endSilent(fault: Error): void {
     const { silenceMaxMs = SILENCE_MAX_MS, socketPath, log } = this.#options
     if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return

@@ -3,26 +3,27 @@ import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 
-/** The enclaves of this gateway and, where a bus connects it to others, theirs. */
+/** The enclaves of this gateway and, with a bus, the enclaves of the other gateways. */
 export type ServiceEnclaves = {
   /**
-   * Notaries whose enclaves answered at the last look, each once, those of this gateway first; of
-   * more than NOTARIES_MAX the first.
+   * Gives the notaries whose enclaves answered at the last look, each once, this gateway's first.
+   * Gives at most NOTARIES_MAX.
    */
   notaries(): readonly ServedNotary[]
   /**
-   * What an encrypted call is given to: the enclave of `notary` (0x, lower case), or with null the
-   * one whose keys are published. Null when it is gone, or takes none.
+   * Gives the endpoint for an encrypted call: the enclave of `notary` (0x, lower case), or with
+   * null the enclave whose keys are published. Gives null when the enclave is gone or accepts no
+   * encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**
-   * Keys of the enclave that is meant where a client names none: the same at every gateway, and as
-   * long as it is used. Empty when no enclave takes encrypted calls.
+   * Keys of the enclave for clients that name no enclave. They are the same at every gateway while
+   * that enclave is in use. Empty when no enclave accepts encrypted calls.
    */
   wellKnownKeys(): readonly EncryptionKey[]
 }
 
-/** Gives the enclaves of the service. `peers`: null for a gateway that is alone. */
+/** Gives the enclaves of the service. `peers`: null for a gateway that works alone. */
 export function joinEnclaves(
   enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>,
   peers: Pick<PeerEnclaves, 'notaries' | 'endpoint'> | null,

@@ -4,10 +4,10 @@ import { parseReleaseKey } from '../../attestation/release/release-signatures.ts
 import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
-/** Enclaves that one gateway talks to. Each costs a connection that waits, and a look a second. */
+/** Most enclaves of one gateway. Each costs a waiting connection, and one look per second. */
 export const ENCLAVES_MAX = 32
 
-/** The gateway's variables of its enclaves. */
+/** The gateway's variables for its enclaves. */
 export const ENCLAVE_FIELDS = {
   /**
    * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated; calls are spread over
@@ -35,27 +35,32 @@ const schema = z.object(ENCLAVE_FIELDS)
 type Settings = z.output<typeof schema>
 
 export type EnclaveSource =
-  /** Started by the gateway with these variables of its own (enclave/config.ts), and no others. */
+  /**
+   * Enclaves that the gateway starts. They get these variables (enclave/config.ts) and no others.
+   */
   | {
       readonly kind: 'local'
-      /** How many. */
+      /** How many enclaves are started. */
       readonly count: number
       readonly variables: Readonly<Record<string, string>>
-      /** The same for the demo provider that is started with it (src/local/demo/config.ts). */
+      /**
+       * Variables of the demo provider that is started with the enclaves
+       * (src/local/demo/config.ts).
+       */
       readonly demoVariables: Readonly<Record<string, string>>
     }
   | { readonly kind: 'remote'; readonly socketPaths: readonly string[] }
 
 export type ReleasesConfig = {
-  /** Absolute. */
+  /** Absolute path. */
   readonly file: string
-  /** 64 lower-case hex digits each. */
+  /** Public keys, 64 lower-case hex digits each. */
   readonly keys: readonly string[]
 }
 
 /**
- * Variables of an enclave process (enclave/config.ts) that an operator may set; the gateway sets
- * the others itself.
+ * Variables of an enclave process (enclave/config.ts) that an operator may set. The gateway sets
+ * the other ones itself.
  */
 const ENCLAVE_VARIABLES = [
   'PROVIDERS_FILE',
@@ -70,10 +75,10 @@ const ENCLAVE_VARIABLES = [
   'ATTESTATION_RENEW_MS',
 ] as const
 
-/** Not its host: the enclave speaks plain http on loopback alone. */
+/** The host is not among them: the enclave uses plain http only on loopback. */
 const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
 
-/** Where the enclaves are, with the variables that are meant for those that are started here. */
+/** Gives where the enclaves are, with the variables for enclaves that are started here. */
 export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
   if (settings.ENCLAVE_URL !== undefined)
     return { kind: 'remote', socketPaths: settings.ENCLAVE_URL }
@@ -85,7 +90,7 @@ export function enclaveOf(settings: Settings, environment: Environment): Enclave
   }
 }
 
-/** The list of accepted releases, and who may sign it; null for none. */
+/** Gives the file of accepted releases and the keys that may sign it; null without a file. */
 export function releasesOf({
   ENCLAVE_RELEASES_FILE: file,
   RELEASE_KEY: keys = [],
@@ -93,7 +98,7 @@ export function releasesOf({
   return file === undefined ? null : { file: resolve(file), keys }
 }
 
-/** What is wrong with the variables together. */
+/** Gives the faults of the variables taken together. */
 export function releaseFaults(given: Environment): readonly string[] {
   const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
   if (file === undefined)

@@ -25,39 +25,39 @@ import {
 } from './quota.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
-/** Larger estimates of tokens make no difference: none fits any limit. */
+/** Largest estimate of tokens that is counted. Such an estimate already exceeds every limit. */
 export const ESTIMATE_MAX = TOKENS_MAX
 
-/** A call that asks to be admitted. */
+/** A call that asks for admission. */
 export type LimitedCall = {
   readonly accountId: string
-  /** The account's tier; null for the standard one. */
+  /** The account's tier; null for the standard tier. */
   readonly tier: string | null
   readonly kind: CallKind
-  /** As the caller wrote it; empty for a call without one. */
+  /** The model's name as the caller wrote it; empty for a call without a model. */
   readonly model: string
-  /** Tokens that it may use; 0 for a call that uses none. */
+  /** Tokens that the call may use; 0 for a call that uses no tokens. */
   readonly estimate: number
-  /** How many of them are the prompt's, where that is known: what a call costs hangs on it. */
+  /** How many of these tokens are the prompt's, if known. The call's cost depends on it. */
   readonly promptTokens?: number
-  /** Images that it may make. */
+  /** How many images the call may make. */
   readonly images?: number
   /** Public id of the key, and whether it or its account has a budget (../budgets.ts). */
   readonly keyId?: string
   readonly isBudgeted?: boolean
-  /** What it is settled at; the limits of now, if they were not read before. */
+  /** Prices at which the call is settled. Default: the limiter's current prices. */
   readonly prices?: Prices
 }
 
-/** An admitted call. Settle it in a `finally`, exactly once counts. */
+/** An admitted call. Settle it in a `finally`; only the first settlement counts. */
 export type Permit = {
   /** Null when nothing limits the call. */
   readonly quota: Quota | null
   /**
-   * Says what the call used in truth, however it ended. Only the first time counts. `model`: of a
-   * call that was admitted without one, whose tokens count for its model's group. `promptTokens`:
-   * how many of them are the prompt's, where that is known. `images`: how many were made. Gives
-   * what was counted; null when it is not the first time.
+   * Records what the call really used, however it ended. Only the first time counts. `model`: for a
+   * call admitted without a model; its tokens count for the model's group. `promptTokens`: how many
+   * of the tokens are the prompt's, if known. `images`: how many were made. Gives what was counted,
+   * or null when it is not the first time.
    */
   settle(usedTokens: number, model?: string, promptTokens?: number, images?: number): CallUse | null
 }
@@ -70,30 +70,30 @@ export type Decision =
 export type RateLimiter = {
   /**
    * Counts a call and reserves its estimate, or refuses it and counts nothing. A call without a
-   * limit is counted a little later, and does not wait for the database. Rejects with the driver's
+   * limit does not wait for the database; it is counted a little later. Rejects with the driver's
    * error when the limits cannot be read.
    */
   admit(call: LimitedCall): Promise<Decision>
-  /** What the limiter has counted for an account, reservations of calls under way included. */
+  /** Gives what the limiter has counted for an account, with the reservations of running calls. */
   report(account: {
     readonly accountId: string
     readonly tier: string | null
   }): Promise<RateLimitsReport>
-  /** Resolves when all that calls used until now is counted. Rejects with the driver's error. */
+  /** Resolves when the use of all calls until now is counted. Rejects with the driver's error. */
   flush(): Promise<void>
-  /** Writes what is still to be counted, and ends. */
+  /** Writes the use that is not counted yet, and stops. */
   stop(): Promise<void>
 }
 
 /**
- * Counts the caller's call and writes what is left into the `x-ratelimit-*` headers; settle the
- * permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
- * `not_ready` when the limits cannot be read. Behind `authenticate`.
+ * Counts the caller's call and writes the remaining quota into the `x-ratelimit-*` headers. Settle
+ * the permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
+ * `not_ready` when the limits cannot be read. Must run behind `authenticate`.
  */
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** What a route says about the call; who calls is known from the key. */
+  /** What the route knows of the call. The caller is known from the key. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   recordInference(() => ({
@@ -115,7 +115,10 @@ export async function admitCall(
   })
 }
 
-/** The provider of a verified call is chosen later; who makes an image notes that itself. */
+/**
+ * Facts known before the call runs. A verified call's provider is chosen later. The code that makes
+ * images records its provider itself.
+ */
 const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
   chat: { operation: 'chat', provider: 'nodes' },
   verified: { operation: 'chat' },
@@ -139,11 +142,14 @@ async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): P
 
 type RateLimiterOptions = {
   readonly store: RateLimitsStore
-  /** Asked once for each call, which is over under the tiers that it began with. */
+  /** Called once for each call. The call keeps these tiers until it ends. */
   readonly tiers: () => Tiers
-  /** The same of prices. */
+  /** Called once for each call, like `tiers`. */
   readonly prices: () => Prices
-  /** What this process counts for, as long as it is taken for alive, and how long that lasts. */
+  /**
+   * This process's lease: calls are counted for its id, and for this many seconds it is believed to
+   * be alive.
+   */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
   readonly log: Logger
@@ -202,7 +208,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
 
 type Ticket = Pick<Settlement, 'processId' | 'minute' | 'day' | 'reserved'>
 
-/** Of a call that nothing limits: what it uses counts in the windows that are open at its end. */
+/** For a call without a limit: its use counts in the windows that are open when it ends. */
 const NOTHING_RESERVED: Ticket = { processId: null, minute: 0, day: 0, reserved: 0 }
 
 function openPermit(
@@ -228,7 +234,8 @@ function openPermit(
     settle(usedTokens, model, promptTokens, images) {
       if (isSettled) return null
       isSettled = true
-      // What a stranger claims is added up in the database, for all who settle in the same step.
+      // The caller's `model` is text from outside: its use is added up in the database with other
+      // calls' use.
       const use = recordUse({
         model: model ?? call.model,
         tokens: usedTokens,
@@ -246,10 +253,13 @@ function openPermit(
   }
 }
 
-/** Longer names of models are cut. */
+/** Longer model names are cut. */
 const MODEL_LENGTH_MAX = 200
 
-/** A call's use as it is counted. Its model is a stranger's text: no database takes every one. */
+/**
+ * A call's use as it is counted. The model's name is text from outside: a database does not accept
+ * every text.
+ */
 function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
   return {
     family: familyOf(model),
@@ -267,29 +277,30 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * What no caller waits for goes with the next call, or after this: soon enough that reservations
- * are not held for nothing, and seldom enough that counting costs an embedded database little (a
- * step takes it some milliseconds).
+ * Longest delay of counts that no caller waits for; an earlier call takes them along. It is short,
+ * so that reservations are released soon. It is long enough that counting costs an embedded
+ * database little (a step takes some milliseconds).
  */
 const LINGER_MS = 250
 /**
- * From the end of one step to the next: a step costs the process about a millisecond with an
- * embedded database, whether it counts one call or thirty. Calls that come further apart do not
- * wait.
+ * Pause between the end of a step and the next step. With an embedded database a step costs about a
+ * millisecond, for one call or for thirty. Calls that are further apart do not wait.
  */
 const STEP_PAUSE_MS = 4
-/** Pause before settlements are sent again that failed. */
+/** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
-/** Calls in one step: more would hold up others for longer than they should wait. */
+/** How many calls one step counts, at most: a larger step would delay other calls too long. */
 const STEP_TAKES_MAX = 256
 
-/** While the database is away, callers name no more models than that: the rest counts as `*`. */
+/**
+ * How many different models are kept while the database is unreachable. Further ones count as `*`.
+ */
 const USAGES_MAX = 4_096
 
-/** Whose calls to what are counted together. */
+/** Identifies a bucket: the account and the group whose calls are counted together. */
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
 
-/** What became of one call, and which process it is counted for. */
+/** Outcome of one call, and the process for which it is counted. */
 type TakeOutcome = StepOutcome & { readonly at: number; readonly processId: string }
 
 type Take = {
@@ -300,7 +311,7 @@ type Take = {
 }
 
 /**
- * Settlements and usages that were sent under one number; kept until it is certain that they were
+ * Settlements and usages that were sent with one number. They are kept until they are certainly
  * counted.
  */
 type SentBatch = {
@@ -315,9 +326,9 @@ type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log
 }
 
 /**
- * What the limiter asks of the database, gathered into few steps. One step is under way at a time:
- * questions that come meanwhile go with the next. An idle gateway adds no waiting; a busy one at
- * most STEP_PAUSE_MS, and few statements.
+ * Collects the limiter's requests to the database into few steps. Only one step runs at a time;
+ * requests that arrive meanwhile go with the next step. An idle gateway adds no waiting. A busy
+ * gateway adds at most STEP_PAUSE_MS, and sends few statements.
  */
 class StepQueue {
   private readonly options: StepQueueOptions
@@ -332,7 +343,7 @@ class StepQueue {
   private running: Promise<void> | null = null
   private timer: NodeJS.Timeout | null = null
   private failure: Error | null = null
-  /** When the last step ended, by performance.now(). */
+  /** Time when the last step ended, by performance.now(). */
   private endedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: StepQueueOptions) {
@@ -340,8 +351,8 @@ class StepQueue {
   }
 
   /**
-   * Asks for one call. Rejects with the driver's error; whether the call was counted is then
-   * unknown.
+   * Counts one call. Rejects with the driver's error; then it is not known whether the call was
+   * counted.
    */
   take(bucket: BucketName, estimate: number): Promise<TakeOutcome> {
     const { promise, resolve, reject } = Promise.withResolvers<TakeOutcome>()
@@ -351,7 +362,7 @@ class StepQueue {
   }
 
   /**
-   * The same for a call that does not wait: it is counted a little later, and not at all when the
+   * Counts a call that does not wait. It is counted a little later, and not counted when the
    * database fails.
    */
   count(bucket: BucketName): void {
@@ -362,8 +373,8 @@ class StepQueue {
   }
 
   /**
-   * Settles, a little later, and again until the database has it. A settlement is lost only with
-   * the process.
+   * Settles a call a little later, and repeats until the database has it. Only the end of the
+   * process loses a settlement.
    */
   settle(bucket: BucketName, settlement: Settlement): void {
     const key = keyOf(bucket)
@@ -375,7 +386,7 @@ class StepQueue {
     this.schedule(LINGER_MS)
   }
 
-  /** Counts what a call that is over used, in the same way. */
+  /** Counts the use of a finished call: a little later, and repeated until the database has it. */
   use(usage: KeyUsage): void {
     const keyOfUse = ({ accountId, keyId, operation, family, model }: KeyUsage) =>
       `${accountId} ${keyId} ${operation} ${family} ${model}`
@@ -386,7 +397,7 @@ class StepQueue {
     this.schedule(LINGER_MS)
   }
 
-  /** Resolves when all that was asked until now is counted. Rejects with the driver's error. */
+  /** Resolves when all requests until now are counted. Rejects with the driver's error. */
   async flush(): Promise<void> {
     while (this.hasWork()) {
       this.start()
@@ -395,7 +406,7 @@ class StepQueue {
     }
   }
 
-  /** Sends what is left, once, and ends. */
+  /** Sends what is left, once, and stops. */
   async stop(): Promise<void> {
     await this.flush().catch((error) =>
       this.options.log.error({ err: error }, 'usage was not settled'),
@@ -423,7 +434,7 @@ class StepQueue {
 
   private async run(): Promise<void> {
     const pauseMs = Math.ceil(this.endedAtMs + STEP_PAUSE_MS - performance.now())
-    // Calls that were read in the same turn go together, also when nothing is to be waited for.
+    // Calls that were read in the same turn go together, even without a pause.
     await (pauseMs > 0 ? sleep(pauseMs) : setImmediate())
     this.failure = await this.send()
     this.endedAtMs = performance.now()
@@ -457,15 +468,15 @@ class StepQueue {
     }
   }
 
-  /** Its outcome was unknown: it is counted now, or was before. */
+  /** The batch's outcome was unknown. It is counted now, or was counted before: never twice. */
   private async resend(sent: SentBatch): Promise<void> {
     await this.options.store.step({ ...sent, leaseSeconds: this.options.leaseSeconds })
     this.sent = null
   }
 
   /**
-   * One bucket for each account and group; with settlements or usages, also what is to be sent
-   * again when this fails.
+   * Gathers takes into one bucket for each account and group. Settlements and usages are also kept,
+   * to be sent again if this step fails.
    */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))

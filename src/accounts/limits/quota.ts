@@ -7,17 +7,17 @@ import {
 } from '../rate-limits-store.ts'
 import type { Tier } from './tiers.ts'
 
-/** How far one limit is used. */
+/** How much of one limit is left. */
 type Measure = {
   readonly limit: number
-  /** Never below 0, though calls may in the end have used more tokens than they had reserved. */
+  /** Never below 0, although calls may use more tokens than they reserved. */
   readonly remaining: number
-  /** Until its window ends. */
+  /** Seconds until the window ends. */
   readonly resetSeconds: number
 }
 
 /**
- * What an account has left after a call was admitted or refused: of minute and day the one with
+ * What an account has left after a call was admitted or refused. Of minute and day, the window with
  * less left; null means without limit.
  */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
@@ -25,33 +25,34 @@ export type Quota = { readonly requests: Measure | null; readonly tokens: Measur
 /** Why a call was refused. */
 export type QuotaRefusal = {
   readonly quota: Quota
-  /** Until what stands in its way is over. */
+  /** Seconds until the limit that refuses the call is open again. */
   readonly retryAfterSeconds: number
-  /** It asks for more than a whole window has, so that trying again cannot help. */
+  /** The call needs more than a whole window has, so a retry cannot help. */
   readonly isHopeless: boolean
-  /** What there is too little of. */
+  /** The limit of which too little is left. */
   readonly limit: 'requests' | 'tokens'
   readonly message: string
 }
 
-/** Everything that is limited, and how far it is used at `at` (Unix seconds). */
+/** All limits, and how far each is used at the time `at` (Unix seconds). */
 export type QuotaUse = {
   readonly limits: RateLimits
   readonly used: UsedWindows
   readonly at: number
 }
 
-/** What an account has left. */
+/** Gives what an account has left. */
 export function describeQuota(usage: QuotaUse): Quota {
   const all = measureAll(usage)
   return { requests: tightest(all.requests), tokens: tightest(all.tokens) }
 }
 
-/** Why a call that estimates so many tokens does not fit. */
+/** Gives why a call with this estimate of tokens does not fit. */
 export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
-  // Calls under way may have used more than there was, and then not even one fits that uses none.
+  // Running calls may have used more than the limit. Then a call that uses no tokens does not fit
+  // either.
   const tooMuch = tokens.filter(({ limit, used }) => used + estimate > limit)
   const inTheWay = [...tooMany, ...tooMuch]
   const retryAfterSeconds = Math.max(1, ...inTheWay.map(({ resetSeconds }) => resetSeconds))
@@ -69,7 +70,7 @@ export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal
   }
 }
 
-/** The `x-ratelimit-*` headers of an answer. */
+/** Gives the `x-ratelimit-*` headers of an answer. */
 export function quotaHeaders({ requests, tokens }: Quota): Readonly<Record<string, string>> {
   return { ...headersOf('requests', requests), ...headersOf('tokens', tokens) }
 }
@@ -131,7 +132,7 @@ function headersOf(
 }
 
 /**
- * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service of this interface.
+ * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service with this interface.
  */
 export type RateLimitsReport = {
   readonly usage_tier_name: string
@@ -141,11 +142,11 @@ export type RateLimitsReport = {
   readonly usages: readonly GroupUsage[]
 }
 
-/** What was used of one group of models; null means without limit. Days begin at midnight UTC. */
+/** Use of one group of models; null means without limit. Days begin at midnight UTC. */
 type GroupUsage = {
   /** The group's name. */
   readonly model: string
-  /** The models that it holds. */
+  /** The models of the group. */
   readonly full_model: string
   readonly price_per_million_tokens: string | null
   readonly max_requests_per_day: number | null
@@ -158,7 +159,7 @@ type GroupUsage = {
   readonly tokens_used_day: number
 }
 
-/** What an account used of each group of its tier. */
+/** Gives what an account used in each group of its tier. */
 export function describeUsage(
   tier: Tier,
   { used }: Pick<Awaited<ReturnType<RateLimitsStore['read']>>, 'used'>,

@@ -8,20 +8,20 @@ import type { RateLimits } from '../rate-limits-store.ts'
 export const CALL_KINDS = ['verified', 'chat', 'embeddings', 'images', 'search'] as const
 export type CallKind = (typeof CALL_KINDS)[number]
 
-/** Calls that are counted together. */
+/** A group of models whose calls are counted together. */
 export type LimitGroup = {
-  /** Within its tier; what an account used of it is kept under this name. */
+  /** Unique within the tier. The account's use of this group is stored under this name. */
   readonly name: string
   readonly calls: readonly CallKind[]
-  /** Patterns, `*` matching any run of characters. Calls without a model have the empty text. */
+  /** Patterns; `*` matches any characters. A call without a model has the empty text. */
   readonly models: readonly string[]
   readonly limits: RateLimits
-  /** As it is shown; null for none. */
+  /** The price as it is shown; null when no price is shown. */
   readonly pricePerMillionTokens: string | null
 }
 
 /**
- * What an account may use. Of its groups the first that fits a call counts it, and one fits every
+ * What an account may use. The first group that matches a call counts it. One group matches every
  * call.
  */
 export type Tier = {
@@ -30,18 +30,18 @@ export type Tier = {
   readonly groups: readonly LimitGroup[]
 }
 
-/** The tiers by name, and the one of accounts that are in none. */
+/** The tiers by name, and the standard tier, for accounts without a tier. */
 export type Tiers = { readonly standard: Tier; readonly byName: ReadonlyMap<string, Tier> }
 
 /**
- * Tier of an account: the one with this name, else the standard one (the account may be of an older
- * file).
+ * Gives the tier with this name, or else the standard tier: an account's tier may be from an older
+ * file.
  */
 export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
 }
 
-/** The group of a tier that counts a call. */
+/** Gives the group of a tier that counts the call. */
 export function findGroup(
   tier: Tier,
   { kind, model }: { readonly kind: CallKind; readonly model: string },
@@ -62,7 +62,7 @@ const UNLIMITED: RateLimits = {
   tokensPerDay: null,
 }
 
-/** For development: everything is counted, and nothing refused. */
+/** For development: every call is counted, and no call is refused. */
 export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   {
     name: 'unlimited',
@@ -80,8 +80,8 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
 ])
 
 /**
- * What a known service of this interface gives every account for nothing, each kind of call for
- * itself.
+ * Free limits, as a known service of this interface has them. They apply to each kind of call
+ * separately.
  */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
@@ -91,7 +91,8 @@ const FREE_LIMITS: RateLimits = {
 }
 
 /**
- * For production without a tiers file: no account can spend the operator's money without a bound.
+ * For production without a tiers file, so that no account can spend the operator's money without
+ * limit.
  */
 export const FREE_TIERS: Tiers = assembleTiers('free', [
   {
@@ -107,7 +108,10 @@ export const FREE_TIERS: Tiers = assembleTiers('free', [
   },
 ])
 
-/** Tiers of which one is the standard. Throws TypeError when it is none of them. */
+/**
+ * Gives tiers, one of which is the standard tier. Throws TypeError when `standard` names none of
+ * them.
+ */
 export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
   const byName = new Map(tiers.map((tier) => [tier.name, tier]))
   const tier = byName.get(standard)
@@ -116,8 +120,8 @@ export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
 }
 
 /**
- * Gives the tiers of `file`; without one, no limits for development, and for production those of
- * the free tier, so that no key that leaks spends without a bound. Rejects as readTiers does.
+ * Gives the tiers of `file`. Without a file: no limits for development, and the free tier for
+ * production. So a leaked key cannot spend without limit. Rejects as readTiers does.
  */
 export async function chooseTiers(
   file: string | null,
@@ -127,7 +131,7 @@ export async function chooseTiers(
   return isProduction ? FREE_TIERS : UNLIMITED_TIERS
 }
 
-/** Gives the tiers of a file. Rejects with StartFailure, which lists every fault in the file. */
+/** Gives the tiers of a file. Rejects with StartFailure, which lists all faults of the file. */
 export async function readTiers(file: string): Promise<Tiers> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartFailure(`limits: RATE_LIMIT_TIERS_FILE ${file} cannot be read (${error.code})`)
@@ -139,15 +143,16 @@ export async function readTiers(file: string): Promise<Tiers> {
 }
 
 /**
- * Tiers of a file, groups of a tier, and model patterns of a group, at most: each call walks the
- * groups and patterns of a tier.
+ * How many tiers a file has, groups a tier has, and model patterns a group has, at most. Each call
+ * is compared with the groups and patterns of its tier.
  */
 const TIERS_MAX = 100
 const GROUPS_MAX = 100
 const PATTERNS_MAX = 200
 
 /**
- * Gives the tiers of a tiers file's text (README.md has the form), or every fault in it, in words.
+ * Parses the text of a tiers file (README.md describes the form). Gives the tiers, or every fault
+ * of the text in words.
  */
 export function parseTiers(
   text: string,
@@ -175,7 +180,7 @@ function readJson(text: string): unknown {
   }
 }
 
-/** Names sort alike here and in the database, which locks by them: ASCII only. */
+/** ASCII only: names must sort here as in the database, which locks rows in this order. */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
   error: 'expected 1 to 64 letters, digits, spaces and . _ : / -, beginning with a letter or digit',
 })
@@ -217,7 +222,10 @@ const tiersFile = z
 
 type GroupForm = z.output<typeof group>
 
-/** Names are what counts are kept under; and a call that no group fits would be free. */
+/**
+ * Counts are stored under the names, so names must be unique. A call that matches no group would be
+ * free.
+ */
 function checkGroups({ value, issues }: z.core.ParsePayload<readonly GroupForm[]>): void {
   const fault = (message: string) =>
     issues.push({ code: 'custom', path: [], input: undefined, message })

@@ -8,9 +8,9 @@ import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 const INTERFACE_VERSION = '1.0.0'
 
 /**
- * The OpenAPI 3.1 document of `routes`, whose schemas it shows: those of requests are what
- * validates them, those of replies are held against real ones by the tests. Throws for two schemas
- * of one name.
+ * Gives the OpenAPI 3.1 document of `routes`, with their schemas. The schemas of requests also
+ * validate the requests. Tests compare the schemas of replies with real replies. Throws when two
+ * schemas have the same name.
  */
 export function createDocument(
   routes: readonly Route[],
@@ -72,7 +72,7 @@ function describeRoute(route: Route): JsonSchema {
   }
 }
 
-/** `postV1ChatCompletions`: what code generators name methods by. */
+/** Code generators name methods by this id: `postV1ChatCompletions`. */
 function operationIdOf({ method, path }: Route): string {
   const words = path.split(/[^a-zA-Z0-9]+/).filter((word) => word !== '')
   return [
@@ -98,7 +98,7 @@ function describeParameters(
   )
 }
 
-/** As HTTP's own documents write it: `Idempotency-Key`. */
+/** Writes a header's name as the HTTP standards do: `Idempotency-Key`. */
 function headerName(name: string): string {
   return name.replaceAll(/\b[a-z]/g, (letter) => letter.toUpperCase())
 }
@@ -131,7 +131,7 @@ function describeResponses(
   return responses
 }
 
-/** What any route refuses that has a key, a scope, a body. */
+/** Errors of every route that has a key, a scope or a body. */
 const KEY_ERRORS: readonly ErrorCode[] = [
   'authorization_missing',
   'invalid_credentials',
@@ -176,8 +176,8 @@ const errorReply = z.looseObject({
 })
 
 /**
- * A request that fails validation (interface, part 7), and its first fault in the form that
- * OpenAI's clients read.
+ * Answer to a request that fails validation (interface, part 7). It contains the first fault in the
+ * form that OpenAI's clients read.
  */
 const validationFault = z.strictObject({
   detail: z

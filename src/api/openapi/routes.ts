@@ -3,7 +3,7 @@ import type { RouteContext } from '../context.ts'
 import { defineRoute, type Route } from '../route.ts'
 import { createDocument } from './document.ts'
 
-/** What the service says of itself (interface, 2.8). */
+/** How the service describes itself (interface, 2.8). */
 const API_INFORMATION = {
   title: 'Affidavit',
   description:
@@ -11,15 +11,15 @@ const API_INFORMATION = {
 } as const
 
 /**
- * Shown by a production gateway whose security module is simulated: it must not be taken for a real
- * one.
+ * Shown by a production gateway with a simulated security module, which must not be taken for a
+ * real one.
  */
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
 /**
- * `GET /`: what this is, as JSON; a client that asks for HTML first, as browsers do, is answered by
- * `showHome`.
+ * `GET /`: describes the service as JSON. A client that asks for HTML first, as browsers do, is
+ * answered by `showHome`.
  */
 export function rootRoute(
   showHome: (context: RouteContext) => Promise<undefined>,
@@ -48,11 +48,11 @@ export function rootRoute(
 }
 
 /**
- * `GET /openapi.json`: the documentation of `routes`. It needs no key, and is in no documentation
- * itself.
+ * `GET /openapi.json`: the documentation of `routes`. It needs no key, and is not in the
+ * documentation itself.
  */
 export function documentRoute(routes: readonly Route[]): Route {
-  // Made when it is first asked for: most processes never are.
+  // Made at the first request: most processes are never asked.
   let text: string | null = null
   return defineRoute({
     method: 'GET',

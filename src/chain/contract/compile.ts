@@ -11,15 +11,15 @@ export const ARTIFACT_FILE = join(
 )
 
 /**
- * Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is
- * fixed.
+ * Key of the source in the compiler's input. It must not change, because it is hashed into the
+ * bytecode's metadata.
  */
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides the bytecode except the compiler's version (exact in package-lock.json
+ * Everything that decides the bytecode, except the compiler's version (exact in package-lock.json
  * and the pragma). `paris` is the oldest EVM without proof of work, so the bytecode runs on every
- * chain since; newer opcodes would give the contract nothing measurable. `runs` is high because the
+ * later chain. Newer opcodes would not help the contract measurably. `runs` is high because the
  * contract is deployed once and called forever.
  */
 const SETTINGS = {

@@ -5,7 +5,7 @@ import type { AuditProgress } from '../../../audit/audit-gateway.ts'
 import type { AuditCheck, AuditCheckName, AuditFinding } from '../../../audit/findings.ts'
 import { formatChecks, hintAtRoot, jsonText } from '../printable.ts'
 
-/** Whether an audit came to its end, and nothing was found. */
+/** Whether an audit was completed and found no fault. */
 export function isClean({ logs, findings }: AuditReport): boolean {
   return findings.length === 0 && logs.every((log) => log.isComplete && log.findings.length === 0)
 }
@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: AuditFindi
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** States the result of the audit, and no more. */
+/** Gives the result of the audit in words, without claiming more. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
@@ -76,7 +76,7 @@ function conclude(report: AuditReport): string {
   return `${concludeLogs(logs)}${rest}`
 }
 
-/** Nothing was found in a log without leaves, but no history was checked there. */
+/** A log without leaves has no faults, but no history was checked there. */
 function concludeLogs(logs: readonly LogReport[]): string {
   const all = logs.length === 1 ? 'the log' : `${logs.length} logs`
   const emptyCount = logs.filter(isEmpty).length
@@ -88,8 +88,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * The names of checks that were not made. Every restart of an enclave leaves a log: a check that an
- * empty log has no use for does not count.
+ * Gives the names of checks that were not made. Every restart of an enclave leaves a log, so a
+ * check that an empty log does not need is not counted.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -98,18 +98,19 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 }
 
 /**
- * Whether the log had no leaf when the audit began. If heads or attestations show more, its checks
- * report that.
+ * Whether the log had no leaf when the audit started. If heads or attestations show more, its
+ * checks report that.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
 
-/** Shortest time between two lines where the output is not a terminal, milliseconds. */
+/** Shortest time between two lines when the output is not a terminal, milliseconds. */
 export const LINE_INTERVAL_MS = 10_000
 
 /**
- * Gives a bar on a terminal; elsewhere, for logs, a line now and then. `now` gives milliseconds.
+ * Gives a progress bar on a terminal. Elsewhere, as in a log, gives a line now and then. `now`
+ * gives milliseconds.
  */
 export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   return stream.isTTY === true ? createBar(stream) : createLines(stream, now)

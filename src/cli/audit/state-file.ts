@@ -5,7 +5,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
 /**
- * Opens the state of an audit in a file, which need not exist yet; with null, no state is kept.
+ * Opens the state of an audit in a file, which may not exist yet. With null, no state is kept.
  * Throws CliError.
  */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {
@@ -27,7 +27,7 @@ export async function openStateFile(path: string | null, scope: string): Promise
   }
 }
 
-/** Null when there is no such file. */
+/** Gives null when the file does not exist. */
 async function readText(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8')

@@ -9,7 +9,7 @@ import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
 /**
  * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for the
- * operator: a user who can reach the database, or the data folder.
+ * operator: a user with access to the database or the data folder.
  */
 export function registerAccounts(program: Command): void {
   const accounts = program
@@ -141,7 +141,10 @@ function parseDays(text: string): number {
   throw new InvalidArgumentError(`expected a whole number of days from 1 to ${RETENTION_DAYS_MAX}`)
 }
 
-/** Names and tiers have their form here: of an order that is at fault, the tier is not known. */
+/**
+ * Commander has checked the form of names and tiers. So a refused order means that the tier does
+ * not exist.
+ */
 function refusals({
   name,
   tier = '',

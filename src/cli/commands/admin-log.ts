@@ -18,9 +18,7 @@ type LogOptions = JsonOption & {
 const LIMIT = 100
 const LIMIT_MAX = 1_000
 
-/**
- * Adds `admin-log`, for the operator: what was done to keys, accounts and enclaves, and by whom.
- */
+/** Adds `admin-log`, for the operator. It shows who did what to keys, accounts and enclaves. */
 export function registerAdminLog(program: Command): void {
   program
     .command('admin-log')
@@ -51,7 +49,7 @@ async function showLog(options: LogOptions): Promise<void> {
   printList(acts, options, { titles: TITLES, toRow })
 }
 
-/** Unix seconds as a query has them: no act is from before 1970. */
+/** Gives Unix seconds as a query's text. No act is older than 1970. */
 function textOf(seconds: number | undefined): string | null {
   return seconds === undefined ? null : String(Math.max(0, seconds))
 }

@@ -6,8 +6,8 @@ import { EXIT_CODES } from '../faults.ts'
 import { addAttestationOptions } from '../options.ts'
 
 /**
- * Adds `attestation FILE`. Exit code 0 only when every rule that was asked for holds, 1 otherwise,
- * 2 for usage.
+ * Adds `attestation FILE`. Exit code 0 only when every requested rule holds, 1 otherwise, 2 for
+ * wrong usage.
  */
 export function registerAttestation(program: Command): void {
   const command = program

@@ -10,8 +10,8 @@ import {
 } from '../options.ts'
 
 /**
- * Adds `audit URL`, which walks the logs of a gateway as an outsider; audit/codes.md says what
- * it finds.
+ * Adds `audit URL`, which checks the logs of a gateway from outside. audit/codes.md describes the
+ * findings.
  */
 export function registerAudit(program: Command): void {
   const command = program

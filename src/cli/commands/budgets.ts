@@ -5,7 +5,7 @@ import { CliError, EXIT_CODES, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'
 import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
-/** What a budget is of, and the period that it is for. */
+/** What a budget limits, and its period. */
 const WHAT = ['requests', 'tokens', 'money'] as const
 const PERIODS = ['day', 'month', 'total'] as const
 type Budget = { readonly what: (typeof WHAT)[number]; readonly per: (typeof PERIODS)[number] }
@@ -28,7 +28,9 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
     )
 }
 
-/** Adds `budgets`, for the operator: what accounts and keys may use, and what is left. */
+/**
+ * Adds `budgets`, for the operator. It shows what accounts and keys may use, and how much is left.
+ */
 export function registerBudgets(program: Command): void {
   program
     .command('budgets')
@@ -80,7 +82,7 @@ async function setBudget(
     withOperations(({ budgets }) =>
       amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
     ),
-    // A text that cannot name an account or a key names none.
+    // A text that cannot be a name is not the name of any account or key.
     {
       not_found: `${unknown} ${printable(id)}`,
       validation_failed: `${unknown} ${printable(id)}`,

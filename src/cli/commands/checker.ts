@@ -13,9 +13,9 @@ import { registerVerifier } from './verifier.ts'
 import { registerVerify } from './verify.ts'
 
 /**
- * The commands for checkers of evidence, for callers, and for signers of releases. They are all
- * that the package `affidavit` installs, so they bring no database, no server and no chain client.
- * `openVerifier`: how this program opens the page that it saves.
+ * The commands for checking evidence, for callers, and for signing releases. The package
+ * `affidavit` installs only these, so they load no database, no server and no chain client.
+ * `openVerifier` opens the page that this program saves.
  */
 export function checkerCommands(openVerifier: OpenVerifier): CommandGroups {
   return {

@@ -1,7 +1,9 @@
 import type { Command } from 'commander'
 import { addGatewayOptions, type GatewayAccessOptions } from '../options.ts'
 
-/** Adds `complete FILE...`, which makes saved proofs stand alone. */
+/**
+ * Adds `complete FILE...`, which adds evidence to saved proofs, so that they can be checked alone.
+ */
 export function registerComplete(program: Command): void {
   const command = program
     .command('complete')

@@ -1,6 +1,9 @@
 import { Argument, type Command } from 'commander'
 
-/** Adds `completions SHELL`, which prints the shell's completions of the whole command line. */
+/**
+ * Adds `completions SHELL`, which prints a script that completes the whole command line in this
+ * shell.
+ */
 export function registerCompletions(program: Command): void {
   const name = program.name()
   program
@@ -22,11 +25,11 @@ export function registerCompletions(program: Command): void {
     })
 }
 
-/** Shells that completions are written for. */
+/** The shells for which completions can be written. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const
 type Shell = (typeof SHELLS)[number]
 
-/** One place in the command line: the words that lead there and the words that may follow. */
+/** One place in the command line: the words before it, and the words that may follow. */
 type Level = {
   readonly path: string
   readonly words: readonly Word[]
@@ -35,8 +38,8 @@ type Level = {
 type Word = { readonly text: string; readonly about: string }
 
 /**
- * Gives a script that completes the commands, options and choices of a program in a shell, file
- * names elsewhere.
+ * Gives a shell script that completes the commands, options and choices of a program. In other
+ * places it completes file names.
  */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())
@@ -145,7 +148,7 @@ function writeFishWord(name: string, level: Level, word: Word): string {
   return `complete -c ${name} -n ${condition} ${what}${about}`
 }
 
-/** Single quotes hold everything but themselves, in all three shells. */
+/** In all three shells, only a single quote is special inside single quotes. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

@@ -2,12 +2,12 @@ import type { Command } from 'commander'
 import type { DeployOptions } from '../contract-deployment.ts'
 import { parseRpcUrl, parseSeconds } from '../options.ts'
 
-/** Fifteen of Ethereum's blocks. */
+/** The time of fifteen blocks of Ethereum. */
 const TIMEOUT_SECONDS_DEFAULT = 180
 
 /**
- * Adds `contract deploy`, for the operator: a first set-up begins with it, and every release that
- * changes the contract.
+ * Adds `contract deploy`, for the operator. It is the first step of a set-up, and of every release
+ * that changes the contract.
  */
 export function registerContract(program: Command): void {
   const contract = program

@@ -9,10 +9,13 @@ import { type JsonOption, operations } from './operator.ts'
 
 type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
 
-/** What was done: records with the hash, and those whose content was erased now. */
+/**
+ * Result of an erasure: the number of records with the hash, and of the records whose content was
+ * erased now.
+ */
 type Erased = { readonly found: number | null; readonly erased: number }
 
-/** Adds `erase`, for the operator: a user who can reach the database, or the data folder. */
+/** Adds `erase`, for the operator: a user with access to the database or the data folder. */
 export function registerErase(program: Command): void {
   program
     .command('erase')
@@ -70,7 +73,7 @@ async function eraseAccount(
     const { records, is_done: isDone } = await erasures.remove({ account })
     erased += records
     if (isDone) return { found: null, erased }
-    // A gateway is at it.
+    // The running gateway is erasing now, so this command waits.
     if (records === 0) await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS))
   }
 }

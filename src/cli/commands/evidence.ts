@@ -4,8 +4,8 @@ import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
 /**
- * Adds `evidence HASH`, which fetches the evidence bundle of one completion, exactly as the gateway
- * gives it, or in a page that checks it.
+ * Adds `evidence HASH`. It fetches the evidence bundle of one completion, exactly as the gateway
+ * gives it, or inside a page that checks it.
  */
 export function registerEvidence(program: Command, openVerifier: OpenVerifier): void {
   const command = program

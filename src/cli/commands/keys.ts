@@ -17,7 +17,7 @@ type CreateOptions = JsonOption & {
 }
 
 /**
- * Adds `keys create | list | revoke`, for the operator: a user who can reach the database, or the
+ * Adds `keys create | list | revoke`, for the operator: a user with access to the database or the
  * data folder.
  */
 export function registerKeys(program: Command): void {
@@ -63,7 +63,7 @@ export function registerKeys(program: Command): void {
     .action(revokeKey)
 }
 
-/** Name of an account or a key, from the command line. Throws InvalidArgumentError. */
+/** Reads the name of an account or a key from the command line. Throws InvalidArgumentError. */
 export function parseNameArgument(text: string): string {
   if (isName(text)) return text
   throw new InvalidArgumentError(
@@ -105,7 +105,7 @@ async function revokeKey(id: string): Promise<void> {
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']
 
-/** A key as it is printed: with its account's name alone. */
+/** A key in printed form: with its account's name, without the account's id. */
 function shown<Key extends ManagedKey>(key: Key) {
   const { id, account_id: _, account_name: account, ...more } = key
   return { id, account, ...more }
@@ -126,7 +126,7 @@ function parseScopes(text: string): readonly Scope[] {
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { d: 86_400, h: 3_600, m: 60 }
 
-/** Unix seconds; a date is its first moment in UTC. */
+/** Gives Unix seconds. A date without a time means its first moment in UTC. */
 function parseExpiry(text: string): number {
   const nowMs = Date.now()
   const [, count, unit = ''] = /^(\d{1,6})([dhm])$/.exec(text) ?? []
@@ -140,7 +140,7 @@ function parseExpiry(text: string): number {
   )
 }
 
-/** NaN for text that is not a date, also for a day that the month does not have. */
+/** Gives NaN for text that is not a date, and for a day that the month does not have. */
 function parseDate(text: string): number {
   const date = new Date(/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : Number.NaN)
   return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text

@@ -2,7 +2,9 @@ import type { Command } from 'commander'
 import type { NodeOptions } from '../node/node-actions.ts'
 import { addKeyOption, collectText } from '../options.ts'
 
-/** Adds `node run | list | create | status | stats | benchmark`, for owners of machines. */
+/**
+ * Adds `node run | list | create | status | stats | benchmark`, for people who contribute machines.
+ */
 export function registerNodeCommand(program: Command): void {
   registerNodeCommands(
     program
@@ -47,7 +49,7 @@ export function registerNodeCommands(node: Command): void {
     .action((options: NodeOptions) => act((node) => node.benchmark(options)))
 }
 
-/** Loaded where it is used, as the agent is: other commands start without them. */
+/** Loaded only when needed, like the agent: other commands start without these modules. */
 async function act(
   action: (node: typeof import('../node/node-actions.ts')) => Promise<void>,
 ): Promise<void> {
@@ -55,21 +57,21 @@ async function act(
   await node.explain(() => action(node))
 }
 
-/** Adds the options that say which gateway, and with which key. */
+/** Adds the options for the gateway and its key. */
 function addAccessOptions(command: Command): Command {
   return addKeyOption(
     command.option('--url <url>', 'the gateway (AFFIDAVIT_URL; default http://127.0.0.1:3000)'),
   )
 }
 
-/** Adds the options that say which node. */
+/** Adds the options that choose the node. */
 function addNodeOptions(command: Command): Command {
   return command
     .option('--name <name>', "the node's name (NODE_NAME; default: this machine's host name)")
     .option('--node-id <id>', "the node's id, in place of its name (NODE_ID)")
 }
 
-/** Adds the options that say which backend, which of its models, and how long to measure them. */
+/** Adds the options for the backend, its models, and the time to measure them. */
 function addBackendOptions(command: Command): Command {
   return command
     .option('--backend <url>', 'the inference server (BACKEND_URL; default: found on this machine)')

@@ -1,17 +1,17 @@
 import { InvalidArgumentError } from 'commander'
 import { jsonText, textTable } from '../printable.ts'
 
-// What the commands of a gateway's operator share.
+// Code that the operator's commands share.
 
-/** Whether to print for programs. */
+/** The option for output that programs read. */
 export type JsonOption = { readonly json?: boolean }
 
-/** Loaded where they are used: they bring the database, which the help does not need. */
+/** Loaded only when needed: these modules load the database, which the help does not need. */
 export function operations() {
   return import('../operations.ts')
 }
 
-/** Gives all pages of a list, from the first on. */
+/** Gives all pages of a list. */
 export async function allPages<Page extends { readonly cursor: string | null }>(
   read: (cursor: string | null) => Promise<Page>,
 ): Promise<readonly Page[]> {

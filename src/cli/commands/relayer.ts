@@ -8,10 +8,10 @@ import { timeCell } from '../printable.ts'
 import type { WithdrawOptions } from '../relayer-withdrawal.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/** Fifteen of Ethereum's blocks. */
+/** The time of fifteen blocks of Ethereum. */
 const TIMEOUT_SECONDS_DEFAULT = 180
 
-/** Adds `relayer`, and below it `key` and `withdraw`, for the operator of a gateway that runs. */
+/** Adds `relayer` with `key` and `withdraw`, for the operator of a running gateway. */
 export function registerRelayer(program: Command): void {
   const relayer = program
     .command('relayer')

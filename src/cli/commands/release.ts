@@ -10,8 +10,8 @@ import type {
 import type { ShowOptions } from '../release/release-report.ts'
 
 /**
- * Adds `release key | sign | show | list`: measurements of enclave images, signed for people who
- * check records.
+ * Adds `release key | sign | show | list`. They sign the measurements of enclave images, for people
+ * who check records.
  */
 export function registerRelease(program: Command): void {
   const release = program
@@ -57,14 +57,14 @@ export function registerRelease(program: Command): void {
   registerReleaseList(release)
 }
 
-/** Loaded where they are used: other commands start without them. */
+/** Loaded only when needed: other commands start without these modules. */
 function releaseFiles() {
   return import('../release/release-files.ts')
 }
 
 /**
- * Adds `release list add | end | revoke | renew | sign`: the list of the releases that an operator
- * runs.
+ * Adds `release list add | end | revoke | renew | sign`. They manage the list of releases that an
+ * operator runs.
  */
 function registerReleaseList(release: Command): void {
   const list = release
@@ -130,7 +130,7 @@ function editing(command: Command): Command {
   )
 }
 
-/** Loaded where it is used: other commands start without it. */
+/** Loaded only when needed: other commands start without these modules. */
 function lists() {
   return import('../release/release-list.ts')
 }

@@ -20,7 +20,7 @@ type Grouping = Pick<UsageQuery, 'per' | 'by'>
 const PERIODS = ['hour', 'day', 'month'] as const
 const DIMENSIONS = ['account', 'key', 'model', 'operation'] as const
 
-/** Adds `usage`, for the operator: what accounts used, and what it cost. */
+/** Adds `usage`, for the operator. It shows the usage of accounts and its cost. */
 export function registerUsage(program: Command): void {
   program
     .command('usage')
@@ -60,7 +60,7 @@ async function report(options: UsageOptions): Promise<void> {
     withOperations(({ usage }) => usage.report(query)),
     {
       not_found: `no account has the name ${printable(account)}`,
-      // A text that cannot name an account names none.
+      // A text that cannot be a name is not the name of any account.
       validation_failed: `no account has the name ${printable(account)}`,
       limit_reached:
         'there are too many rows: choose an account, a shorter range, or a coarser --by',
@@ -77,7 +77,7 @@ async function report(options: UsageOptions): Promise<void> {
   }
 }
 
-/** The last second that a date of ISO 8601 has with four digits. */
+/** The last date in ISO 8601 whose year has four digits, Unix seconds. */
 const END = Date.UTC(9999, 11, 31) / 1000
 
 function beginOfMonth(): number {
@@ -85,7 +85,7 @@ function beginOfMonth(): number {
   return Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1000
 }
 
-/** Usage is always listed by account; without a period all of the range is one. */
+/** Usage is always grouped by account. Without a period, the whole range is one period. */
 function parseGrouping(text: string): Grouping {
   const words = text.split(',')
   const periods = PERIODS.filter((period) => words.includes(period))

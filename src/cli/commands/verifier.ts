@@ -1,7 +1,9 @@
 import type { Command } from 'commander'
 import type { OpenVerifier, VerifierOptions } from '../evidence/evidence-page.ts'
 
-/** Adds `verifier`, which names the page that this program saves, or writes it. */
+/**
+ * Adds `verifier`, which describes the page that this program saves, or writes the page to a file.
+ */
 export function registerVerifier(program: Command, openVerifier: OpenVerifier): void {
   program
     .command('verifier')

@@ -3,8 +3,8 @@ import type { VerifyOptions } from '../evidence/verify-source.ts'
 import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
 /**
- * Adds `verify SOURCE`, which checks evidence by itself; README.md of src/cli says what its outcome
- * means.
+ * Adds `verify SOURCE`, which checks evidence on this machine. README.md of src/cli explains its
+ * outcomes.
  */
 export function registerVerify(program: Command): void {
   const command = program

@@ -4,7 +4,7 @@ import { readChainFacts } from '../../../client/chain-facts.ts'
 import { createRpc, RpcError } from '../../../client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
-/** As readChainFacts, of the endpoint at `url`. Throws ChainUnreached. */
+/** Like readChainFacts, with the endpoint at `url`. Throws ChainUnreached. */
 export async function reachChainFacts(
   url: string,
   blockNumber: number | null,
@@ -17,7 +17,9 @@ export async function reachChainFacts(
   }
 }
 
-/** The chain's endpoint gave no answer that can be used. What needs no chain can be checked. */
+/**
+ * The chain's endpoint gave no usable answer. Checks that do not need the chain are still possible.
+ */
 export class ChainUnreached extends CliError {
   constructor(reason: string) {
     super(`the chain cannot be reached: ${reason}`, EXIT_CODES.unavailable)

@@ -15,9 +15,9 @@ import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { readBundle } from './read-evidence.ts'
 
 /**
- * Adds to a saved proof the evidence bundle of its call, which the gateway is asked for, so that
- * the file can be checked without any gateway. Gives what was done, in words. Throws CliError, and
- * then the file is as it was: also for a bundle without a block, and for that of another call.
+ * Fetches the evidence bundle of a saved proof's call from the gateway, and adds it to the file.
+ * Then the file can be checked without a gateway. Gives in words what was done. Throws CliError and
+ * leaves the file unchanged on any failure, also for a bundle without a block, or of another call.
  *
  * Does NOT check the bundle: see verifyBundle.
  */
@@ -49,7 +49,7 @@ function readProof(bytes: Uint8Array, file: string): SavedProof {
   return convertFault(() => parseSavedProof(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** The hash that the answer carries: whether it is its own, the comparison shows. */
+/** The hash in the answer. The later comparison shows whether it is the answer's real hash. */
 function hashIn(answer: KeptAnswer, file: string): string {
   const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
   const hash = memberAt(proof, 'hash')

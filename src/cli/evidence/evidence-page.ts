@@ -9,18 +9,18 @@ import {
 import { writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** Opens the page that checks evidence, before data is put in, and says what it is made by. */
+/** Opens the page that checks evidence, without any data in it, and gives its maker. */
 export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly maker: Maker }>
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type VerifierOptions = { readonly output?: string; readonly json?: boolean }
 
-/** Gives the page with this evidence. */
+/** Gives the page with this evidence in it. */
 export async function writePage(openVerifier: OpenVerifier, evidence: Json): Promise<string> {
   return putEvidence(emptyPage(await openVerifier()), evidence)
 }
 
-/** Prints what the page is, and writes it where the options say so. Throws CliError. */
+/** Describes the page, and writes it to a file if the options say so. Throws CliError. */
 export async function printVerifier(
   openVerifier: OpenVerifier,
   { output, json = false }: VerifierOptions,
@@ -31,7 +31,7 @@ export async function printVerifier(
   process.stdout.write(json ? jsonText(madeBy) : sayMadeBy(madeBy))
 }
 
-/** All users may read a page without evidence. */
+/** Mode of a page without evidence: every user may read it. */
 const PAGE_MODE = 0o644
 
 function emptyPage({ verifier, maker }: Awaited<ReturnType<OpenVerifier>>): string {
@@ -43,8 +43,8 @@ function sayMadeBy({ version, commit, verifier_sha256 }: ReturnType<typeof write
 }
 
 /**
- * Says what an attacker-controlled page names of its maker, beside its digest. Throws FormatError
- * for anything else.
+ * Describes an attacker-controlled page: the maker that it names, and its digest. Throws
+ * FormatError for anything that is not such a page.
  */
 export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)

@@ -8,7 +8,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { withEvidenceErrors } from './read-evidence.ts'
 
-/** The files of what a caller kept, as commander gives them. */
+/** The files that a caller kept, as commander gives them. */
 export type KeptOptions = {
   readonly request?: string
   readonly answer?: string
@@ -16,8 +16,8 @@ export type KeptOptions = {
 }
 
 /**
- * Reads the files of what a caller kept. Throws CliError for files that cannot be read or have
- * another form, and when standard input is named more than once, `source` included.
+ * Reads the files that a caller kept. Throws CliError for files that cannot be read or have the
+ * wrong form, and when standard input is named more than once (`source` counts too).
  */
 export async function openKeptFiles(
   source: string,
@@ -34,7 +34,7 @@ export async function openKeptFiles(
 }
 
 /**
- * Gives the messages of an exchange as lines, each line of a message behind a bar, so that no
+ * Gives the messages of an exchange as lines. Every line of a message starts with a bar, so that no
  * message can look like a line of the report.
  */
 export function printExchange({ asked, said }: ShownExchange): string {

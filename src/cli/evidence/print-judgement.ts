@@ -17,12 +17,12 @@ import { adviseOnSource, saySource } from '../../../attestation/report/say-sourc
 import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
 import { printExchange } from './kept-exchange.ts'
 
-/** What was checked, for advice: a saved proof without its bundle can be completed. */
+/** The checked source, for advice: a saved proof without its bundle can be completed. */
 export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 /**
- * Gives the report for people: the verdict, the checks that failed, what can be done about what was
- * not checked, what was asked and said, facts, and every check.
+ * Gives the report for people: the verdict, the failed checks, advice on open checks, the question
+ * and the answer, the facts, and every check.
  */
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
@@ -42,7 +42,10 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
   return blocks.filter((block) => block !== '').join('\n')
 }
 
-/** Gives the report as one JSON object, for programs. `isOk`: it is good enough for the caller. */
+/**
+ * Gives the report as one JSON object, for programs. `isOk`: the verdict is good enough for the
+ * caller.
+ */
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const conclusion = conclude(judged)
   const { verdict, headline } = conclusion
@@ -82,7 +85,7 @@ function printRecords(records: readonly SubjectReport[]): readonly string[] {
   ])
 }
 
-/** What the reader can do about what was not checked, a line each. */
+/** Gives advice on checks that were not made, one line each. */
 function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
   if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
   const { open, report } = judged
@@ -183,7 +186,7 @@ function recordJson(record: SubjectReport): object {
   return { ...record, doubts: record.doubts.map(adviseOnDoubt) }
 }
 
-/** Bytes are hex; times Unix seconds. */
+/** Bytes are hex; times are Unix seconds. */
 function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudgement): object {
   const { facts, checks, redacted, erased, source } = report
   return {

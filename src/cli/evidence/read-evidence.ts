@@ -10,14 +10,14 @@ import type { GatewayAccessOptions } from '../options.ts'
 import { type OpenVerifier, writePage } from './evidence-page.ts'
 
 /**
- * What `run` gives. What cannot be checked as it was given is thrown as a CliError that names the
- * options.
+ * Runs `run` and gives its result. An EvidenceError becomes a CliError that names the options of
+ * the command line.
  */
 export function withEvidenceErrors<Value>(run: () => Value): Value {
   return convertFault(run, EvidenceError, sayEvidenceFault)
 }
 
-/** The library's fault in the words of the command line. */
+/** Gives the library's fault in the words of the command line. */
 export function sayEvidenceFault({ code, message }: EvidenceError): CliError {
   if (code === 'not_json') return new CliError(message, EXIT_CODES.usage)
   const said = USAGE[code]
@@ -35,7 +35,7 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for anything else;
+ * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError for anything else;
  * `what` names the source.
  *
  * Does NOT prove anything: see verifyBundle.
@@ -46,27 +46,27 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** Says that what was fetched without a key has no content. */
+/** Says that a bundle fetched without a key has no content. */
 export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): string {
   return `Public evidence, without question and answer. To get these: ${keyHint ?? '--key'}.\n`
 }
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type EvidenceOptions = GatewayAccessOptions & {
   readonly html?: boolean
   readonly output?: string
 }
 
 /**
- * Writes the evidence bundle of a completion, exactly as the gateway gives it, or in a page. Throws
- * CliError for any other answer.
+ * Writes the evidence bundle of a completion, exactly as the gateway gives it, or inside a page.
+ * Throws CliError for any other answer.
  */
 export async function fetchEvidence(
   hash: string,
   options: EvidenceOptions,
   openVerifier: OpenVerifier,
 ): Promise<void> {
-  // Loaded where it is used: checks of files do not need it.
+  // Loaded only when needed: checks of files do not need this module.
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, key } = evidenceSource(hash, options)
   const bytes = await readSource(url, key)

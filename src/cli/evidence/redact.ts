@@ -13,7 +13,7 @@ import { readSource, writeOutput } from '../files.ts'
 import { jsonText } from '../printable.ts'
 import { readBundle } from './read-evidence.ts'
 
-/** What to leave out, as commander gives it. */
+/** What to remove, as commander gives it. */
 export type RedactOptions = {
   readonly request?: boolean
   readonly response?: boolean
@@ -21,8 +21,7 @@ export type RedactOptions = {
 }
 
 /**
- * Writes a bundle without the parts that are to be left out. Throws CliError for what cannot be
- * left out.
+ * Writes a bundle without the parts to remove. Throws CliError for a part that cannot be removed.
  */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
@@ -47,8 +46,8 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
 }
 
 /**
- * A part that is gone already, or that is not what was signed, cannot be left out: the result would
- * say otherwise.
+ * A part that was already removed, or that differs from what was signed, cannot be removed: the
+ * result would claim something false.
  */
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))
@@ -69,8 +68,8 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
 }
 
 /**
- * Warnings of parts that can be guessed: their hashes have no salt but what the caller or the
- * provider put into them.
+ * Gives warnings about parts that can be guessed. Their hashes have no salt, except what the caller
+ * or the provider put into them.
  */
 function guessableParts(
   { record }: EvidenceBundle,
@@ -83,8 +82,8 @@ function guessableParts(
 }
 
 /**
- * Whether the caller put a nonce into the request (attestation/formats.md): a shorter nonce could
- * itself be guessed.
+ * Whether the caller put a long enough nonce into the request (attestation/formats.md). A shorter
+ * nonce could be guessed.
  */
 function hasNonce(request: JsonObject): boolean {
   const nonce = memberAt(request, DEMANDS_MEMBER, 'nonce')
@@ -97,7 +96,7 @@ const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
     'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
 }
 
-/** What a part's absence leaves unchecked (attestation/evidence/formats.md, Redaction). */
+/** What can no longer be checked without each part (attestation/evidence/formats.md, Redaction). */
 const LOST: Readonly<Record<RedactablePart, string>> = {
   request: lost('request', 'request hash', 'model that was requested'),
   response: lost('response', 'response hash', 'model that answered'),

@@ -11,37 +11,40 @@ import { CliError } from '../faults.ts'
 
 const { membersOf, textOf } = formsOf('invalid_session_file')
 
-/** What `format` is in the first line of every session file. */
+/** Value of `format` in the first line of every session file. */
 const SESSION_FORMAT = 'affidavit-session'
 
-/** Longest name of a model that is kept, characters. */
+/** Longest model name that is stored, characters. */
 const MODEL_LENGTH_MAX = 200
 
-/** One call of a session. The proof of a checked one is in the file `HASH.json` beside it. */
+/**
+ * One call of a session. The proof of a checked call is in the file `HASH.json` beside the session
+ * file.
+ */
 export type SessionCall = {
-  /** When it ended, RFC 3339, by the clock of the machine that kept it. */
+  /** When the call ended, RFC 3339, by the clock of the machine that wrote the file. */
   readonly at: string
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** The model that the request asked for; null where it does not name one. */
+  /** The model in the request; null when the request names no model. */
   readonly model: string | null
-  /** Of a checked call, 64 hex digits; null for the others. */
+  /** Hash of a checked call, 64 hex digits; null for other calls. */
   readonly hash: string | null
-  /** The code of what was refused, or of the error; null for the others. */
+  /** Code of the refusal or of the error; null for other calls. */
   readonly detail: string | null
 }
 
-/** A session file that is being written. */
+/** A session file that is open for writing. */
 export type SessionFile = {
   readonly path: string
-  /** Appends a line. What cannot be written is a CliError at `close`. */
+  /** Appends a line. If it cannot be written, `close` throws a CliError. */
   add(call: SessionCall): void
   close(): Promise<void>
 }
 
 /**
- * Begins a session file in `folder`: JSON Lines, the first of which says what it is
- * (`{ "format": "affidavit-session", "version": 1, "gateway", "started" }`), and one for each call.
- * Rejects with the fault of the file system.
+ * Creates a session file in `folder`. It has JSON Lines: the first line describes the file (`{
+ * "format": "affidavit-session", "version": 1, "gateway", "started" }`), and each call has one
+ * line. Rejects with the fault of the file system.
  */
 export async function createSessionFile(
   folder: string,
@@ -61,7 +64,8 @@ export async function createSessionFile(
   return {
     path,
     add(call) {
-      // The caller chose it: what no strict reader takes, or is long, would spoil the file.
+      // The caller chose the name: a long name, or one that strict readers refuse, would spoil the
+      // file.
       const model = call.model?.toWellFormed().slice(0, MODEL_LENGTH_MAX) ?? null
       written = written.then(() => write({ ...call, model }))
     },
@@ -75,15 +79,15 @@ export async function createSessionFile(
   }
 }
 
-/** The calls of a session; `isCut`: the last line was not written to its end. */
+/** The calls of a session. `isCut`: the last line is incomplete. */
 export type SavedSession = { readonly calls: readonly SessionCall[]; readonly isCut: boolean }
 
 /**
- * Gives the calls of a session file, or null when attacker-controlled `bytes` are not such a file.
- * A last line without its end, which a crash leaves, is left out. Throws CliError, which names the
- * line, for a line in another form.
+ * Gives the calls of a session file. Gives null when attacker-controlled `bytes` are not such a
+ * file. An incomplete last line, which a crash leaves, is ignored. Throws CliError for a malformed
+ * line, and names the line.
  *
- * Does NOT prove anything: the proofs do, each by itself.
+ * Does NOT prove anything: only the proofs do.
  */
 export function readSession(bytes: Uint8Array): SavedSession | null {
   const end = bytes.indexOf(LINE_FEED)
@@ -101,7 +105,7 @@ export function readSession(bytes: Uint8Array): SavedSession | null {
 }
 
 const LINE_FEED = 0x0a
-/** A proof or a bundle may have all of itself in its first line. */
+/** A proof or a bundle may be a single long line. */
 const FIRST_LINE_BYTES_MAX = 4096
 
 function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
@@ -114,13 +118,13 @@ function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
   return lines
 }
 
-/** Null for anything but a JSON object. */
+/** Gives null when the line is not a JSON object. */
 function parseLine(line: Uint8Array): JsonObject | null {
   const json = orNull(() => parseExactJson(line), JsonError)
   return json !== null && isJsonObject(json) ? json : null
 }
 
-/** It names a file, so nothing else will do. */
+/** The hash names a file, so only this form is safe. */
 const HASH = /^[0-9a-f]{64}$/
 const VERDICTS = ['checked', 'refused', 'error', 'left'] as const
 

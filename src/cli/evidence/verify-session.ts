@@ -9,15 +9,17 @@ import { printableJson } from '../printable.ts'
 import type { KeptOptions } from './kept-exchange.ts'
 import type { SavedSession, SessionCall } from './session.ts'
 
-/** What `verify` prints, and its exit code. */
+/** The output of `verify`, and its exit code. */
 export type VerifyOutcome = {
   readonly output: string
-  /** Why the chain could not be asked; null when it was asked, or was not to be asked. */
+  /**
+   * Why the chain could not be asked. Null when it was asked, or when it did not need to be asked.
+   */
   readonly warning: string | null
   readonly exitCode: number
 }
 
-/** What one file came to; `warning` as in Outcome. */
+/** The result for one file. `warning` as in VerifyOutcome. */
 export type Judged = {
   readonly judged: EvidenceJudgement
   readonly warning: string | null
@@ -28,7 +30,7 @@ type SessionOptions = KeptOptions & {
   readonly require?: 'verified'
 }
 
-/** Whether a verdict is good enough for who asked. */
+/** Whether a verdict is good enough for the user's options. */
 export function isEnough(
   verdict: EvidenceJudgement['verdict'],
   { require }: Pick<SessionOptions, 'require'>,
@@ -37,8 +39,8 @@ export function isEnough(
 }
 
 /**
- * The exit code of a check that was made. Where the chain should be asked and cannot be, a good
- * outcome does not count.
+ * Gives the exit code of a finished check. If the chain was wanted but could not be asked, a good
+ * result does not count.
  */
 export function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
@@ -52,13 +54,14 @@ type SessionProof = {
   readonly isUndetermined: boolean
   readonly headline: string
   readonly sentence: string
-  /** Which model the proof is of; null where it is not known. */
+  /** The proof's model; null when it is not known. */
   readonly model: string | null
 }
 
 /**
- * Checks the proof of every checked call of a session, each in its file beside the session's. The
- * session's verdict is that of its worst proof, or `missing`. Rejects with CliError.
+ * Checks the proof of every checked call of a session. The proofs are in files beside the session
+ * file. The session's verdict is the verdict of its worst proof, or `missing`. Rejects with
+ * CliError.
  */
 export async function verifySession(
   { calls, isCut }: SavedSession,
@@ -101,7 +104,7 @@ export async function verifySession(
   }
 }
 
-/** The worst first. */
+/** Verdicts, the worst first. */
 const SEVERITY = ['invalid', 'missing', 'consistent', 'verified'] as const
 
 async function verifyProof(
@@ -198,7 +201,7 @@ function sessionJson({ proofs, calls, isCut, isOk, verdict }: SessionReport): st
     conclusion: headline,
     sentence,
     model,
-    // What the file says, which nothing signs.
+    // Claims of the session file, which is not signed.
     listed: { at: call.at, model: call.model },
   }))
   const refused = calls.filter((call) => call.verdict === 'refused')

@@ -28,15 +28,15 @@ import {
   verifySession,
 } from './verify-session.ts'
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type VerifyOptions = BundleOptions &
   GatewayAccessOptions &
   KeptOptions & { readonly json?: boolean }
 
 /**
- * Checks each source, and prints what it came to; of several, behind its name. Gives the exit code:
- * of several, that of the worst. Throws CliError for a source that is not evidence, of several
- * after the others.
+ * Checks each source, and prints its result. With several sources, the name is printed before each
+ * result. Gives the exit code of the worst result. Throws CliError for a source that is not
+ * evidence, after the other sources were checked.
  */
 export async function verifySources(
   sources: readonly string[],
@@ -62,10 +62,11 @@ export async function verifySources(
 }
 
 /**
- * Checks what a source has, as the options say. Throws CliError for a source that is not evidence.
+ * Checks the evidence of a source with these options. Throws CliError for a source that is not
+ * evidence.
  */
 export async function verifySource(source: string, options: VerifyOptions): Promise<VerifyOutcome> {
-  // Before anything is fetched: a fault of the command itself is reported first.
+  // Checked before anything is fetched, so that a fault of the command is reported first.
   if (options.confirmations !== undefined && options.rpc === undefined)
     throw new CliError(
       'expected --rpc with --confirmations: only the chain shows how deep a block is',
@@ -115,7 +116,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
-/** Each revocation list must be about at least one of the documents. */
+/** Each revocation list must apply to at least one of the documents. */
 function checkAllUsed(verifier: ListingVerifier): void {
   const [unused] = verifier.unused()
   if (unused !== undefined) throw unused
@@ -140,7 +141,7 @@ async function judge(
     }
   }
   if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
-  // Loaded where it is used: a check without a chain starts in half the time.
+  // Loaded only when needed: a check without a chain starts in half the time.
   const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
     return { judged: await judgeBy((block) => reachChainFacts(rpc, block)), warning: null }
@@ -153,8 +154,9 @@ async function judge(
 type AskChain = (blockNumber: number | null) => Promise<ChainFacts>
 
 /**
- * Where a source is, and with which key it is fetched. The environment is looked at for a URL
- * alone: a file needs no key, no complaint about one, and none of the modules that read it.
+ * Gives the place of a source, and the key to fetch it. The environment is read only for a URL: a
+ * file needs no key, so a fault in the key's variable does not matter, and its modules are not
+ * loaded.
  */
 async function locate(
   source: string,
@@ -168,8 +170,8 @@ async function locate(
 }
 
 /**
- * A gateway may answer with evidence of anything. Its own checks will show that its hash is of its
- * request and response.
+ * A gateway may answer with any evidence. The evidence's own checks show that its hash belongs to
+ * its request and response.
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)

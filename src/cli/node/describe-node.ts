@@ -11,10 +11,10 @@ import {
   timeText,
 } from './figures.ts'
 
-/** Members of an answer of the gateway. Their texts come from outside. */
+/** Members of the gateway's answer. Their texts come from outside. */
 export type Facts = Readonly<Record<string, unknown>>
 
-/** How one member is shown: what it is called, and a figure with its unit. */
+/** How one member is shown: its label, and its figure with a unit. */
 type Shown = { readonly label: string; readonly figure?: (value: number) => string }
 
 /** Members of `GET /v1/node/info` and `GET /v1/node/stats`. */
@@ -55,8 +55,9 @@ const MEMBERS: ReadonlyMap<string, Shown> = new Map(
 )
 
 /**
- * Gives the members of an answer of the gateway for people, one a line, in its order, figures with
- * their units. Lists follow, a line each. A member that is not known here has its own name.
+ * Describes the members of a gateway's answer for people: one member a line, in the same order,
+ * figures with units. Lists follow, one line for each item. An unknown member is shown with its own
+ * name.
  */
 export function describeMembers(members: Facts): string {
   const entries = Object.entries(members).map(
@@ -91,7 +92,9 @@ function toRow(node: ListedNode): readonly string[] {
   ]
 }
 
-/** The models that it serves now; of a node that serves none, the speed it was measured at. */
+/**
+ * Gives the models that the node serves now. For a node that serves none, gives its measured speed.
+ */
 function modelsOf({ models, benchmark_tokens_per_second: speed }: ListedNode): string {
   if (models && models.length > 0)
     return models
@@ -100,7 +103,7 @@ function modelsOf({ models, benchmark_tokens_per_second: speed }: ListedNode): s
   return typeof speed === 'number' ? `none now; measured at ${speedText(speed)}` : ''
 }
 
-/** `model-a (84.5 tokens/s)`; without a speed, the model alone. */
+/** Gives `model-a (84.5 tokens/s)`; without a speed, only the model. */
 export function withSpeed(model: string, tokensPerSecond: number | null | undefined): string {
   return typeof tokensPerSecond === 'number' ? `${model} (${speedText(tokensPerSecond)})` : model
 }

@@ -1,6 +1,6 @@
 import { timeCell } from '../printable.ts'
 
-// Figures of nodes as people read them, each with its unit.
+// Figures of nodes in readable form, each with its unit.
 
 /** `84.5 tokens/s`. */
 export function speedText(tokensPerSecond: number): string {
@@ -12,17 +12,17 @@ export function countText(count: number, noun: string): string {
   return `${decimals(count, 0)} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** `24 GiB` of so many MiB. */
+/** Gives mebibytes in the form `24 GiB`. */
 export function memoryText(mebibytes: number): string {
   return `${decimals(mebibytes / 1024, 1)} GiB`
 }
 
-/** `412 ms`, `1.2 s`, of milliseconds. */
+/** Gives milliseconds in the form `412 ms` or `1.2 s`. */
 export function millisecondsText(ms: number): string {
   return ms < 1_000 ? `${decimals(ms, 0)} ms` : `${decimals(ms / 1000, 1)} s`
 }
 
-/** `1 h 2 min` of seconds: the two largest units. */
+/** Gives seconds in the form `1 h 2 min`: the two largest units. */
 export function lengthText(seconds: number): string {
   const whole = Math.floor(seconds)
   const parts = [
@@ -35,17 +35,17 @@ export function lengthText(seconds: number): string {
   return shown.length === 0 ? '0 s' : shown.slice(0, 2).join(' ')
 }
 
-/** Latest second that a Date can hold. */
+/** Latest Unix second that a Date can hold. */
 const TIME_MAX = 8_640_000_000_000
 
-/** Day and time, UTC, of Unix seconds; a dash for 0. */
+/** Gives Unix seconds as day and time in UTC; a dash for 0. */
 export function timeText(seconds: number): string {
   if (!(seconds > 0)) return '-'
   if (seconds > TIME_MAX) return String(seconds)
   return `${timeCell(seconds)} UTC`
 }
 
-/** A number with commas between thousands and so many decimals at most. */
+/** Gives a number with commas between thousands and at most `maximumFractionDigits` decimals. */
 export function decimals(value: number, maximumFractionDigits: number): string {
   return value.toLocaleString('en', { maximumFractionDigits })
 }

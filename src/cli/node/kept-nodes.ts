@@ -8,16 +8,16 @@ import { type FolderLock, lockFolder } from '../../storage/folder-lock.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
-/** Which node of which gateway. */
+/** Identifies a node: the gateway and the node's name. */
 type KeptName = { readonly gateway: string; readonly name: string }
 
-/** The ids of this machine's nodes, by gateway and name, in a file. Methods throw CliError. */
+/** A file with the ids of this machine's nodes, by gateway and name. Methods throw CliError. */
 export type KeptNodes = {
-  /** Null when the file has no node of this name, or does not exist. */
+  /** Gives null when the file does not exist or has no node of this name. */
   find(of: KeptName): Promise<string | null>
-  /** Writes the file whole. To be called under the lock alone. */
+  /** Writes the whole file. Call it only under the lock. */
   keep(of: KeptName, nodeId: string): Promise<void>
-  /** Runs something while no other process of this machine does so with this file. */
+  /** Runs `run` under a lock: no other process of this machine uses the file meanwhile. */
   locked<Value>(run: () => Promise<Value>): Promise<Value>
 }
 
@@ -31,7 +31,7 @@ const form = z.looseObject({
 
 type Entries = z.output<typeof form>['nodes']
 
-/** Gives the nodes that a file keeps. It need not exist yet; its owner alone can read it. */
+/** Gives the nodes in a file, which may not exist yet. Only its owner can read the file. */
 export function keptNodesIn(file: string): KeptNodes {
   return {
     async find({ gateway, name }) {
@@ -78,7 +78,7 @@ async function readEntries(file: string): Promise<Entries> {
   }
 }
 
-/** Longest that another start may take: it makes two calls of 30 s each at most. */
+/** How long another start may hold the lock: it makes at most two calls of 30 s each. */
 const LOCK_TIMEOUT_MS = 60_000
 const LOCK_POLL_MS = 100
 

@@ -27,7 +27,7 @@ import { findOwnNode, openOwnNode } from './own-node.ts'
 import { createRunLines } from './run-lines.ts'
 
 /**
- * Options of the `node` commands as commander gives them. Each stands for a variable of
+ * Options of the `node` commands, as commander gives them. Each option stands for a variable of
  * src/agent/config.ts.
  */
 export type NodeOptions = {
@@ -44,7 +44,7 @@ export type NodeOptions = {
   readonly json?: boolean
 }
 
-/** The faults that a node's operator can mend are reported without a stack. */
+/** Reports faults that a node's operator can fix without a stack trace. */
 export async function explain(action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -60,8 +60,8 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Runs a node agent until a signal ends it, for this machine's node, which is made when it does not
- * exist. On a terminal its log is sentences, else JSON lines.
+ * Runs a node agent until a signal ends it. It runs this machine's node, which is made if it does
+ * not exist. On a terminal, the log is sentences; elsewhere it is JSON lines.
  */
 export async function run(options: NodeOptions): Promise<void> {
   const config = readRunConfig(toAccessVariables(options))
@@ -72,7 +72,7 @@ export async function run(options: NodeOptions): Promise<void> {
     nodeName: config.nodeId === null ? config.nodeName : null,
   })
   const log = await openProcessLogger(config.logLevel, (line) => {
-    // A line that is written after a bar would continue it.
+    // A line that is written after the bar would continue the bar's line.
     bar.stop()
     return describeLine(line)
   })
@@ -84,7 +84,7 @@ export async function run(options: NodeOptions): Promise<void> {
   }
 }
 
-/** Loaded where it is used: not all of these show one. */
+/** Loaded only when needed: some of these commands show no bar. */
 async function openProgressBar(): Promise<ProgressBar> {
   const { createProgressBar } = await import('../../agent/progress-bar.ts')
   return createProgressBar(process.stderr)
@@ -186,7 +186,7 @@ function openGateway({ gatewayUrl: url, apiKey }: GatewayAccess): GatewayClient 
   return createGatewayClient({ url, apiKey })
 }
 
-/** Gives the variables that the options stand for. */
+/** Gives the variables for these options. */
 function toVariables(options: NodeOptions): Environment {
   return {
     AFFIDAVIT_URL: options.url,
@@ -201,8 +201,8 @@ function toVariables(options: NodeOptions): Environment {
 }
 
 /**
- * The same, for what asks the gateway. Throws CliError when the environment's key is not for the
- * gateway of `--url`: that one would be sent it.
+ * Gives the variables for commands that call the gateway. Throws CliError when the environment's
+ * key is not for the gateway of `--url`, because the key would be sent there.
  */
 function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)

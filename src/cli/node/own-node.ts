@@ -6,12 +6,12 @@ import { CliError } from '../faults.ts'
 import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
 
 /**
- * Gives the id of the node that an agent of this machine is to run: the id that is named, else the
- * id that the file keeps, else the account's node of that name, else a new node's. The file keeps
- * what was found or made. Rejects with CliError or GatewayError.
+ * Gives the id of the node that this machine's agent must run: the configured id, or the id in the
+ * file, or the account's node with this name, or a new node's id. The file stores the found or new
+ * id. Rejects with CliError or GatewayError.
  *
- * Several starts on one machine make one node. Two machines of one name that start at the same
- * moment may make two.
+ * Several concurrent starts on one machine make only one node. If two machines use one name and
+ * start at the same moment, they may make two nodes.
  */
 export async function openOwnNode(
   access: NodeAccess,
@@ -36,8 +36,8 @@ export async function openOwnNode(
 }
 
 /**
- * Gives the id of the node that is asked about, as openOwnNode does, but does not make a node.
- * Rejects with CliError or GatewayError.
+ * Gives the id of the node in question, as openOwnNode does, but makes no node. Rejects with
+ * CliError or GatewayError.
  */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId
@@ -55,8 +55,8 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Whether the account still has the node that is kept. When the gateway does not say, the node is
- * kept: the agent tries on until it answers. Throws CliError for an archived node.
+ * Whether the account still has the stored node. When the gateway does not answer, the stored node
+ * is used: the agent repeats until the gateway answers. Throws CliError for an archived node.
  */
 async function isUsable(
   nodeId: string,
@@ -77,7 +77,7 @@ async function isUsable(
   return node !== undefined
 }
 
-/** Archived nodes are not looked at. */
+/** Archived nodes are ignored. */
 async function findByName(gateway: GatewayClient, name: string): Promise<ListedNode | null> {
   const nodes = await gateway.listNodes()
   const [found = null, ...others] = nodes.filter(

@@ -2,19 +2,19 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 
-/** A line of the agent's log, parsed. Its texts are partly the gateway's and the backend's. */
+/** A line of the agent's log, parsed. Some of its texts come from the gateway and the backend. */
 type Entry = Readonly<Record<string, unknown>>
 
-/** Which node the lines are of. */
+/** The node whose log it is. */
 type RunNode = {
   readonly gatewayUrl: string
-  /** Null: only its id is known. */
+  /** Null when only the node's id is known. */
   readonly nodeName: string | null
 }
 
 /**
- * Gives what makes a sentence for people of each JSON line of an agent's log. It remembers the
- * speeds in these lines, to show them when the node is connected.
+ * Gives a function that turns each JSON line of an agent's log into a sentence for people. It
+ * remembers the speeds in these lines, and shows them when the node is connected.
  */
 export function createRunLines(node: RunNode): (line: string) => string {
   const speeds = new Map<string, number>()
@@ -32,7 +32,7 @@ export function createRunLines(node: RunNode): (line: string) => string {
 
 type Context = RunNode & { readonly speeds: ReadonlyMap<string, number> }
 
-/** By the message of the line. */
+/** Sentences by the message of the log line. */
 const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => string>> = {
   'node made': (entry) => `Made node ${named(entry)}. ${textOf(entry, 'file')} keeps its id.`,
   'node found by its name': (entry) =>
@@ -82,7 +82,7 @@ function describeDisconnected(entry: Entry): string {
   return `Disconnected after ${lengthText(openMs / 1000)} (${numberOf(entry, 'code')}): ${how}. ${again}`
 }
 
-/** Any other line: its message and members as they are. */
+/** Describes any other line: its message, and its members unchanged. */
 function describeOther({ level: _level, time: _time, msg, ...members }: Entry): string {
   const shown = Object.entries(members).map(
     ([name, value]) => `${printable(name)}=${printable(JSON.stringify(value) ?? '')}`,
@@ -90,7 +90,7 @@ function describeOther({ level: _level, time: _time, msg, ...members }: Entry): 
   return [printable(String(msg)), ...shown].join(' ')
 }
 
-/** A fault of ours, as the logger shows errors. */
+/** Describes a fault in the form in which the logger writes errors. */
 function faultOf(err: unknown): string {
   const { type, message } = (err ?? {}) as Entry
   return printable(`${type}: ${message}`)
@@ -119,7 +119,7 @@ function parseEntry(line: string): Entry | null {
   }
 }
 
-/** Hours, minutes and seconds of this machine's clock. */
+/** Hours, minutes and seconds by this machine's clock. */
 function clock({ time }: Entry): string {
   const date = new Date(String(time))
   return [date.getHours(), date.getMinutes(), date.getSeconds()]

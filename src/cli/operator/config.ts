@@ -34,21 +34,21 @@ const schema = z.object({
   RELAYER_PRIVATE_KEY: privateKey.optional(),
 })
 
-/** Settings of the operator's commands that do not change from call to call. */
+/** Settings of the operator's commands. They are the same for every call. */
 export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
   readonly dataFolder: string
-  /** Null: the socket that the data folder names. */
+  /** Null: the socket named in the data folder. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
-  /** Null: no keys are set. */
+  /** Null: no keys are configured. */
   readonly contentKeys: ContentKeySource | null
 }
 
-/** Gives the settings, or throws ConfigurationError with every fault. */
+/** Gives the settings. Throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
-  // A command that does not pay for transactions does not complain about the keys that pay for
+  // A command that does not pay for transactions does not report faults of the keys that pay for
   // them.
   const settings = readSettings(
     schema.omit({ DEPLOYER_PRIVATE_KEY: true, RELAYER_PRIVATE_KEY: true }),

@@ -22,8 +22,8 @@ export type ProxyCommandOptions = {
 }
 
 /**
- * Connects to the gateway, serves the proxy until the process is to stop, and prints a line for
- * each call and a count at the end. Throws CliError.
+ * Connects to the gateway and serves the proxy until a signal stops the process. Prints a line for
+ * each call, and a count at the end. Throws CliError.
  */
 export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const { save } = options
@@ -87,14 +87,15 @@ function entryOf({ verdict, model, detail, proof }: ProxiedCall): SessionCall {
   return { at, verdict, model, hash: proof?.hash ?? null, detail }
 }
 
-/** Proofs whose anchors are waited for at once. */
+/** How many proofs may wait for their anchors at once. */
 const COMPLETING_MAX = 64
-/** How long a proxy that stops still waits for anchors, milliseconds. */
+/** How long a stopping proxy waits for anchors, milliseconds. */
 const CLOSE_MS = 15_000
 
 /**
- * Adds its evidence bundle to the file of each proof, once a block has the anchor. What is not
- * complete when the proxy stops stays as it was saved: `affidavit complete` adds it later.
+ * When a block has the anchor of a proof, adds the evidence bundle to the proof's file. A proof
+ * that is incomplete when the proxy stops keeps its file: `affidavit complete` adds the bundle
+ * later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,
@@ -126,7 +127,7 @@ function createCompleting(
       running.add(one)
       void one.finally(() => running.delete(one))
     },
-    /** Resolves with how many are not complete. */
+    /** Resolves with the number of incomplete proofs. */
     async close(): Promise<number> {
       const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
       await Promise.all(running)
@@ -167,7 +168,9 @@ const CONNECT_EXIT_CODES: Readonly<Partial<Record<AffidavitErrorCode, number>>> 
 
 const VERDICT_WIDTH = 'checked'.length
 
-/** One line for people: when, verdict, model, tokens, time, and by which enclave or why not. */
+/**
+ * Prints one line for people: time, verdict, model, tokens, duration, and the enclave or the fault.
+ */
 function printCall({ model, verdict, detail, proof, durationMs }: ProxiedCall): string {
   const tokens = proof === null ? null : tokensOf(proof)
   return [

@@ -5,34 +5,34 @@ import type { Affidavit } from '../../../client/connect.ts'
 import { AffidavitError, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
 
-/** One call that the proxy answered, for a line of its own. */
+/** One call that the proxy answered, for its log line. */
 export type ProxiedCall = {
-  /** The model that the request asked for; null where it does not name one. */
+  /** The model in the request; null when the request names no model. */
   readonly model: string | null
   /**
-   * `checked`: every check held. `refused`: one did not, and the caller was given an error.
-   * `error`: there was no answer to check: the gateway said so or cannot be reached, or the request
-   * was not valid. `left`: the caller went away.
+   * `checked`: every check passed. `refused`: a check failed, and the caller received an error.
+   * `error`: there was no answer to check, because the gateway reported an error or is unreachable,
+   * or the request was not valid. `left`: the caller left.
    */
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** The code of what was refused, or of the error, or its status; null for the others. */
+  /** Code of the refusal, or code or status of the error; null for other calls. */
   readonly detail: string | null
-  /** Of a checked call; else null. */
+  /** Proof of a checked call; null for other calls. */
   readonly proof: Proof | null
   readonly durationMs: number
 }
 
 export type CheckingProxy = {
-  /** `http://127.0.0.1:PORT/v1`: what clients take for their base URL. */
+  /** `http://127.0.0.1:PORT/v1`, the base URL for clients. */
   readonly baseURL: string
-  /** Lets no more calls in, ends those under way, and resolves when all are over. */
+  /** Accepts no more calls, ends the running ones, and resolves when all have ended. */
   close(): Promise<void>
 }
 
-/** Largest request, bytes: the gateway's own limit is below. */
+/** Largest request, bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-/** Headers of a caller that go to the gateway. */
+/** Headers of the caller that are passed to the gateway. */
 const PASSED_HEADERS = [
   'authorization',
   'content-type',
@@ -41,7 +41,7 @@ const PASSED_HEADERS = [
   'x-request-id',
 ] as const
 
-/** Headers of the gateway that go to the caller, beside the content type. */
+/** Headers of the gateway that are passed to the caller, in addition to the content type. */
 const ANSWERED_HEADERS = [
   'retry-after',
   'retry-after-ms',
@@ -50,21 +50,21 @@ const ANSWERED_HEADERS = [
 ] as const
 
 /**
- * Serves OpenAI's chat completions on a port of loopback, by `affidavit`: every answer that is
- * given was checked. A whole answer is checked before its status is sent; of a stream each chunk is
- * given as it comes, and the end only when all holds (all of it then, when the client holds streams
- * back). A refused answer is an error in OpenAI's form that names the check. Rejects when the port
- * is taken.
+ * Serves OpenAI's chat completions on a loopback port, through `affidavit`: every answer that it
+ * gives was checked. A whole answer is checked before its status is sent. Chunks of a stream are
+ * sent when they arrive, and the end of the stream only after all checks passed. If the client
+ * holds streams back, the whole stream is sent at the end. A refused answer becomes an error in
+ * OpenAI's form, which names the check. Rejects when the port is taken.
  *
- * Every program that can reach loopback can use it, with a key of its own. Requests that a browser
- * makes for a web page, and those that name another host, are refused.
+ * Every program that can reach loopback can use it, with the program's own key. Requests that a
+ * browser makes for a web page are refused, and so are requests that name another host.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
-  /** 0: any. */
+  /** 0 takes any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
-  /** Takes each checked call's proof, with the API key that its caller used. */
+  /** Receives the proof of each checked call, with the API key that the caller used. */
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
   const { affidavit, onCall, onProof = () => undefined } = options
@@ -146,7 +146,7 @@ async function answer(
   }
 }
 
-/** A request that the proxy refuses itself, with this status. */
+/** A request that the proxy itself refuses, with this status. */
 class Unanswered extends Error {
   override readonly name = 'Unanswered'
   readonly status: number
@@ -159,9 +159,9 @@ class Unanswered extends Error {
   }
 }
 
-/** The path below the base URL. Throws Unanswered. */
+/** Gives the path below the base URL. Throws Unanswered. */
 function pathOf({ method, url = '/', headers }: IncomingMessage): string {
-  // A page that a browser shows may name any host, and resolve it to this machine.
+  // A web page may use any host name, and let it resolve to this machine.
   const host = (headers.host ?? '').replace(/:\d+$/, '')
   const isOfPage = (headers['sec-fetch-site'] ?? 'none') !== 'none' || headers.origin !== undefined
   if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || isOfPage)
@@ -188,8 +188,8 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    // The rest of a body that is too large is read too: a client that still sends would not see the
-    // answer.
+    // The rest of a body that is too large is also read: a client that is still sending would not
+    // see the answer.
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }
@@ -207,12 +207,12 @@ function headersOf({ headers }: IncomingMessage): Headers {
   return passed
 }
 
-/** The caller's API key, null for none. */
+/** Gives the caller's API key; null without a key. */
 function keyOf({ headers }: IncomingMessage): string | null {
   return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
-/** For a line of the log alone: the client reads the body strictly. */
+/** Only for the log line: the client library reads the body strictly. */
 function modelOf(body: Buffer | null): string | null {
   try {
     const { model } = JSON.parse(String(body))
@@ -222,7 +222,7 @@ function modelOf(body: Buffer | null): string | null {
   }
 }
 
-/** Gives the caller what came. Rejects with the fault of an answer that is refused. */
+/** Passes the answer to the caller. Rejects with the fault of a refused answer. */
 async function pass(asked: Response, response: ServerResponse, signal: AbortSignal): Promise<void> {
   const isStream = /^text\/event-stream\b/i.test(asked.headers.get('content-type') ?? '')
   const head = {
@@ -242,7 +242,7 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   }
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
-    // The first part decides: a refusal before that has its own status.
+    // The status is sent with the first part: a refusal before that has its own status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     const isTaken = response.write(part)
     if (!isTaken) await drained(response, signal)
@@ -250,7 +250,10 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   response.end()
 }
 
-/** Resolves when the caller has taken what waits; rejects when it left, or the proxy stops. */
+/**
+ * Resolves when the caller has read the waiting bytes. Rejects when the caller left or the proxy
+ * stops.
+ */
 async function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted()
   await new Promise<void>((resolve, reject) => {
@@ -271,10 +274,10 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
   })
 }
 
-/** What a caller receives in place of an answer. */
+/** The error that a caller receives instead of an answer. */
 type CallerError = {
   readonly status: number
-  /** A check did not hold: a repeat would let the gateway choose among answers. */
+  /** Whether a check failed. A retry would let the gateway choose among answers. */
   readonly isFinal: boolean
   readonly error: {
     readonly message: string
@@ -284,7 +287,7 @@ type CallerError = {
   }
 }
 
-/** Sends the error to the caller: with a status, or in the middle of a stream. */
+/** Sends the error to the caller, with a status or in the middle of a stream. */
 function refuse(response: ServerResponse, { status, isFinal, error }: CallerError): void {
   const text = JSON.stringify({ error })
   if (response.headersSent) {

@@ -12,7 +12,10 @@ import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
-/** Gives whom the options trust; null when they name no key. Throws CliError for malformed keys. */
+/**
+ * Gives the signers that the options trust; null when the options name no key. Throws CliError for
+ * malformed keys.
+ */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
   const { releaseKey = [], releaseSigners } = ownMembers(options)
   if (releaseKey.length === 0) {
@@ -30,10 +33,10 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
 }
 
 /**
- * Gives the releases that the options expect, each file's signatures verified; undefined when none
- * is asked for. Says on standard error which files they are from, and how old those are. Throws
- * CliError: for a file that cannot be read or has not its form (exit code 2), and for one that is
- * not signed as it must be, or accepts no release at all (1).
+ * Gives the releases that the options expect, after verifying the signatures of each file. Gives
+ * undefined when the options expect none. Prints the files and their age on standard error. Throws
+ * CliError: exit code 2 for a file that cannot be read or is malformed; 1 for a file that is not
+ * signed correctly or accepts no release.
  */
 export async function openExpectedReleases(
   options: ReleaseOptions,
@@ -41,7 +44,7 @@ export async function openExpectedReleases(
   return (await openSignedReleases(options))?.flatMap(({ entries }) => entries)
 }
 
-/** As openExpectedReleases, with the file that each entry is from. */
+/** Like openExpectedReleases, but gives the file of each entry. */
 export async function openSignedReleases(
   options: ReleaseOptions,
 ): Promise<

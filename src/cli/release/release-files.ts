@@ -37,14 +37,14 @@ import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { createFile, readSource, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type SignOptions = {
   readonly key: string
   readonly output?: string
   readonly uncommitted?: boolean
 }
 
-/** Makes a release key, and prints the public one. Throws CliError. */
+/** Makes a release key, and prints the public key. Throws CliError. */
 export async function createReleaseKey(file: string): Promise<void> {
   const publicKey = await createKeyFiles(file)
   process.stderr.write(
@@ -72,8 +72,8 @@ export async function signFile(
 }
 
 /**
- * The mark that the image builder puts on the version of an image that the commit alone does not
- * give.
+ * The mark in an image's version when its commit alone cannot reproduce the image. The image
+ * builder sets it.
  */
 const UNCOMMITTED = /\+uncommitted$/
 
@@ -84,11 +84,11 @@ function checkCommitted({ version }: Release, isAllowed: boolean): void {
   )
 }
 
-/** A payload that may or may not be signed yet. */
+/** A payload, signed or not signed yet. */
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
- * Gives what is in a file, URL or standard input (`-`): a signed release or a signed list. Throws
+ * Reads a signed release or a signed list from a file, a URL or standard input (`-`). Throws
  * CliError (exit code 2) for anything else.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
@@ -96,8 +96,8 @@ export async function readReleaseFile(source: string): Promise<ReleaseFile> {
 }
 
 /**
- * Gives a release to be signed: the payload that the image builder writes, or a signed release.
- * Throws CliError.
+ * Reads a release that will be signed: the payload that the image builder writes, or a signed
+ * release. Throws CliError.
  */
 async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
   return parseFile(source, await readJson(source), (json) =>
@@ -107,9 +107,7 @@ async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRel
   )
 }
 
-/**
- * Gives a list to be signed: a payload that was written by hand, or a signed list. Throws CliError.
- */
+/** Reads a list that will be signed: a handwritten payload, or a signed list. Throws CliError. */
 export async function readUnsignedList(
   source: string,
 ): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
@@ -121,8 +119,8 @@ export async function readUnsignedList(
 }
 
 /**
- * Writes a signed file whole or not at all, or to standard output (`-`). All users may read it,
- * because it is to be published. Throws CliError.
+ * Writes a signed file completely or not at all, or writes it to standard output (`-`). All users
+ * may read the file, because it will be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -151,13 +149,13 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
   return convertFault(() => parse(raw), FormatError, toError)
 }
 
-/** Bytes that a key's file may have; one in PEM has 119. */
+/** Largest file of a key, bytes. A key in PEM has 119. */
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
- * Makes a release key: the private key in a new file `path` that its owner alone can read (PEM,
- * PKCS #8, as OpenSSL has it), the public one, 64 hex digits, in `path`.pub. Gives the public key,
- * hex. Throws CliError, also when a file is there.
+ * Makes a release key. The new file `path` contains the private key (PEM, PKCS #8, as OpenSSL
+ * writes it), which only its owner can read. `path`.pub contains the public key, 64 hex digits.
+ * Gives the public key, hex. Throws CliError, also when one of the files exists.
  */
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
@@ -168,9 +166,9 @@ async function createKeyFiles(path: string): Promise<string> {
 }
 
 /**
- * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519): from a file that no other
- * user can read, or from standard input (`-`). Throws CliError, whose message has no part of the
- * file in it.
+ * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519). It is read from a file
+ * that no other user can read, or from standard input (`-`). Throws CliError, whose message
+ * contains no part of the file.
  */
 export async function readSecretKey(source: string): Promise<Uint8Array> {
   if (source !== '-') await checkPrivacy(source)
@@ -179,7 +177,7 @@ export async function readSecretKey(source: string): Promise<Uint8Array> {
 }
 
 /**
- * Gives the public release key, 32 bytes, that is written as 64 hex digits, or stands so in a file.
+ * Gives the public release key, 32 bytes. The text is 64 hex digits, or a file that contains them.
  * A file whose name is 64 hex digits needs `./` before it. Throws CliError.
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
@@ -225,8 +223,8 @@ function reasonOf(fault: unknown): string {
 }
 
 /**
- * Checks that what is in a file is what its signatures are over, before another one is added: a
- * signer who did not look at the file would otherwise sign a change. Throws CliError.
+ * Checks the signatures of the file's content before another signature is added. Otherwise, a
+ * signer who did not read the file could sign a changed one. Throws CliError.
  */
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return

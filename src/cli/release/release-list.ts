@@ -31,14 +31,17 @@ import {
   writeReleaseFile,
 } from './release-files.ts'
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 type EditOptions = Omit<ReleaseOptions, 'release'> & { readonly key: string }
 export type RenewOptions = EditOptions
 export type AddOptions = EditOptions & { readonly from?: string; readonly until?: string }
 export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
-/** Accepts a signed release, in a list that is made when it does not exist. Throws CliError. */
+/**
+ * Adds a signed release to a list, so that it is accepted. Makes the list if it does not exist.
+ * Throws CliError.
+ */
 export async function addToList(
   path: string,
   releasePath: string,
@@ -67,7 +70,7 @@ export async function addToList(
   })
 }
 
-/** Accepts a release only in documents made before a time. Throws CliError. */
+/** From now on, accepts a release only in documents made before a time. Throws CliError. */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
   const until = parseListTime(options.at, nowMs)
@@ -96,12 +99,12 @@ export async function revokeInList(
   })
 }
 
-/** Issues a list again as it is, signed by one key alone. Throws CliError. */
+/** Issues a list again without changes, signed by only one key. Throws CliError. */
 export async function renewList(path: string, options: RenewOptions): Promise<void> {
   await editList(path, options, { nowMs: Date.now(), change: (list) => list })
 }
 
-/** Signs a list that was written by hand, or adds a signature. Throws CliError. */
+/** Signs a handwritten list, or adds a signature. Throws CliError. */
 export async function signList(path: string, { key }: { readonly key: string }): Promise<void> {
   const given = await readUnsignedList(path)
   const [list, others] =
@@ -113,8 +116,8 @@ export async function signList(path: string, { key }: { readonly key: string }):
 }
 
 /**
- * Changes a list in place. What it says so far must be signed by the key that signs it now, or by a
- * key that is trusted: otherwise a change would sign any text that another user put into the file.
+ * Changes a list in place. Its current content must be signed by the key that signs now, or by a
+ * trusted key. Otherwise a change would sign any text that another user put into the file.
  */
 async function editList(
   path: string,
@@ -163,7 +166,7 @@ function verifying<Value>(path: string, verify: () => Value): Value {
   return convertFault(verify, ProofError, toError)
 }
 
-/** A change that makes no list: an end before its beginning, a reason of two lines. */
+/** For a change that makes the list invalid: an end before its start, or a reason of two lines. */
 function checked<Value>(make: () => Value): Value {
   return convertFault(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
@@ -178,7 +181,7 @@ function printWritten(
   )
 }
 
-/** Standard input is always there. */
+/** Standard input always exists. */
 async function exists(path: string): Promise<boolean> {
   if (path === '-') return true
   return access(path).then(
@@ -188,15 +191,15 @@ async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * How far into the future a list may be dated for the next one to be made, milliseconds: a clock
- * that is wrong shows.
+ * How far in the future a list's time may be before a change to the list is refused, milliseconds.
+ * A larger difference means a wrong clock.
  */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
-/** Digits by which a commit or an image may be named, at least. */
+/** Least number of digits that may abbreviate a commit or an image. */
 const ABBREVIATION_MIN = 7
 
-/** Gives the list with one release more. Throws CliError when its image is in the list. */
+/** Gives the list with one more release. Throws CliError when the list already has its image. */
 export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList {
   const { PCR0 } = entry.release.measurements
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)
@@ -208,9 +211,9 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 }
 
 /**
- * Gives the list with the one release that `name` stands for (its version, its commit or PCR0, or
- * the first ABBREVIATION_MIN digits or more of these) replaced by what `change` gives. Throws
- * CliError when it stands for no release, or for several.
+ * Replaces one release of the list by the result of `change`. `name` is its version, its commit or
+ * PCR0, or at least the first ABBREVIATION_MIN digits of commit or PCR0. Throws CliError when
+ * `name` matches no release or several.
  */
 export function changeRelease(
   list: ReleaseList,
@@ -232,9 +235,9 @@ export function changeRelease(
 }
 
 /**
- * Gives the list as issued at `nowMs`, or a second after it was last, whichever is later, in its
- * one form. Throws CliError when it is dated into the future: its signer's machine, or this one,
- * has a wrong clock. Throws FormatError for anything but a list.
+ * Gives the list in its canonical form, issued at `nowMs` or a second after its last issue,
+ * whichever is later. Throws CliError when the list's time is in the future: a clock is wrong, the
+ * signer's or this machine's. Throws FormatError when the result is not a valid list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)
@@ -245,11 +248,11 @@ export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): 
   return parseReleaseList({ issued_at: formatTime(Math.max(nowMs, lastMs + 1_000)), releases })
 }
 
-/** A list of nothing, older than any. */
+/** An empty list, older than any other. */
 export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] }
 
 /**
- * Gives the time that is written as `now` or as 2026-11-21T14:00:00Z, in the latter form. Throws
+ * Reads a time, which is `now` or has the form 2026-11-21T14:00:00Z. Gives it in this form. Throws
  * CliError.
  */
 export function parseListTime(text: string, nowMs: number): string {

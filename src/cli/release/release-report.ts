@@ -15,13 +15,13 @@ import { readReleaseTrust } from './accepted-releases.ts'
 import { readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
-/** What the options say, as commander gives it. */
+/** The options, as commander gives them. */
 export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
   readonly at?: string
   readonly json?: boolean
 }
 
-/** Prints what is in a signed file, and whether its signatures hold. Throws CliError. */
+/** Prints the content of a signed file, and whether its signatures are valid. Throws CliError. */
 export async function showFile(source: string, options: ShowOptions): Promise<void> {
   const trust = await readReleaseTrust(options)
   const atMs = Date.parse(parseListTime(options.at ?? 'now', Date.now()))
@@ -32,11 +32,11 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
   process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
 }
 
-/** What is shown of a signed file. */
+/** The data of the report on a signed file. */
 type ReleaseReport = {
   readonly file: ReleaseFile
   readonly judgement: ReleaseJudgement
-  /** What becomes of a list's releases in a document made at `atMs`. */
+  /** The report says which of the list's releases are accepted in a document made at `atMs`. */
   readonly atMs: number
 }
 
@@ -89,7 +89,7 @@ function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string
   return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
 }
 
-/** For releases that were signed before this member existed. */
+/** Text for releases that were signed before this member existed. */
 const CONFIGURATION_UNKNOWN = 'not named by this release: give --configuration to expect one'
 
 function describeRelease({

@@ -14,14 +14,14 @@ import {
 import { CliError, convertFault } from '../faults.ts'
 import { readSource } from '../files.ts'
 
-/** Largest file of lists, bytes: some 100,000 certificates. */
+/** Largest file of lists, bytes. About 100,000 certificates fit. */
 export const LISTS_BYTES_MAX = 4 * 1024 * 1024
-/** Longest that a list may take to be fetched, milliseconds. */
+/** Longest time for fetching a list, milliseconds. */
 const LISTS_TIMEOUT_MS = 30_000
 
 /**
- * Gives the lists in files or behind http(s) URLs, made by `nowMs`. Throws CliError,
- * UnusableListError.
+ * Reads revocation lists from files or http(s) URLs. They must have been made by `nowMs`. Throws
+ * CliError, UnusableListError.
  */
 export async function readLists(
   sources: readonly string[],
@@ -53,7 +53,7 @@ function sayListFault(fault: RevocationListError): UnusableListError {
   return new UnusableListError(fault)
 }
 
-/** As createListingVerifier, with faults as UnusableListError. */
+/** Like createListingVerifier, but faults are UnusableListError. */
 export function openListingVerifier(
   verifier: AttestationVerifier,
   lists: readonly ParsedList[],
