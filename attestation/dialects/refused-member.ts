@@ -1,4 +1,8 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { isEmpty } from './dialect.ts'
+
+/** Members of tools that are schemas: their names mean nothing here. */
+const SCHEMAS = ['parameters', 'input_schema', 'schema']
 
 /** A member of a request that hides a part of the prompt, with its place and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
@@ -9,7 +13,7 @@ export function findGiven(
   reasons: ReadonlyMap<string, string>,
 ): RefusedMember | null {
   for (const [name, why] of reasons)
-    if ((memberOf(object, name) ?? null) !== null) return { path: [name], why }
+    if (!isEmpty(memberOf(object, name))) return { path: [name], why }
   return null
 }
 
@@ -33,7 +37,7 @@ export function findReference(
   const why = whyRefused(value)
   if (why !== null) return { path, why }
   for (const [name, member] of Object.entries(value)) {
-    if (name === 'input') continue
+    if (SCHEMAS.includes(name) || (name === 'input' && value.type !== undefined)) continue
     const found = findReference(member, [...path, name], whyRefused)
     if (found !== null) return found
   }

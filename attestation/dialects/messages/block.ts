@@ -1,5 +1,5 @@
-import { hasMembers, isJsonObject, type Json, type JsonObject, memberOf } from '../../json/value.ts'
-import { isEmpty, objectIn, refuse, textIn } from '../dialect.ts'
+import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import { isEmpty, isSame, objectIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
 /** Adds a delta of one type to the open block. */
@@ -7,8 +7,8 @@ type Add = (block: OpenBlock, delta: JsonObject) => void
 
 /** The deltas that a block of one type may have. */
 type BlockRule = {
-  /** Members that must be empty at the start of the block: deltas fill them. */
-  readonly filled: readonly string[]
+  /** Members that deltas fill, with their values at the start of the block. */
+  readonly empty: JsonObject
   readonly deltas: Readonly<Record<string, Add>>
 }
 
@@ -21,8 +21,8 @@ export type OpenBlock = {
   readonly citations: Json[]
   /** The signature of thinking. It comes once, after the thinking. */
   signature: string | null
-  /** The text of a compaction. It comes once. */
-  content: string | null
+  /** The members of a compaction; null before its only delta. */
+  compacted: JsonObject | null
 }
 
 const ADDS = {
@@ -44,30 +44,30 @@ const ADDS = {
     if (block.signature !== null) throw refuse('late_event', 'expected one signature of thinking')
     block.signature = textIn(delta, 'signature')
   },
-  compaction_delta: (block, delta) => {
-    if (block.content !== null) throw refuse('late_event', 'expected one text of a compaction')
-    block.content = textIn(delta, 'content')
+  compaction_delta: (block, { type: _, ...members }) => {
+    if (block.compacted !== null) throw refuse('late_event', 'expected one text of a compaction')
+    block.compacted = members
   },
 } as const satisfies Readonly<Record<string, Add>>
 
 const TEXT: BlockRule = {
-  filled: ['text', 'citations'],
+  empty: { text: '' },
   deltas: { text_delta: ADDS.text_delta, citations_delta: ADDS.citations_delta },
 }
 const THINKING: BlockRule = {
-  filled: ['thinking', 'signature'],
+  empty: { thinking: '', signature: '' },
   deltas: { thinking_delta: ADDS.thinking_delta, signature_delta: ADDS.signature_delta },
 }
 const TOOL: BlockRule = {
-  filled: ['input'],
+  empty: { input: {} },
   deltas: { input_json_delta: ADDS.input_json_delta },
 }
 const COMPACTION: BlockRule = {
-  filled: ['content'],
+  empty: { content: null },
   deltas: { compaction_delta: ADDS.compaction_delta },
 }
 /** Blocks without deltas: redacted thinking, results of tools, and types unknown here. */
-const WHOLE: BlockRule = { filled: [], deltas: {} }
+const WHOLE: BlockRule = { empty: {}, deltas: {} }
 
 const RULES: ReadonlyMap<string, BlockRule> = new Map([
   ['text', TEXT],
@@ -83,15 +83,21 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
  * already: readers of deltas would not show this content.
  */
 export function openBlock(start: JsonObject): OpenBlock {
-  const rule = RULES.get(textIn(start, 'type')) ?? WHOLE
-  for (const name of rule.filled) {
-    const value = memberOf(start, name)
-    if (!isEmpty(value) && !(isJsonObject(value) && !hasMembers(value)))
+  const type = textIn(start, 'type')
+  // The message of some readers names the model that took over, and of others the first.
+  if (type === 'fallback') throw refuse('changed_identity', 'expected one model')
+  const rule = RULES.get(type) ?? WHOLE
+  for (const [name, empty] of Object.entries(rule.empty)) {
+    const value = memberOf(start, name) ?? null
+    if (value !== null && value !== '' && !isSame(value, empty))
       throw refuse('unread_member', `expected ${name} to be empty at the start of a block`)
   }
-  if (rule === TOOL) textIn(start, 'id')
-  if (rule === TOOL) textIn(start, 'name')
-  return { start, rule, text: '', citations: [], signature: null, content: null }
+  if (!isEmpty(memberOf(start, 'citations')) && rule === TEXT)
+    throw refuse('unread_member', 'expected citations to be empty at the start of a block')
+  if (rule === TOOL && (textIn(start, 'id') === '' || textIn(start, 'name') === ''))
+    throw refuse('invalid_form', 'expected a tool call to have an id and a name')
+  const settled = { ...start, ...rule.empty }
+  return { start: settled, rule, text: '', citations: [], signature: null, compacted: null }
 }
 
 /**
@@ -119,10 +125,10 @@ export function blockBefore({
   text,
   citations,
   signature,
-  content,
+  compacted,
 }: OpenBlock): JsonObject {
   if (rule === TOOL) return { ...start, input: text === '' ? {} : text }
-  if (rule === COMPACTION) return { ...start, content }
+  if (rule === COMPACTION) return { ...start, ...compacted }
   if (rule === THINKING) return { ...start, thinking: text, signature: signature ?? '' }
   if (rule === TEXT)
     return citations.length === 0

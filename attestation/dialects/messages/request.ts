@@ -1,4 +1,5 @@
 import { isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
+import { isEmpty, listIn } from '../dialect.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
 /** Members that refer to content at the provider: such a request does not show its prompt. */
@@ -13,7 +14,10 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
 export function findHiddenInMessages(request: JsonObject): RefusedMember | null {
   const container = memberOf(request, 'container') ?? null
   const isById =
-    typeof container === 'string' || (isJsonObject(container) && typeof container.id === 'string')
+    typeof container === 'string' ||
+    (isJsonObject(container) &&
+      (typeof container.id === 'string' ||
+        listIn(container, 'skills').some(({ type }) => type === 'custom')))
   if (isById) return { path: ['container'], why: 'leave the container out instead of its id' }
   return (
     findGiven(request, KEPT_ELSEWHERE) ??
@@ -24,7 +28,9 @@ export function findHiddenInMessages(request: JsonObject): RefusedMember | null 
 
 function hiddenInput(block: JsonObject): string | null {
   const isFile =
-    (block.type === 'file' && typeof block.file_id === 'string') ||
-    (block.type === 'container_upload' && typeof block.file_id === 'string')
+    typeof block.file_id === 'string' &&
+    (isEmpty(memberOf(block, 'type')) || FILES.includes(String(block.type)))
   return isFile ? 'send the content of the file instead of its id' : null
 }
+
+const FILES = ['file', 'container_upload']

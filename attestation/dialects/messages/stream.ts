@@ -30,40 +30,19 @@ export class MessagesReader implements StreamReader {
   private open: OpenBlock | null = null
   /** The event with the stop reason. */
   private ending: JsonObject | null = null
+  /** Blocks that were ended before their own stop arrived. */
+  private readonly lateStops = new Set<Json>()
+  /** Ids of tool calls. */
+  private readonly ids = new Set<Json>()
   isEnded = false
 
   read(event: DialectEvent): readonly DialectEvent[] {
     if (this.isEnded) return []
     const type = eventNameOf(event)
-    const data = withoutPrototypes(withoutProof(event.data))
-    switch (type) {
-      case 'message_start':
-        this.start(data)
-        break
-      case 'content_block_start':
-        this.startBlock(data)
-        break
-      case 'content_block_delta':
-        addDelta(this.blockOf(data), objectIn(data, 'delta'))
-        break
-      case 'content_block_stop':
-        this.blocks.push(closeBlock(this.blockOf(data)))
-        this.open = null
-        break
-      case 'message_delta':
-        this.endMessage(data)
-        break
-      case 'message_stop':
-        if (this.ending === null)
-          throw refuse('unfinished', 'expected a stop reason before the end')
-        this.isEnded = true
-        break
-      case 'error':
-        throw refuse('upstream_failure', reasonOf(data))
-      default:
-        return []
-    }
-    return [{ event: type, data }]
+    return this.readData(type, withoutPrototypes(withoutProof(event.data))).map((data) => ({
+      event: String(data.type),
+      data,
+    }))
   }
 
   response(): JsonObject {
@@ -77,49 +56,109 @@ export class MessagesReader implements StreamReader {
     return message
   }
 
-  private start(data: JsonObject): void {
-    if (this.message !== null) throw refuse('changed_identity', 'expected one message')
-    const message = objectIn(data, 'message')
-    if (memberOf(message, 'type') !== 'message' || memberOf(message, 'role') !== 'assistant')
-      throw refuse('invalid_form', 'expected a message of the assistant')
-    textIn(message, 'id')
-    textIn(message, 'model')
-    if (!isEmpty(memberOf(message, 'content')) || !isEmpty(memberOf(message, 'stop_reason')))
-      throw refuse('unread_member', 'expected the message to begin empty')
-    this.message = withoutProof(message)
+  /** The data of the events that are given out for this one. */
+  private readData(type: string, data: JsonObject): readonly JsonObject[] {
+    switch (type) {
+      case 'message_start':
+        return [this.start(data)]
+      case 'content_block_start':
+        return this.startBlock(data)
+      case 'content_block_delta': {
+        const delta = objectIn(data, 'delta')
+        // llama.cpp ends thinking with one, in an event of a block that may have ended.
+        if (delta.type === 'signature_delta' && delta.signature === '') return []
+        addDelta(this.blockOf(data), delta)
+        return [data]
+      }
+      case 'content_block_stop':
+        if (this.lateStops.delete(memberOf(data, 'index') ?? null)) return []
+        this.blockOf(data)
+        this.closeOpen()
+        return [data]
+      case 'message_delta':
+        return this.endMessage(data)
+      case 'message_stop':
+        if (this.ending === null)
+          throw refuse('unfinished', 'expected a stop reason before the end')
+        this.isEnded = true
+        return [data]
+      case 'error':
+        throw refuse('upstream_failure', reasonOf(data))
+      default:
+        return []
+    }
   }
 
-  private startBlock(data: JsonObject): void {
+  private start(data: JsonObject): JsonObject {
+    if (this.message !== null) throw refuse('changed_identity', 'expected one message')
+    // vLLM leaves type and role out.
+    const given = withoutProof(objectIn(data, 'message'))
+    const message = { type: 'message', role: 'assistant', ...given }
+    if (message.type !== 'message' || message.role !== 'assistant')
+      throw refuse('invalid_form', 'expected a message of the assistant')
+    textIn(given, 'id')
+    textIn(given, 'model')
+    objectIn(given, 'usage')
+    for (const name of ['content', 'stop_reason', 'stop_sequence', 'stop_details'])
+      if (!isEmpty(memberOf(given, name)))
+        throw refuse('unread_member', `expected ${name} to be empty at the start of a message`)
+    this.message = message
+    return { ...data, message }
+  }
+
+  private startBlock(data: JsonObject): readonly JsonObject[] {
     if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
     if (this.ending !== null) throw refuse('late_event', 'expected no block after the stop reason')
-    if (this.open !== null) throw refuse('unfinished', 'expected the block before to have ended')
-    this.checkIndex(data)
-    this.open = openBlock(objectIn(data, 'content_block'))
+    const open = this.open
+    if (memberOf(data, 'index') !== this.blocks.length + (open === null ? 0 : 1))
+      throw refuse('changed_identity', 'expected the indexes of blocks to count up')
+    const next = openBlock(objectIn(data, 'content_block'))
+    const { id } = next.start
+    if (id !== undefined && this.ids.has(id))
+      throw refuse('changed_identity', 'expected no id twice')
+    const before = open === null ? [] : [this.endEarly()]
+    if (id !== undefined) this.ids.add(id)
+    this.open = next
+    return [...before, { ...data, content_block: next.start }]
   }
 
-  private endMessage(data: JsonObject): void {
+  private endMessage(data: JsonObject): readonly JsonObject[] {
     if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
-    if (this.open !== null) throw refuse('unfinished', 'expected the last block to have ended')
     if (this.ending !== null) throw refuse('changed_finish', 'expected one message_delta')
     const delta = objectIn(data, 'delta')
     textIn(delta, 'stop_reason')
-    for (const name of FIXED)
-      if (Object.hasOwn(delta, name) || (name !== 'type' && Object.hasOwn(data, name)))
-        throw refuse('unread_member', `expected no ${name} in message_delta`)
-    mergeUsage(this.message, memberOf(data, 'usage'))
-    this.ending = data
+    const { output_tokens: output = 0 } = mergeUsage(this.message, memberOf(data, 'usage'))
+    const usage = memberOf(data, 'usage')
+    const settled = {
+      ...pick(data, TOP_MEMBERS),
+      type: 'message_delta',
+      delta: { stop_sequence: null, ...pick(delta, DELTA_MEMBERS) },
+      usage: { output_tokens: output, ...(isJsonObject(usage) ? usage : {}) },
+    }
+    const before = this.open === null ? [] : [this.endEarly()]
+    this.ending = settled
+    return [...before, settled]
   }
 
+  /** Ends the open block at the begin of the next: llama.cpp sends all stops at the end. */
+  private endEarly(): JsonObject {
+    const index = this.blocks.length
+    this.closeOpen()
+    this.lateStops.add(index)
+    return { type: 'content_block_stop', index }
+  }
+
+  private closeOpen(): void {
+    if (this.open !== null) this.blocks.push(closeBlock(this.open))
+    this.open = null
+  }
+
+  /** The open block. Readers keep blocks by their index, so the event must have its index. */
   private blockOf(data: JsonObject): OpenBlock {
-    this.checkIndex(data)
-    if (this.open !== null) return this.open
-    throw refuse('late_event', 'expected an event of a block that is open')
-  }
-
-  /** Checks that the indexes of blocks count up: readers keep blocks by their index. */
-  private checkIndex(data: JsonObject): void {
     if (memberOf(data, 'index') !== this.blocks.length)
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
+    if (this.open !== null) return this.open
+    throw refuse('late_event', 'expected an event of a block that is open')
   }
 }
 
@@ -129,12 +168,17 @@ function reasonOf(data: JsonObject): string {
   return typeof message === 'string' ? message : 'no reason given'
 }
 
-/** Members that message_delta must not have: the start and the blocks of a message set them. */
-const FIXED = ['id', 'type', 'role', 'model', 'content', 'message']
+/** Members of message_delta, and of its delta, that SDKs take over. Others are left out. */
+const TOP_MEMBERS = ['context_management', 'input_transformations']
+const DELTA_MEMBERS = ['stop_reason', 'stop_sequence', 'stop_details', 'container']
+
+function pick(object: JsonObject, names: readonly string[]): JsonObject {
+  return Object.fromEntries(Object.entries(object).filter(([name]) => names.includes(name)))
+}
 
 /**
- * The usage of the start, merged with the usage of the end. Throws FormatError `changed_finish`
- * when a number falls: usage is cumulative, and some readers take the first number, some the last.
+ * The usage of the start, merged with the usage of the end: its last numbers count. Throws
+ * FormatError `changed_finish` when `output_tokens` falls, or is no number.
  */
 function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   const first = memberOf(message, 'usage')
@@ -142,8 +186,10 @@ function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   for (const [name, value] of Object.entries(isJsonObject(given) ? given : {})) {
     if (value === null) continue
     const before = memberOf(usage, name)
-    if (typeof before === 'number' && (typeof value !== 'number' || value < before))
-      throw refuse('changed_finish', `expected ${name} of usage not to fall`)
+    if (typeof before === 'number' && typeof value !== 'number')
+      throw refuse('changed_finish', `expected ${name} of usage to be a number`)
+    if (name === 'output_tokens' && Number(before ?? 0) > Number(value))
+      throw refuse('changed_finish', 'expected output_tokens of usage not to fall')
     setMember(usage, name, value)
   }
   return usage

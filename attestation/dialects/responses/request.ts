@@ -1,43 +1,71 @@
-import { type JsonObject, memberOf } from '../../json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../json/value.ts'
+import { isEmpty } from '../dialect.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
-/** Members that refer to content at the provider: such a request does not show its prompt. */
+/** Members that refer to content at the provider: the request does not show this content. */
 const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['previous_response_id', 'send the items of the turns before instead'],
   ['conversation', 'send the items of the conversation instead'],
   ['prompt', 'send the text of the prompt as instructions instead'],
 ])
 
+/** Parts of a request that are files, or that are drawn from files. */
+const FILES = [
+  'input_file',
+  'input_image',
+  'input_audio',
+  'computer_screenshot',
+  'image_generation',
+]
+
 /**
- * The first member of a Responses request that hides a part of the prompt; null when all is
- * visible. README.md, What is refused, has the list. Inputs and outputs of tools are texts: they
- * are not searched.
+ * Gives the first member of a Responses request that hides what was asked, or null when the request
+ * shows everything (formats.md, What is refused). It does not search schemas of tools.
  */
 export function findHiddenInResponses(request: JsonObject): RefusedMember | null {
-  if (memberOf(request, 'background') === true)
+  const background = memberOf(request, 'background') ?? false
+  if (background !== false)
     return {
       path: ['background'],
       why: 'the answer of a background call is not a part of the call',
     }
   return (
     findGiven(request, KEPT_ELSEWHERE) ??
-    findReference(memberOf(request, 'input') ?? null, ['input'], hiddenInput) ??
-    findReference(memberOf(request, 'tools') ?? null, ['tools'], hiddenInTools)
+    findItemReference(memberOf(request, 'input')) ??
+    findItemReference(memberOf(request, 'instructions'), 'instructions') ??
+    findReference(memberOf(request, 'input') ?? null, ['input'], whyHidden) ??
+    findReference(memberOf(request, 'instructions') ?? null, ['instructions'], whyHidden) ??
+    findReference(memberOf(request, 'tools') ?? null, ['tools'], whyHidden)
   )
 }
 
-function hiddenInput(item: JsonObject): string | null {
-  // A reference may leave its type out. A message may too, but a message has a role.
-  const isReference =
-    item.type === 'item_reference' ||
-    ((item.type ?? null) === null && typeof item.id === 'string' && item.role === undefined)
-  if (isReference) return 'send the item itself instead of a reference'
-  if (typeof item.file_id === 'string') return 'send the content of the file instead of its id'
+/** A reference may lack its type. Every other item that may lack it has a role. */
+function findItemReference(items: Json | undefined, name = 'input'): RefusedMember | null {
+  for (const [at, item] of (isJsonArray(items) ? items : []).entries()) {
+    if (!isJsonObject(item)) continue
+    const { type, role, id } = item
+    const lacksForm = isEmpty(type) && isEmpty(role) && typeof id === 'string'
+    if (type === 'item_reference' || lacksForm)
+      return { path: [name, at], why: 'send the item itself instead of a reference' }
+  }
   return null
 }
 
-function hiddenInTools(tool: JsonObject): string | null {
-  return tool.type === 'code_interpreter' && typeof tool.container === 'string'
-    ? 'name a container of type auto instead of a container by its id'
-    : null
+function whyHidden(part: JsonObject): string | null {
+  const { type, container, container_id: containerId } = part
+  const mask = memberOf(part, 'input_image_mask')
+  const isFile =
+    (typeof type === 'string' && FILES.includes(type) && !isEmpty(memberOf(part, 'file_id'))) ||
+    (isJsonObject(mask) && !isEmpty(memberOf(mask, 'file_id'))) ||
+    !isEmpty(memberOf(part, 'file_ids'))
+  if (isFile) return 'send the content of the file instead of its id'
+  const isContainer =
+    (type === 'code_interpreter' && typeof container === 'string') || !isEmpty(containerId)
+  return isContainer ? 'name a container of type auto instead of a container by its id' : null
 }
