@@ -9,11 +9,11 @@ export type Schema = Readonly<Record<string, unknown>>
 type Search = { readonly root: Schema; readonly depth: number; readonly budget: { values: number } }
 
 /**
- * Gives a small JSON value that fits a JSON Schema: required members only, fewest items, first of
- * the alternatives that has an example. Understands type, const, enum, properties, required, items,
- * prefixItems, anyOf, oneOf, allOf, $ref within the schema, and the bounds of strings, numbers and
- * arrays; not `pattern`. Throws a DemoError (400) when there is no finite example within the limits
- * above.
+ * Gives a small JSON value that fits a JSON Schema. It has only the required members and the fewest
+ * items. Of several alternatives it uses the first that has an example. Understands type, const,
+ * enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and
+ * the bounds of strings, numbers and arrays; not `pattern`. Throws a DemoError (400) when there is
+ * no finite example within the limits above.
  */
 export function exampleOf(schema: Schema): unknown {
   return build(schema, { root: schema, depth: 0, budget: { values: EXAMPLE_VALUES_MAX } })
@@ -106,7 +106,7 @@ function exampleText({ format, minLength, maxLength }: Schema): unknown {
   return 'demonstration'.slice(0, boundOf(maxLength, 13)).padEnd(shortest, '.')
 }
 
-/** Zero where it is allowed, else the step next to one of the bounds. */
+/** Gives zero when the bounds allow it; otherwise the allowed number next to a bound. */
 function exampleNumber(schema: Schema, step: number): unknown {
   const least = boundOf(schema.minimum, Number.NEGATIVE_INFINITY)
   const above = boundOf(schema.exclusiveMinimum, Number.NEGATIVE_INFINITY)
