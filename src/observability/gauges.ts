@@ -167,7 +167,7 @@ export type MeasuredParts = {
       readonly isUp: boolean
       readonly peers: number
       readonly channels: number
-      /** Refused channels, by reason. */
+      /** Refused messages, by reason. */
       readonly refused: ReadonlyMap<string, number>
     }
   } | null

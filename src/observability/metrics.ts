@@ -181,7 +181,7 @@ function endOf({ isWhole, status, error }: CallReport): CallEnd {
   return error !== null && status < 400 ? 'error' : 'whole'
 }
 
-/** All other methods are counted together as `other`. */
+/** Other methods are counted together as `other`. */
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',

@@ -1,4 +1,6 @@
-/** Decides when a lasting fault is logged: when it is new, and then once in each interval. */
+/**
+ * Decides when a lasting fault is logged: when it is new, and after that at most once per interval.
+ */
 type FaultLog = {
   /** Whether to log the fault now. A `key` other than the last one is a new fault. */
   isDue(key?: string): boolean

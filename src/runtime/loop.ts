@@ -19,8 +19,8 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 const WOKEN = 'woken'
 
 /**
- * How long a loop waits for its next round: `ms`, and at least `leastMs` (by default 0) when it is
- * woken.
+ * How long a loop waits for its next round: `ms`. A loop that is woken earlier still waits at least
+ * `leastMs` (default 0).
  */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 

@@ -7,14 +7,14 @@ export class StartFailure extends Error {
 }
 
 /**
- * Called with what ends a part, as soon as the part runs. The part that was started last is ended
- * first.
+ * Called with a function that ends a part, when the part runs. The part that was started last is
+ * ended first.
  */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
- * Waits for all parts, also when some of them fail, so that none is still starting when the caller
- * cleans up. Gives the values, or throws the one failure, or one StartFailure with all failures.
+ * Waits for all parts, even if some fail, so that no part is still starting when the caller cleans
+ * up. Gives the values. Throws the only failure, or one StartFailure that contains all failures.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {

@@ -7,7 +7,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
-/** Searches at once, and the bytes of all their bodies and answers, which are short. */
+/** Most searches at once, and most bytes of all their bodies and answers, which are short. */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 

@@ -26,7 +26,7 @@ export type WebSearch = {
   search(call: SearchCall): Promise<string>
 }
 
-/** The provider to search with, and how to call it. */
+/** The search provider, and how it is called. */
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
@@ -34,7 +34,7 @@ type SearchSource = {
   readonly apiKey: string
 }
 
-/** Bytes of one answer of a search provider; a usual answer has 100 KB. */
+/** Most bytes of one answer of a search provider; a usual answer has 100 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 /** Opens the search that the operator configured; null: not configured. */

@@ -40,7 +40,7 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Sent with every call, and read again for each; may hold the credential. */
+  /** Headers of every call. They are read again for each call, and may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** Limit for a whole call. */
   readonly timeoutMs: number
@@ -272,7 +272,7 @@ export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
 ): { readonly contentType: string; readonly body: Uint8Array } {
-  // The author of a value cannot have known it.
+  // A random boundary, so that a value cannot contain it.
   const boundary = `form-${randomUUID()}`
   const texts = Object.entries(fields).map(
     ([field, value]) =>

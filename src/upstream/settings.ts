@@ -28,7 +28,7 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
 export const UPSTREAM_FIELDS = {
   /**
    * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
-   * `https://api.openai.com/v1`. Default: none; in development, the demo provider. Needs
+   * `https://api.openai.com/v1`. Default: no service; in development, the demo provider. Needs
    * EMBEDDINGS_MODELS.
    */
   EMBEDDINGS_URL: baseUrl().optional(),
@@ -64,13 +64,16 @@ export const UPSTREAM_FIELDS = {
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
 
   /**
-   * Base address of an API that makes images in OpenAI's form. Default: none; in development, the
-   * demo provider.
+   * Base address of an API that makes images in OpenAI's form. Default: no service; in development,
+   * the demo provider.
    */
   IMAGES_URL: baseUrl().optional(),
   /** Bearer token for IMAGES_URL. Default: no token is sent. */
   IMAGES_API_KEY: secret.optional(),
-  /** Models at IMAGES_URL, comma-separated. Nodes serve other models; else they get 404. */
+  /**
+   * Models at IMAGES_URL, comma-separated. For other models, nodes are asked; if no node has the
+   * model, the answer is 404.
+   */
   IMAGES_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
    * Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take
@@ -86,13 +89,13 @@ export const UPSTREAM_FIELDS = {
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**
    * Bucket of an S3-compatible store for images, addressed by path, with or without a prefix:
-   * `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need a bucket, so
-   * that each finds the images of the others. The key must be allowed to put, get, delete and list
-   * there; the gateways remove expired images. Default: the folder DATA_DIR/images. Needs both
-   * variables of its key.
+   * `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need a common
+   * bucket, so that each finds the images of the others. The bucket's key must be allowed to put,
+   * get, delete and list there; the gateways remove expired images. Default: the folder
+   * DATA_DIR/images. Needs both variables of its key.
    */
   IMAGE_STORE_S3_URL: bucketUrl().optional(),
-  /** Region that requests to the bucket are signed for. Default us-east-1. */
+  /** Region with which requests to the bucket are signed. Default us-east-1. */
   IMAGE_STORE_S3_REGION: form(/^[a-z0-9-]{1,64}$/, 'a region such as eu-central-1').default(
     'us-east-1',
   ),
@@ -101,10 +104,10 @@ export const UPSTREAM_FIELDS = {
   /** The key's secret. */
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
-   * Origin under which callers reach this service, `https://api.example.com`: for the addresses of
-   * images, and in evidence bundles as a hint at their source, which no check uses. Default: images
-   * have the origin that each caller called, with http, so set it behind a proxy that ends TLS;
-   * bundles name no origin.
+   * Origin under which callers reach this service, `https://api.example.com`. The addresses of
+   * images use it. Evidence bundles also name it, as a hint at their source; no check uses this
+   * hint. Default: images have the origin that each caller called, with http, so set this variable
+   * behind a proxy that ends TLS. Bundles then name no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {

@@ -419,8 +419,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left while waiting, and the node sent nothing later either: only now is that
-      // known.
+      // The caller left before the first token, and the node sent nothing until now. Only now is
+      // this known as the node's failure.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break

@@ -15,16 +15,16 @@ import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts
  */
 
 /**
- * One frame in either direction, except answers with images. A chunk has some hundred bytes, with
- * logprobs some thousand.
+ * Largest frame in either direction, except answers with images. A chunk has some hundred bytes,
+ * with logprobs some thousand.
  */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /**
- * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, serialised
+ * Largest frame to a node that announced `large-frames`: a body of 10 MiB with pictures, serialised
  * again.
  */
 export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
-/** One answer with images: ten images of 1,024 pixels. */
+/** Largest answer with images: ten images of 1,024 pixels. */
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
@@ -67,9 +67,7 @@ export type ImageRequest = {
   readonly size: string
 }
 
-/**
- * What JSON adds around a request in its frame, at most: id, member names, numbers and brackets.
- */
+/** Most bytes that JSON adds to a request in its frame: id, member names, numbers and brackets. */
 const ENVELOPE_BYTES = 256
 
 /** A chat frame without its id: it is written once, even if the call is retried. */

@@ -40,8 +40,8 @@ const MORE_MODELS_MAX = 16
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
 /**
- * Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends: `policy`
- * refuses a node, `later` has no room for it.
+ * Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends. `policy`
+ * refuses a node; with `later` the gateway has no room for the node.
  */
 export const CLOSE_CODES = {
   protocol: 1002,

@@ -100,7 +100,9 @@ export type NodesStore = {
    * with the benchmarks (tokens per second) of the models that it serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
-  /** Sets what is not null. Gives what changed, or null when there is no such node. */
+  /**
+   * Changes the members that are not null. Gives the changes, or null when the node does not exist.
+   */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>

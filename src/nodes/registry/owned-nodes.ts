@@ -30,7 +30,7 @@ export const NODE_ID_TRIES = 8
 export type OwnedNodes = {
   /** Throws ApiError `limit_reached` when the account has too many. */
   create(node: { readonly accountId: string; readonly name: string }): Promise<object>
-  /** Changes what is not null. Archiving ends the node's connection. */
+  /** Changes the members that are not null. Archiving ends the node's connection. */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<object>
@@ -39,7 +39,7 @@ export type OwnedNodes = {
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
-  /** What the node served in the current hour and the hours before it, `hours` in all. */
+  /** What the node served in the last `hours` hours; the current hour is the last one. */
   history(node: OwnNode & { readonly hours: number }): Promise<object>
   /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>

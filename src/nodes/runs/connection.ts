@@ -98,7 +98,10 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
-  /** Until then its backend is at its limit, as the node reported: other nodes are asked first. */
+  /**
+   * Until this time the node's backend is at its limit, as the node reported. Other nodes are asked
+   * first.
+   */
   restsUntilMs = Number.NEGATIVE_INFINITY
   /** How many bytes may wait until the node reads them. */
   private readonly waitingBytesMax: number

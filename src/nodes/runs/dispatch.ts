@@ -106,7 +106,10 @@ export interface CallableNode extends OfferingNode<CallableNode> {
   readonly isRemote: boolean
   /** Whether it takes members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
-  /** Until then its backend is at its limit, as the node reported: other nodes are asked first. */
+  /**
+   * Until this time the node's backend is at its limit, as the node reported. Other nodes are asked
+   * first.
+   */
   restsUntilMs: number
   isConnected(): boolean
   /** Whether it takes a frame now that is too large for some nodes. */
@@ -227,7 +230,10 @@ async function attemptChat(
   return { nodeId: node.nodeId, batches: run.batches }
 }
 
-/** ImageDispatcher.dispatch: the same for images. All nodes take image frames of the same size. */
+/**
+ * ImageDispatcher.dispatch: tries one node after another, as dispatchCall does for chat. All nodes
+ * take image frames of the same size.
+ */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
   parts: DispatchParts,
@@ -354,8 +360,8 @@ function restSeconds(asked: number | null): number {
 }
 
 /**
- * A free offer, now or within the wait; null when there is nothing left to try. Rejects when
- * nothing was tried at all.
+ * A free offer, now or within the wait; null when no further node can be tried. Rejects when no
+ * node was tried at all.
  */
 async function holdOffer(
   { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,

@@ -1,13 +1,13 @@
 /** Memory that is set aside for one answer with images, from the moment of the request. */
 export type ImageReservation = {
   readonly bytes: number
-  /** Gives it back. Only the first call counts. */
+  /** Gives the memory back. Only the first call counts. */
   release(): void
 }
 
 /** Bounds the memory of all answers with images that are under way. */
 export type ImageBudget = {
-  /** Null when less than this is left. */
+  /** Reserves memory for an answer; null when less than `bytes` is left. */
   reserve(bytes: number): ImageReservation | null
   inUse(): number
 }
@@ -76,10 +76,11 @@ export const PACKET_COST_BYTES = 256
 const PACKETS_ALLOWANCE = 1.25
 
 /**
- * Counts what comes in on `socket`, below the WebSocket: its library has one frame limit for a
- * whole server, and no limit for a sum. At each packet, `onExceeded` is called if the bytes since
- * the last whole frame exceed `bytesMax()` and the cost of its packets. So never more than that and
- * one packet is kept. Control frames in between, and the part of a packet that belongs to the next
+ * Counts the bytes that come in on `socket`, below the WebSocket: the WebSocket library has one
+ * frame limit for a whole server, and no limit for a sum. After each packet, the bytes since the
+ * last whole frame and the cost of its packets are compared with `bytesMax()`, to which
+ * PACKETS_ALLOWANCE is applied. If they are more, `onExceeded` is called. So at most this limit and
+ * one packet are kept. Control frames in between, and the part of a packet that belongs to the next
  * frame, make the count wrong by a few bytes.
  */
 export function meterFrames(

@@ -10,11 +10,11 @@ import {
  */
 export type NodeLimits = {
   /**
-   * Connected nodes. Beyond it: close 1013, which makes clients back off. About 15 KB of memory
-   * each.
+   * Most connected nodes. Further nodes are closed with 1013, which makes clients back off. A node
+   * takes about 15 KB of memory.
    */
   readonly connectionsMax: number
-  /** Handshakes under way, whose nodes are not known yet. Beyond it: 503. */
+  /** Most handshakes under way, whose nodes are not known yet. Further handshakes get 503. */
   readonly handshakesMax: number
   /** Time for the registry's answers during a handshake; then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
@@ -26,40 +26,40 @@ export type NodeLimits = {
   /** Time for the node to finish a closing handshake; then the socket is destroyed. */
   readonly closeTimeoutMs: number
   /**
-   * One frame from a node; a larger one is close 1009. A chunk has some hundred bytes, with
-   * logprobs some thousand.
+   * Largest frame from a node; a larger frame closes the connection with 1009. A chunk has some
+   * hundred bytes, with logprobs some thousand.
    */
   readonly frameBytesMax: number
   /**
-   * One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. When nothing was
-   * asked, the bound is `frameBytesMax`.
+   * Largest frame from a DIFFUSION node that answers: ten images of 1,024 pixels. While no answer
+   * is awaited, the limit is `frameBytesMax`.
    */
   readonly imageFrameBytesMax: number
   /**
-   * Answers with images that are under way, of all nodes together; beyond it, calls for images are
-   * refused.
+   * Most bytes of answers with images that are under way, for all nodes together. Beyond this,
+   * calls for images are refused.
    */
   readonly imageBytesMax: number
   /**
-   * One frame to a node. The public client takes 1 MiB; beyond it, it closes with 1009 and loses
-   * all its runs.
+   * Largest frame to a node. The public client takes 1 MiB; after a larger frame, it closes with
+   * 1009 and loses all its runs.
    */
   readonly requestBytesMax: number
   /**
-   * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, and what
-   * serialising it again may add.
+   * Largest frame to a node that announced `large-frames`: a body of 10 MiB with pictures, plus the
+   * bytes that serialising it again may add.
    */
   readonly largeRequestBytesMax: number
   /**
-   * What may wait in memory until one node reads it, besides one large frame; beyond it the node
-   * counts as lost.
+   * Most bytes that wait in memory until one node reads them, in addition to one large frame. A
+   * node with more waiting bytes counts as lost.
    */
   readonly sendBytesMax: number
   /**
-   * A frame that was not asked for costs 1, and 1 more per KiB. A node may spend this much at once…
+   * Each frame that was not asked for costs 1, plus 1 per KiB. A node may spend this much at once.
    */
   readonly strayBurst: number
-  /** …and this much per second. Then it is closed with 1008. */
+  /** A node may also spend this much per second. A node that spends more is closed with 1008. */
   readonly strayPerSecond: number
 
   /** Runs at once on one node. */
@@ -83,21 +83,21 @@ export type NodeLimits = {
    * still streams.
    */
   readonly drainMs: number
-  /** What may wait for a slow caller, per run. */
+  /** Most bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
   /**
-   * All frames of one run together. A larger answer ends its own run only: the caller chooses how
-   * large an answer gets.
+   * Most bytes of all frames of one run. A larger answer ends only its own run, because the caller
+   * chooses how large an answer is.
    */
   readonly answerBytesMax: number
   /**
-   * What a node may send for a run after the cancel frame: its buffers and the network's may hold
-   * that much. A node that sends more is closed with 1008.
+   * Most bytes that a node may send for a run after the cancel frame. Its buffers and the network's
+   * may hold that much. A node that sends more is closed with 1008.
    */
   readonly lateBytesMax: number
   /**
-   * The same for a node that did not announce `cancel`: `answerBytesMax`, and this much for each
-   * second since the run ended. 128 choices with 20 logprobs each come near it.
+   * For a node that did not announce `cancel`, the limit is `answerBytesMax`, plus this much for
+   * each second since the run ended. 128 choices with 20 logprobs each come near this rate.
    */
   readonly lateBytesPerSecond: number
   /**
@@ -105,14 +105,17 @@ export type NodeLimits = {
    * minute or more.
    */
   readonly imageMs: number
-  /** Depth of a chunk, itself included: serialising it again is recursive. */
+  /**
+   * Deepest nesting of a chunk; the chunk itself counts. The limit is needed because serialising it
+   * again is recursive.
+   */
   readonly chunkDepthMax: number
 
   /** Attempts on other nodes before the first token. */
   readonly retriesMax: number
   /** Callers that may wait for one model. */
   readonly waitersMax: number
-  /** How long each waits. */
+  /** How long each caller waits. */
   readonly waitMs: number
 
   /** Failures in a row that set a node aside. */
@@ -131,9 +134,9 @@ export type NodeLimits = {
    * degraded; tokens per second.
    */
   readonly tokensPerSecondMin: number
-  /** Time until the first token of a probe; later is too slow. */
+  /** Time until the first token of a probe. A node that takes longer is too slow. */
   readonly probeFirstTokenMs: number
-  /** Time for a probe's small image; later is too slow. */
+  /** Time for a probe's small image. A node that takes longer is too slow. */
   readonly probeImageMs: number
   /** Time between probes of a RUNNING node that served no call in between. */
   readonly probeIntervalMs: number
@@ -149,9 +152,15 @@ export type NodeLimits = {
   readonly pingMs: number
   readonly pingTimeoutMs: number
   readonly pingMissesMax: number
-  /** A connection that was silent this long gets a WebSocket ping, which its library answers… */
+  /**
+   * After this much silence, a connection gets a WebSocket ping, which the client's library
+   * answers.
+   */
   readonly silenceMs: number
-  /** …within this time, or it is half-open and destroyed. */
+  /**
+   * Time for the answer to that ping. After this time, the connection is half-open and is
+   * destroyed.
+   */
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
@@ -177,13 +186,13 @@ export type NodeLimits = {
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number
 
-  /** Interval of the one timer: deadlines of runs and waiters are exact to this. */
+  /** Interval of the only timer. Deadlines of runs and waiters are exact to this interval. */
   readonly tickMs: number
   /** How often every connection sends what is due. */
   readonly tendMs: number
   /**
-   * How many served runs are kept while the database is away; beyond it the oldest are dropped, and
-   * that is logged.
+   * How many served runs are kept while the database is away. Beyond this, the oldest are dropped,
+   * and a log line reports it.
    */
   readonly inferencesMax: number
 }

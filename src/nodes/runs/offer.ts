@@ -36,7 +36,7 @@ export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: Node
 
 /** The right to run one call on a node. */
 export type NodeSlot = {
-  /** Gives it back. Only the first call counts. */
+  /** Gives the slot back. Only the first call counts. */
   release(): void
 }
 

@@ -5,7 +5,7 @@ type EndedRuns = {
   take(id: string): boolean
 }
 
-/** Remembers the newest `countMax`. */
+/** Remembers the newest `countMax` ids. */
 export function createEndedRuns(countMax: number): EndedRuns {
   const ended = new Set<string>()
   return {

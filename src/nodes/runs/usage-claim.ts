@@ -106,7 +106,7 @@ function countOf(value: Json | undefined): number | null {
 }
 
 /**
- * Details that a backend counts, under any names; everything but counts up to `max` is left out.
+ * Gives the details that are counts up to `max`, under any names. All other details are left out.
  */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)

@@ -30,7 +30,7 @@ export type WaitQueue<Node> = {
 type Waiter<Node> = Waiting<Node> & {
   /** Position in the order of arrival, over all models. */
   readonly enteredAs: number
-  /** Both end the waiting; only the first call counts. */
+  /** `resolve` and `reject` end the waiting. Only the first call counts. */
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }

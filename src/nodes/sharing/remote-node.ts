@@ -39,7 +39,10 @@ export class RemoteNode implements CallableNode {
   private readonly onChanged: () => void
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
-  /** How often it was found full: the full count already includes slots that were taken before. */
+  /**
+   * How often the other gateway reported that it is full. Its full count already includes slots
+   * that were taken before.
+   */
   private timesFull = 0
   private isGone = false
 
@@ -233,7 +236,7 @@ class RemoteCall {
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // First, so that its slot is not given to the next waiter, who would be refused too.
+      // This comes first: otherwise the next waiter would get this slot, and would be refused too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause

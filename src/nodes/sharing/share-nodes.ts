@@ -118,7 +118,7 @@ class SharedNodes implements NodeSharing {
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // At once after a while of silence: a caller may wait for the slot.
+    // After a pause, changes are published at once, because a caller may wait for the slot.
     const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
     this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
@@ -171,8 +171,8 @@ class SharedNodes implements NodeSharing {
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // One subscription from the claim on: with a new one, a question on its way to the old one
-    // would be lost.
+    // The subscription of the claim stays in use. A new subscription would lose a question that is
+    // on its way to the old one.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
