@@ -226,10 +226,11 @@ const schema = z.object({
    */
   MEMORY_ADMITTED_BYTES_MAX: integer({ min: 16 * 1024 * 1024, max: 2 ** 40 }).optional(),
   /**
-   * Most verified calls at once; open streams count. Default: the smaller of two counts. The first
-   * is how many calls of 100 KiB fit in MEMORY_ADMITTED_BYTES_MAX. The second is how many calls fit
-   * in two fifths of the file descriptors (a call takes two). In production the default is at most
-   * 512, because each connection to an enclave in an image needs two processes of its bridges.
+   * Maximum number of verified calls at once; open streams count. Default: the smaller of two
+   * counts. The first is how many calls of 100 KiB fit in MEMORY_ADMITTED_BYTES_MAX. The second is
+   * how many calls fit in two fifths of the file descriptors (a call takes two). In production the
+   * default is at most 512, because each connection to an enclave in an image needs two processes
+   * of its bridges.
    */
   VERIFIED_CALLS_MAX: integer({ min: 1, max: 100_000 }).optional(),
   /**
@@ -240,10 +241,10 @@ const schema = z.object({
    */
   DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
   /**
-   * Number of gateway processes that serve the one PORT. Each is a whole gateway and uses one core.
-   * More than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL, and NATS_URL when nodes are to
-   * serve all of them. Each has its own METRICS_PORT and CONTROL_SOCKET: the ports count up from
-   * the given port; the paths end with `.0`, `.1` and so on. Default 1.
+   * Number of gateway processes that serve PORT together. Each is a whole gateway and uses one
+   * core. More than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL, and NATS_URL when nodes
+   * are to serve all of them. Each has its own METRICS_PORT and CONTROL_SOCKET: the ports count up
+   * from the given port; the paths end with `.0`, `.1` and so on. Default 1.
    */
   GATEWAY_PROCESSES: integer({ min: 1, max: 64 }).default(1),
   /**

@@ -6,10 +6,10 @@ import { pause } from '../runtime/loop.ts'
 import type { BucketConfig } from '../upstream/settings.ts'
 import { type ImageObjects, ImageStoreError } from './image-store.ts'
 
-/** Most time to connect, milliseconds. */
+/** Longest time to connect, milliseconds. */
 const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
-/** Most time until an answer begins, all tries together. */
+/** Longest time until an answer begins, all tries together. */
 const REQUEST_TIMEOUT_MS = 30_000
 /** Longest pause between two pieces of an object. After it, the read fails. */
 const PAUSE_TIMEOUT_MS = 30_000

@@ -4,7 +4,7 @@ import { readImageFacts } from './image-facts.ts'
 import { decodeImage, type MadeImage } from './image-source.ts'
 import { checkPngPixels } from './png-pixels.ts'
 
-/** What was asked for. */
+/** The images that were requested. */
 export type AskedImages = {
   readonly n: number
   /** Width and height, `512x512`; null for any size. */
@@ -115,7 +115,7 @@ let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {
   const { default: sharp } = await import('sharp')
-  // Each image uses one thread of the pool. No image is cached, because none is scaled twice.
+  // Each image uses one thread of the pool. No image is cached, because each is scaled only once.
   sharp.concurrency(1)
   sharp.cache(false)
   // The bytes are not trusted. Only these three of the library's many decoders may read them.

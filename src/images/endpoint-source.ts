@@ -10,7 +10,7 @@ import {
   type MadeImage,
 } from './image-source.ts'
 
-/** Most code points of a revised prompt that are passed on. */
+/** Maximum number of code points of a revised prompt that are passed on. */
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**

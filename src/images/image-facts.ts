@@ -11,9 +11,9 @@ export type ImageFacts = {
 }
 
 /**
- * Most segments and fill bytes of a JPEG that are skipped to find its frame. Cameras write tens of
- * segments, each up to 64 KiB. A caller's 25 MiB of segments would block this thread for half a
- * second.
+ * Maximum number of segments and fill bytes of a JPEG that are skipped to find its frame. Cameras
+ * write tens of segments, each up to 64 KiB. A caller's 25 MiB of segments would block this thread
+ * for half a second.
  */
 export const JPEG_STEPS_MAX = 1_024
 

@@ -83,7 +83,7 @@ const FOLDER_MS = 3_600_000
 /** How much longer a folder is kept: gateways' clocks may differ by this much. */
 const CLOCKS_MS = 900_000
 
-/** Most keys that one sweep removes. The next sweep removes more. */
+/** Maximum number of keys that one sweep removes. The next sweep removes more. */
 const REMOVED_MAX = 10_000
 /** Removals at once. */
 const REMOVALS_MAX = 16

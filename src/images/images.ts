@@ -32,7 +32,10 @@ export type Images = {
   find(id: string): Promise<KeptImage | null>
 }
 
-/** Most bytes of one answer: ten images of 1024 pixels, uncompressed and in base64, have 42 MB. */
+/**
+ * Maximum number of bytes of one answer: ten images of 1024 pixels, uncompressed and in base64,
+ * have 42 MB.
+ */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**

@@ -3,8 +3,8 @@ import { crc32, inflate } from 'node:zlib'
 import { FormatError } from '../../attestation/errors.ts'
 
 /**
- * Most chunks of one PNG. Encoders write data chunks of at least 8 KiB. Ten megabytes in chunks of
- * 4 KiB are below this limit.
+ * Maximum number of chunks of one PNG. Encoders write data chunks of at least 8 KiB. Ten megabytes
+ * in chunks of 4 KiB are below this limit.
  */
 const PNG_CHUNKS_MAX = 4_096
 

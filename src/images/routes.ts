@@ -11,8 +11,8 @@ import type { ImageJob } from './image-source.ts'
 import type { Images } from './images.ts'
 
 /**
- * Most image calls at once, and most bytes of their bodies and images. Each call may hold an upload
- * of 26 MiB and ten images.
+ * Maximum number of image calls at once, and maximum number of bytes of their bodies and images.
+ * Each call may hold an upload of 26 MiB and ten images.
  */
 const IMAGE_CALLS_MAX = 64
 const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024

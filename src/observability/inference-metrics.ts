@@ -3,7 +3,9 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/** Most providers with their own label. All further providers share the label `other`. */
+/**
+ * Maximum number of providers with their own label. All further providers share the label `other`.
+ */
 export const PROVIDER_LABELS_MAX = 32
 
 /** Form of a provider's name, which an operator chose. A name of another form counts as `other`. */

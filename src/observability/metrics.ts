@@ -234,7 +234,7 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
   }
 }
 
-/** Most connections at once; one or two collectors are usual. */
+/** Maximum number of connections at once; one or two collectors are usual. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 

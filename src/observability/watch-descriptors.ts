@@ -8,7 +8,7 @@ const LOOK_INTERVAL_MS = 5_000
 /** Least time between two warnings while the shortage lasts. */
 const WARNING_INTERVAL_MS = 60_000
 
-/** What is looked at. */
+/** The values that are checked. */
 type Descriptors = {
   readonly count: () => number | null
   readonly max: number

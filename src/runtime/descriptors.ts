@@ -23,5 +23,5 @@ export function countDescriptors(): number | null {
   }
 }
 
-/** Only other processes raise or lower this limit. */
+/** Read once, because only other processes can change this limit. */
 const descriptorsMaxAtOpen = descriptorsMax()

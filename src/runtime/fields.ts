@@ -189,7 +189,7 @@ export function sockets({ itemsMax }: { readonly itemsMax: number }) {
     .transform((paths) => paths.filter((path) => path !== null))
 }
 
-/** `https://App.example/` is refused: no browser would ever send it, and nothing would match. */
+/** `https://App.example/` is refused: no browser ever sends it, so it would never match. */
 function isOrigin(item: string): boolean {
   return (
     item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)

@@ -6,7 +6,7 @@ type SerialQueue = {
   idle(): Promise<void>
 }
 
-/** Gives a queue without a bound: its callers limit the number of tasks. */
+/** Gives a queue without a limit. Its callers must limit the number of tasks. */
 export function createSerialQueue(): SerialQueue {
   let tail: Promise<unknown> = Promise.resolve()
   return {

@@ -70,9 +70,9 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. It takes its key in the URL alone. `error` in a search whose status is
- * Success only says that nothing was found. In any other search it is a failure, with any HTTP
- * status.
+ * SerpApi's Google results. SerpApi takes its key only in the URL. When the search status is
+ * Success, `error` only means that there are no results. With any other status it is a failure,
+ * with any HTTP status.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {

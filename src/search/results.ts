@@ -1,8 +1,8 @@
 import type { FoundItem } from './providers.ts'
 
 /**
- * Most code points of a title and a snippet; longer texts are cut. A result whose address is too
- * long is left out.
+ * Maximum number of code points of a title and a snippet; longer texts are cut. A result whose
+ * address is too long is left out.
  */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000

@@ -7,7 +7,10 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
-/** Most searches at once, and most bytes of all their bodies and answers, which are short. */
+/**
+ * Maximum number of searches at once, and maximum number of bytes of all their bodies and answers,
+ * which are short.
+ */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 

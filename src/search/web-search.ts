@@ -34,7 +34,7 @@ type SearchSource = {
   readonly apiKey: string
 }
 
-/** Most bytes of one answer of a search provider; a usual answer has 100 KB. */
+/** Maximum number of bytes of one answer of a search provider; a usual answer has 100 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 /** Opens the search that the operator configured; null: not configured. */

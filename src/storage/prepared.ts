@@ -12,7 +12,7 @@ const MARK = '/* prepared */'
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Most texts whose names are remembered. Some statements have several forms. */
+/** Maximum number of texts whose names are remembered. Some statements have several forms. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)

@@ -83,8 +83,9 @@ export const UPSTREAM_FIELDS = {
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
   /**
-   * Most bytes of all images that are kept in DATA_DIR/images; with IMAGE_STORE_S3_URL, of all
-   * images that this process has put there and that have not expired. Default 2147483648 (2 GiB).
+   * Maximum number of bytes of all images that are kept in DATA_DIR/images; with
+   * IMAGE_STORE_S3_URL, of all images that this process has put there and that have not expired.
+   * Default 2147483648 (2 GiB).
    */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**

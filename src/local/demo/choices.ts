@@ -66,7 +66,7 @@ function formatText(format: Question['format'], text: string): string {
  * it.
  */
 const DEMO_LABEL = '[demonstration]'
-/** Most words that `demo/lorem` writes. */
+/** Maximum number of words that `demo/lorem` writes. */
 const WORDS_MAX = 100_000
 const WORDS_DEFAULT = 40
 const WORDS =

@@ -4,7 +4,7 @@ import { DEMO_EMBEDDING_MODEL, findModel } from './models.ts'
 import { createRandom } from './random.ts'
 import { parseBody } from './request.ts'
 
-/** Most inputs of one request, as at OpenAI. */
+/** Maximum number of inputs of one request, as at OpenAI. */
 const INPUTS_MAX = 2_048
 const DIMENSIONS_MAX = 3_072
 

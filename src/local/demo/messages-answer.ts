@@ -5,7 +5,7 @@ import { type NamedEvent, nameAnswer } from './responses-answer.ts'
 /** A block of a message, and the pieces in which it is streamed. */
 type Block = {
   readonly whole: object
-  /** As it begins. */
+  /** The block when it begins. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number

@@ -1,6 +1,6 @@
 import { DemoError } from './request.ts'
 
-/** Most values that one example may have; a schema that needs more is refused. */
+/** Maximum number of values that one example may have; a schema that needs more is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
 /** Deepest nesting of an example. */
 const EXAMPLE_DEPTH_MAX = 64

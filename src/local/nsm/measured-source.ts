@@ -65,7 +65,7 @@ function digestRegister(list: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
 }
 
-/** Most bytes of a file with given measurements: three registers, with white space. */
+/** Maximum number of bytes of a file with given measurements: three registers, with white space. */
 export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**

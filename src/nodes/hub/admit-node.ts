@@ -26,11 +26,14 @@ export type ConnectionRegistry = Pick<
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
- * Why the registry does not let a node connect, or stay. The words are the deployed service's where
- * they are known.
+ * Why the registry does not let a node connect, or stay connected. The texts are copied from the
+ * deployed service where they are known.
  */
 export const REFUSALS = {
-  /** Also for a node of another account: the answer must not show that it exists. */
+  /**
+   * This answer is also given for a node of another account, because the answer must not show that
+   * such a node exists.
+   */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',
@@ -39,13 +42,13 @@ export const REFUSALS = {
 } as const
 
 /**
- * A node that may connect now. Its id is claimed until `release`, so that two handshakes at once
- * cannot both have it.
+ * A node that may connect now. Its id is reserved until `release`, so that only one of two
+ * simultaneous handshakes gets it.
  */
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
-  /** The API key that it dialled with; it is checked again while the node is connected. */
+  /** The API key of the node's handshake. It is checked again while the node is connected. */
   readonly key: string
   release(): void
 }
@@ -118,7 +121,7 @@ async function checkHeaders(
 ): ReturnType<typeof checkHello> {
   const parsed = parseHello(headers)
   if (parsed.kind === 'refused') return parsed
-  // The end of its last connection must be stored before its state is read.
+  // The end of the node's last connection must be stored before the node's state is read.
   await parts.records.settled(parsed.hello.nodeId)
   return checkHello(parsed.hello, accountId, parts).catch((cause: unknown) => {
     throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
@@ -126,9 +129,10 @@ async function checkHeaders(
 }
 
 /**
- * Checks a node against the registry: it belongs to the account, is neither archived nor disabled,
- * and an LLM has a benchmark of its model that is fast enough. Rejects when the database is away.
- * The benchmark is the node's own claim: it lets the node connect, and nothing more.
+ * Checks a node against the registry. The node must belong to the account, and be neither archived
+ * nor disabled. An LLM node also needs a benchmark of its model that is fast enough. Rejects when
+ * the database is away. The benchmark is the node's own claim: it only decides whether the node may
+ * connect.
  */
 async function checkHello(
   hello: NodeHello,
@@ -145,7 +149,7 @@ async function checkHello(
     hello.modelType === 'LLM'
       ? await benchmarked(hello, registry, limits)
       : hello.models.slice(0, 1)
-  // Further models may lack a benchmark; the first one may not.
+  // Only the first model must have a benchmark. Further models may lack it.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
   return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }

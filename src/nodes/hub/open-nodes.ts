@@ -19,11 +19,11 @@ import { NODE_SOCKET_PATH } from './node-socket.ts'
 /** Contributed nodes as the API sees them: they dial in at NODE_SOCKET_PATH and serve calls. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
-  /** Absent: no node makes images. */
+  /** Absent when no node makes images. */
   readonly images?: Hub['images']
-  /** Absent: no nodes are shared with other gateways. */
+  /** Absent when nodes are not shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** Ends all nodes' connections, when no call needs them. */
+  /** Ends all nodes' connections. Call it when no call needs nodes. */
   stop(): Promise<void>
 }
 

@@ -20,7 +20,7 @@ const RECONNECT = 3
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
-/** Most GPUs whose load is read from one health answer. */
+/** Maximum number of GPUs whose load is read from one health answer. */
 export const GPUS_MAX = 64
 
 /** How busy a machine is, percent from 0 to 100, one decimal. */
@@ -31,12 +31,15 @@ export type Load = {
   readonly gpus: readonly {
     readonly gpuPercent: number
     readonly vramPercent: number
-    /** Of the power limit; 0 when the driver reports no limit. */
+    /** Percent of the power limit; 0 when the driver reports no limit. */
     readonly powerPercent: number
   }[]
 }
 
-/** The load as the node reports it; null where it gave no percentage. Not to be trusted. */
+/**
+ * The load as the node reports it. A value is null when the node gave no percentage. The values are
+ * not trusted.
+ */
 export type NodeLoad = {
   readonly cpuPercent: number | null
   readonly ramPercent: number | null
@@ -47,8 +50,8 @@ export type NodeLoad = {
 /** What a gateway asks of a node. */
 export type GatewayControl =
   /**
-   * Answered by a `pong` with the same nonce. The figures are of the gateway's last pings; the
-   * protocol requires them.
+   * The node answers with a `pong` that has the same nonce. The figures belong to the gateway's
+   * last pings; the protocol requires them.
    */
   | {
       readonly kind: 'ping'
@@ -58,7 +61,7 @@ export type GatewayControl =
       readonly pingStreak: number
       readonly missStreak: number
     }
-  /** Asks a node without runs to close with 1000 and dial again. */
+  /** Asks a node without runs to close with 1000 and connect again. */
   | { readonly kind: 'reconnect'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string }
   /**
@@ -131,15 +134,15 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** What a control frame asks of a node. A node does not use the figures of a ping. */
+/** A gateway's request in a control frame. A node does not use the figures of a ping. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /**
- * Reads what a control frame asks of the node `nodeId`. Null when it asks for nothing: an unknown
- * protocol, version or type, a member of the wrong kind, or another node's id.
+ * Reads the request in a control frame to the node `nodeId`. Null when the frame contains no
+ * request: an unknown protocol, version or type, a member of the wrong kind, or another node's id.
  */
 export function parseGatewayControl(
   protocol: string,
@@ -202,8 +205,8 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * Not used. The public client sends a time for each round that it measured since the last PING,
- * also for hours in which it was away.
+ * The times are not used. The public client sends one for each round that it measured since the
+ * last PING, also for hours in which it was away.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true

@@ -44,20 +44,22 @@ const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
 /**
- * What went wrong with a run, as a node reports it: bounded and printable once the gateway has read
- * it.
+ * A run's error, as a node reports it. When the gateway has read it, its text is short and
+ * printable.
  */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
   /**
-   * Seconds after which the backend may be asked again, as our own agent reports; null: not
+   * Seconds until the backend may be asked again, as our own agent reports them; null when not
    * reported.
    */
   readonly retryAfterSeconds: number | null
 }
 
-/** What a DIFFUSION node is asked to draw. The connection has one model, so none is named. */
+/**
+ * A request for images to a DIFFUSION node. It names no model, because the connection has only one.
+ */
 export type ImageRequest = {
   readonly prompt: string
   /** The image to change, base64; null for a new one. */
@@ -67,10 +69,13 @@ export type ImageRequest = {
   readonly size: string
 }
 
-/** Most bytes that JSON adds to a request in its frame: id, member names, numbers and brackets. */
+/**
+ * Maximum number of bytes that JSON adds to a request in its frame: id, member names, numbers and
+ * brackets.
+ */
 const ENVELOPE_BYTES = 256
 
-/** A chat frame without its id: it is written once, even if the call is retried. */
+/** A chat frame without its id. The frame's text is made only once, even if the call is retried. */
 type ChatFrame = {
   /** Size of the request, UTF-8. */
   readonly requestBytes: number
@@ -113,7 +118,9 @@ export function imageFrameBytes({
   return ENVELOPE_BYTES + Buffer.byteLength(JSON.stringify(prompt)) + Math.ceil(imageBytes / 3) * 4
 }
 
-/** A frame of the gateway, as far as a node understands it. */
+/**
+ * A frame of the gateway, as a node reads it. `unknown`: the node does not understand the frame.
+ */
 export type GatewayFrame =
   | {
       readonly kind: 'chat'
@@ -177,8 +184,8 @@ const DONE = 2
 const FAILED = 3
 
 /**
- * Writes the frame that carries one chunk of a run. `chunk` is JSON text; it goes out as the
- * backend wrote it.
+ * Writes the frame that carries one chunk of a run. `chunk` is JSON text, sent as the backend wrote
+ * it.
  */
 export function encodeChunk(requestId: string, chunk: string): string {
   return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
@@ -205,8 +212,8 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Writes the frame that answers with an error in place of images. The status is included unless it
- * is 500; gateways of others read `error` alone.
+ * Writes the frame that answers a request for images with an error. The status is included unless
+ * it is 500. Other implementations of the gateway read only `error`.
  */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
@@ -242,7 +249,7 @@ export type ImageRunFrame = {
   readonly requestId: string
   /** Null when the answer holds no list of strings. */
   readonly images: readonly string[] | null
-  /** What went wrong, in the node's words, printable; null: nothing went wrong. */
+  /** The error in the node's words, printable; null when there was no error. */
   readonly error: string | null
   /**
    * The error's status, and the seconds after which to ask again, as our own agent reports them;

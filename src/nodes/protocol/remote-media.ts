@@ -6,9 +6,9 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** An address in a request, in a place where bytes could be. */
+/** An address in a request, where the media's bytes could be instead. */
 export type RemoteMedia = {
-  /** Where it stands, such as `messages.0.content.1.image_url.url`. */
+  /** Path of the member, such as `messages.0.content.1.image_url.url`. */
   readonly path: string
   /**
    * Whether it is http or https. No backend may fetch an address with another scheme, such as file.
@@ -31,7 +31,7 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null
   for (const [at, message] of messages.entries()) {
     const content = isJsonObject(message) ? memberOf(message, 'content') : undefined
-    // Text alone, the usual case, has no parts.
+    // Content that is only text, the usual case, has no parts.
     if (!isJsonArray(content) && !isJsonObject(content)) continue
     for (const media of listAddresses(content, `messages.${at}.content`)) {
       if (!media.isWeb) return media
@@ -61,12 +61,12 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   }
 }
 
-/** Members of parts that are words: an address in them is only text. */
+/** Members of parts that contain words. An address in such a member is only text. */
 const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])
 
 /**
- * Whether a member is an address: by its name, then only a data URL is allowed, or by its form
- * under any name.
+ * Whether a member is an address. A member with a name for addresses is an address unless it is a
+ * data URL. Under any other name, the form of the text decides.
  */
 function isAddress(name: string, text: string): boolean {
   if (WORDS.has(name) || /^data:/i.test(text)) return false

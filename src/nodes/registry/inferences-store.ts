@@ -13,7 +13,7 @@ export const COMPLETED_MAX = 10
  * the time.
  */
 export type Inference = {
-  /** UUID; adding the same id again changes nothing. */
+  /** A UUID. When an id is added again, nothing changes. */
   readonly id: string
   readonly nodeId: string
   /** The caller's account; null for a probe. */
@@ -36,9 +36,9 @@ type CompletedInference = Pick<
 
 export type NodeStats = {
   readonly requestsServedDay: number
-  /** Over the last day; null when nothing was measured. */
+  /** Average over the last day; null when no call was measured. */
   readonly averageTimeToFirstTokenMs: number | null
-  /** The last COMPLETED_MAX, newest first. */
+  /** The last COMPLETED_MAX completions, newest first. */
   readonly completed: readonly CompletedInference[]
 }
 
@@ -49,8 +49,8 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * From the hour's last FIRST_TOKENS_MAX calls, as far as their first token was timed; null when
-   * no call was timed.
+   * Percentiles over the hour's last FIRST_TOKENS_MAX calls, of the calls whose first token was
+   * timed. Null when no call was timed.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
@@ -64,8 +64,9 @@ export const FIRST_TOKENS_MAX = 200
  */
 export type InferencesStore = {
   /**
-   * Adds inferences and counts them for their nodes (`requestsServed`), in one statement: all or
-   * nothing. A batch whose outcome is unknown may be added again, because each id counts once.
+   * Adds inferences and counts them for their nodes (`requestsServed`). All is done in one
+   * statement, which succeeds or fails as a whole. A batch whose outcome is unknown may be added
+   * again, because each id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
   /**
@@ -89,8 +90,8 @@ export type InferencesStore = {
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
-   * Removes inferences, and sums of hours, from before `before`. It keeps the last COMPLETED_MAX
-   * inferences of each node, and everything that belongs to `now`'s day.
+   * Removes inferences and hourly sums that are older than `before`. It keeps the last
+   * COMPLETED_MAX inferences of each node, and all data of the day before `now`.
    */
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }

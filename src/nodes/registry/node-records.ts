@@ -16,8 +16,9 @@ export type NodeRecords = {
 }
 
 /**
- * A node may disconnect and connect again at once: the end must not be stored after the new
- * beginning. So each node's writes run one after another. No call waits for them.
+ * A node may disconnect and connect again at once. The end of the old connection must be stored
+ * before the start of the new one. So the writes of each node run one after another. No call waits
+ * for them.
  */
 export function createNodeRecords(log: Logger): NodeRecords {
   const last = new Map<string, Promise<void>>()

@@ -5,7 +5,10 @@ import type { Queries, Tables } from '../../storage/tables.ts'
 import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
-/** How many nodes an account can have, archived ones included: a list of nodes has no pages. */
+/**
+ * How many nodes an account can have; archived nodes count. The limit is needed because a list of
+ * nodes has no pages.
+ */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
 /** How many models are remembered when their nodes are not connected. */
@@ -14,7 +17,10 @@ const OFFERED_MODELS_MAX = 10_000
 /** How many models a node can have benchmarks for. */
 export const BENCHMARKS_PER_NODE_MAX = 100
 
-/** How many models the network's figures list, the fastest first: the nodes choose the names. */
+/**
+ * How many models the network's figures list, the fastest first. The limit is needed because nodes
+ * choose the names.
+ */
 const NETWORK_MODELS_MAX = 500
 
 /** A contributed node. Times are Unix seconds. */
@@ -31,9 +37,9 @@ export type StoredNode = {
   /** Null while it is not connected. */
   readonly connectedSince: number | null
   readonly lastSeenAt: number | null
-  /** What it serves on its connection; empty while it is not connected. */
+  /** Models that the node serves on its connection; empty while it is not connected. */
   readonly models: readonly string[]
-  /** Sum over connections that have ended. */
+  /** Sum of all ended connections. */
   readonly totalUptimeSeconds: number
   readonly requestsServed: number
 }
@@ -56,9 +62,9 @@ type NetworkFigures = {
   /** Archived nodes are not counted. */
   readonly nodes: number
   readonly connectedNodes: number
-  /** Each connected node counts once, with the fastest of its models. */
+  /** Sum over connected nodes. Each node counts with its fastest model. */
   readonly tokensPerSecond: number
-  /** At most NETWORK_MODELS_MAX, fastest first. */
+  /** At most NETWORK_MODELS_MAX models, the fastest first. */
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
@@ -127,11 +133,11 @@ export type NodesStore = {
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Stores that a node's connection began, and what it serves. From now on this is the node's
-   * connection, even if another process held an earlier one; the earlier one counts up to when the
-   * node was last seen. With `takes` 'when_free' it is stored only while the node has no
-   * connection. False, and nothing is stored, when 'when_free' finds a connection, or when the node
-   * is unknown or archived.
+   * Stores that a node's connection began, and the models that the node serves. From now on this is
+   * the node's connection, even if another process held an earlier connection. The earlier
+   * connection's uptime ends when the node was last seen. With `takes` 'when_free' the connection
+   * is stored only if the node has no connection. False, and the connection is not stored, when
+   * 'when_free' finds a connection, or when the node is unknown or archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
@@ -152,9 +158,9 @@ export type NodesStore = {
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections whose process is not alive, as of when their nodes were last seen, and
-   * stops the nodes' states. Gives how many there were. Any gateway may call it at any time: each
-   * connection is ended once.
+   * Ends the connections whose process is dead, and stops their nodes' states. Each connection ends
+   * at the time when its node was last seen. Gives the number of ended connections. Any gateway may
+   * call this at any time: each connection is ended only once.
    */
   endAbandoned(): Promise<number>
   /**
@@ -163,8 +169,8 @@ export type NodesStore = {
    */
   network(): Promise<NetworkFigures>
   /**
-   * Gives the models that nodes have benchmarks for, by name, at most OFFERED_MODELS_MAX: these may
-   * be served once their nodes connect.
+   * Gives the models that nodes have benchmarks for, by name, at most OFFERED_MODELS_MAX. These
+   * models may be served when their nodes connect.
    */
   offeredModels(): Promise<readonly string[]>
 }
@@ -289,8 +295,9 @@ function unlessDisabled(state: NodeState): RawBuilder<string> {
 }
 
 /**
- * Rows that another gateway is ending now are left to it. The processes are read once, before the
- * rows: if a row changes while this statement waits for it, its new content decides.
+ * If another gateway is ending a row now, this statement skips it. The processes are read once,
+ * before the rows. If a row changes while this statement waits for it, the row's new content
+ * decides.
  */
 async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
   const { numAffectedRows } = await sql`
@@ -318,7 +325,10 @@ async function insertNode(
   return (numAffectedRows ?? 0n) > 0n
 }
 
-/** The row is locked before it is read: of two equal updates at once, only one reports a change. */
+/**
+ * The row is locked before it is read. So only one of two equal simultaneous updates reports a
+ * change.
+ */
 async function updateNode(
   queries: Queries,
   { nodeId, accountId, name, isArchived }: Parameters<NodesStore['update']>[0],

@@ -19,7 +19,7 @@ import {
 import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 
-/** How many new ids are tried for one node before the randomness must be faulty. */
+/** How many new ids are tried for one node. If all are taken, the randomness must be faulty. */
 export const NODE_ID_TRIES = 8
 
 /**
@@ -233,7 +233,10 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/** 0 while it is not connected, and for a connection whose start is in the future by our clock. */
+/**
+ * 0 while the node is not connected, and when our clock says that the connection starts in the
+ * future.
+ */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }

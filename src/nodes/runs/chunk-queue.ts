@@ -1,8 +1,8 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * A batch that waits takes no more chunks once it is this large: a slow caller has time for each
- * write, and a batch is held twice while it is written.
+ * A waiting batch of this size takes no more chunks. The limit gives a slow caller time for each
+ * write. It also saves memory, because a batch is held twice while it is written.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 

@@ -29,25 +29,27 @@ export type NodeCall = {
   /** Aborted when the caller leaves: in the queue, before the first token, or in mid-stream. */
   readonly signal: AbortSignal
   /**
-   * Opens the reader of one node's answer, again for each node that is tried. Without it, chunks
-   * are given as the node sent them.
+   * Opens the reader of one node's answer. Each node that is tried gets a new reader. Without it,
+   * chunks are given as the node sent them.
    */
   readonly openReader?: () => AnswerReader
-  /** The call comes from another gateway: it goes only to nodes here, and does not wait. */
+  /**
+   * The call comes from another gateway. It goes only to nodes of this gateway, and does not wait.
+   */
   readonly isPeers?: true
 }
 
-/** What a node streams for one call. */
+/** The answer that a node streams for one call. */
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order; each step gives the chunks that came together, as the call's reader gives
-   * them. The node's chunks are objects of bounded depth, with `choices`, an array of objects that
-   * have an integer `index` and an object `delta`. If the node sent a usage-only chunk, it is among
-   * them; its `usage` is the node's claim, cut to what its answer can have held (README), and null
-   * when the claim had no valid counts. The iteration ends when the run is done. It throws
-   * DispatchError when the node breaks off, or the signal's reason. Iterate once; leaving the
-   * iteration cancels the call, and so does the signal.
+   * Chunks in order. Each step gives the chunks that arrived together, after the call's reader has
+   * read them. A node's chunk is an object of bounded depth with `choices`, an array of objects
+   * that have an integer `index` and an object `delta`. If the node sent a usage-only chunk, this
+   * chunk is included. Its `usage` is the node's claim, cut to what the answer can contain
+   * (README); it is null when the claim had no valid counts. The iteration ends when the run is
+   * done. It throws DispatchError when the node stops before its end, or the signal's reason.
+   * Iterate only once. A caller that leaves the iteration, or aborts the signal, cancels the call.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
@@ -55,9 +57,9 @@ export type NodeAnswer = {
 /** Gives calls to nodes. */
 export type Dispatcher = {
   /**
-   * Gives the call to the node that will probably finish first, and resolves at its first token.
-   * Until then a node that fails or is silent is replaced, at most `retriesMax` times; afterwards
-   * never. Rejects with DispatchError, or with the signal's reason.
+   * Gives the call to the node with the shortest expected time, and resolves at its first token.
+   * Until then, a node that fails or is silent is replaced, at most `retriesMax` times. After the
+   * first token, no node is replaced. Rejects with DispatchError, or with the signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
   /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
@@ -73,18 +75,21 @@ export type ImageNodeCall<Images> = {
   /** Aborted when the caller leaves, in any phase. */
   readonly signal: AbortSignal
   /**
-   * Judges one node's answer, and gives the result. If it throws FormatError, the answer is not
-   * images: the node counts as failed, and another node is asked. Any other error ends the call.
+   * Checks one node's answer, and gives the result. If it throws FormatError, the answer does not
+   * contain the requested images: the node counts as failed, and another node is asked. Any other
+   * error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
-  /** The call comes from another gateway: it goes only to nodes here, and does not wait. */
+  /**
+   * The call comes from another gateway. It goes only to nodes of this gateway, and does not wait.
+   */
   readonly isPeers?: true
 }
 
 /** Gives calls for images to DIFFUSION nodes. */
 export type ImageDispatcher = {
   /**
-   * Gives the call to the node that will probably finish first. A node that fails, refuses, is
+   * Gives the call to the node with the shortest expected time. A node that fails, refuses, is
    * silent for `imageMs` or sends a malformed answer is replaced, at most `retriesMax` times.
    * Rejects with DispatchError, the signal's reason, or the error that `read` threw.
    */
@@ -102,7 +107,7 @@ export type ImageDispatcher = {
 /** A target of calls: a node that is connected here, or the nodes of another gateway. */
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
-  /** Whether it is another gateway, which gives the call to one of its nodes. */
+  /** Whether this is another gateway, which gives the call to one of its nodes. */
   readonly isRemote: boolean
   /** Whether it takes members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
@@ -120,8 +125,8 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Asks for images. Null, and the slot is given back, when too many answers are under way. `drop`
-   * is called when the images get no verdict.
+   * Asks for images. When too many answers are under way, it gives null and releases the slot.
+   * `drop` is called when the images are not judged.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -131,7 +136,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
 type Index = NodeIndex<CallableNode>
 type Held = HeldOffer<CallableNode>
 
-/** What gives calls of one kind, chat or images, to nodes. */
+/** The parts that give calls of one kind, chat or images, to nodes. */
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<CallableNode>
@@ -162,8 +167,8 @@ type Questions = {
 }
 
 /**
- * The question with every member, and the question with the members that every node takes. Each is
- * written once, the second only when it is needed.
+ * Gives two forms of the question: with all members, and with only the members that every node
+ * takes. Each form's text is made once, the second only when it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)
@@ -180,9 +185,9 @@ function questionsOf({ model, request }: NodeCall): Questions {
 }
 
 /**
- * Whether the request has an address in place of an image. Such a request goes only to nodes whose
- * owners allow it, because their backends would fetch the address from their own networks. Throws
- * DispatchError when no node of the model allows it.
+ * Whether the request contains an address in place of an image. Such a request goes only to nodes
+ * whose owners allow this, because a backend fetches the address from its own network. Throws
+ * DispatchError when no node of the model allows this.
  */
 function checkMedia({ model, request }: NodeCall, index: Index): boolean {
   const media = remoteMediaOf(request)
@@ -278,7 +283,7 @@ async function attemptImages<Images>(
   }
 }
 
-/** What a node must fit to be chosen. */
+/** Conditions that a node must meet for the call. */
 type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
@@ -301,11 +306,11 @@ function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): vo
 
 /**
  * Gives a checked call to one node after another until a node answers. `attempt` resolves with the
- * answer, or with the error of its node, and gives the slot back; an error that it throws ends the
- * call. A node that fails is replaced, `retriesMax` times. If a node blames the request, another
- * free node must confirm it; the caller gets the refusal only when the second node refuses too, or
- * when no second node is free. If the second node answers, nothing is held against the first: its
- * backend may lack what this request needs.
+ * answer, or with the error of its node, and gives the slot back. An error that it throws ends the
+ * call. A node that fails is replaced, at most `retriesMax` times. If a node says that the request
+ * is wrong, another free node must confirm this. The caller gets the refusal only when the second
+ * node refuses too, or when no second node is free. If the second node answers, the first node is
+ * not blamed: its backend may lack what this request needs.
  */
 async function tryNodes<Answer>(
   wanted: Wanted,
@@ -332,7 +337,7 @@ async function tryNodes<Answer>(
     }
     const outcome = await attempt(held)
     if (!(outcome instanceof DispatchError)) return outcome
-    // Another caller was faster at the other gateway: nothing was tried there.
+    // Another caller took the slot at the other gateway first. No node was tried there.
     if (outcome.code === 'no_nodes' && held.offer.node.isRemote && parts.now() < deadlineMs) {
       tried.delete(held.offer.node)
       continue
@@ -344,7 +349,8 @@ async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // Of several failures, the caller gets the failure that says when to try again.
+    // After several failures, the caller gets a `node_busy` failure if there was one, because it
+    // says when to try again.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')

@@ -1,11 +1,11 @@
-/** Memory that is set aside for one answer with images, from the moment of the request. */
+/** Memory that is reserved for one answer with images when the images are requested. */
 export type ImageReservation = {
   readonly bytes: number
   /** Gives the memory back. Only the first call counts. */
   release(): void
 }
 
-/** Bounds the memory of all answers with images that are under way. */
+/** Limits the memory of all answers with images that are under way. */
 export type ImageBudget = {
   /** Reserves memory for an answer; null when less than `bytes` is left. */
   reserve(bytes: number): ImageReservation | null
@@ -14,15 +14,19 @@ export type ImageBudget = {
 
 /** Bytes of a pixel before compression: red, green, blue and alpha. */
 const PIXEL_BYTES = 4
-/** What the public client's pipelines draw, for any requested size (SDXL: 1,024 pixels). */
+/**
+ * Pixels that the public client's pipelines draw, for any requested size (SDXL: 1,024 pixels per
+ * edge).
+ */
 const DRAWN_PIXELS = 1_024 * 1_024
 /** File headers and metadata of an image, and the frame around it. */
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * The most bytes that an answer may take: `n` images of the requested size, or of DRAWN_PIXELS if
- * that is more, uncompressed and in base64; at most `frameBytesMax`. Ten images of 1,024 pixels fit
- * in that as PNG usually compresses them (2.4 MB each).
+ * The most bytes that an answer may take, at most `frameBytesMax`. It is the size of `n` images,
+ * uncompressed and in base64, with the requested size or DRAWN_PIXELS, the larger of the two. Ten
+ * images of 1,024 pixels fit within `frameBytesMax` when PNG compresses them as usual (2.4 MB
+ * each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
@@ -58,20 +62,23 @@ export function createImageBudget(bytesMax: number): ImageBudget {
 export type FrameMeter = {
   /** A frame is complete: its bytes are no longer counted here. */
   frameEnded(): void
-  /** To be called when less may be kept than before. */
+  /** Must be called when the limit has become smaller. */
   check(): void
 }
 
-/** Where packets come from; a Duplex fits. */
+/** Source of packets; a Duplex has this form. */
 type PacketSource = {
   prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
 
-/** What a packet costs besides its bytes: a stranger may send one packet per byte. */
+/**
+ * Memory that a packet takes in addition to its bytes. An untrusted node may send one byte per
+ * packet.
+ */
 export const PACKET_COST_BYTES = 256
 /**
- * Packets of a wide-area network have 1,400 bytes, and their cost adds a fifth. Smaller packets are
- * unusual, and then less is let in.
+ * Packets of a wide-area network have 1,400 bytes, and PACKET_COST_BYTES adds a fifth to them.
+ * Smaller packets are unusual; with these, fewer bytes are accepted.
  */
 const PACKETS_ALLOWANCE = 1.25
 
@@ -91,7 +98,8 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // Before the library's own listener, so that a packet that ends a frame counts for that frame.
+  // This listener comes before the library's own. So a packet that ends a frame counts for that
+  // frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()

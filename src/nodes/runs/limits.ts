@@ -10,11 +10,14 @@ import {
  */
 export type NodeLimits = {
   /**
-   * Most connected nodes. Further nodes are closed with 1013, which makes clients back off. A node
-   * takes about 15 KB of memory.
+   * Maximum number of connected nodes. Further nodes are closed with 1013, which makes clients back
+   * off. A node takes about 15 KB of memory.
    */
   readonly connectionsMax: number
-  /** Most handshakes under way, whose nodes are not known yet. Further handshakes get 503. */
+  /**
+   * Maximum number of handshakes under way, whose nodes are not known yet. Further handshakes get
+   * 503.
+   */
   readonly handshakesMax: number
   /** Time for the registry's answers during a handshake; then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
@@ -36,8 +39,8 @@ export type NodeLimits = {
    */
   readonly imageFrameBytesMax: number
   /**
-   * Most bytes of answers with images that are under way, for all nodes together. Beyond this,
-   * calls for images are refused.
+   * Maximum number of bytes of answers with images that are under way, for all nodes together.
+   * Beyond this, calls for images are refused.
    */
   readonly imageBytesMax: number
   /**
@@ -51,8 +54,8 @@ export type NodeLimits = {
    */
   readonly largeRequestBytesMax: number
   /**
-   * Most bytes that wait in memory until one node reads them, in addition to one large frame. A
-   * node with more waiting bytes counts as lost.
+   * Maximum number of bytes that wait in memory until one node reads them, in addition to one large
+   * frame. A node with more waiting bytes counts as lost.
    */
   readonly sendBytesMax: number
   /**
@@ -62,9 +65,9 @@ export type NodeLimits = {
   /** A node may also spend this much per second. A node that spends more is closed with 1008. */
   readonly strayPerSecond: number
 
-  /** Runs at once on one node. */
+  /** How many runs one node gets at the same time. */
   readonly slots: number
-  /** Runs at once on a node with more vram than `largeVramMb`. */
+  /** How many runs a node with more vram than `largeVramMb` gets at the same time. */
   readonly slotsLarge: number
   readonly largeVramMb: number
 
@@ -83,16 +86,16 @@ export type NodeLimits = {
    * still streams.
    */
   readonly drainMs: number
-  /** Most bytes that wait for a slow caller, per run. */
+  /** Maximum number of bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
   /**
-   * Most bytes of all frames of one run. A larger answer ends only its own run, because the caller
-   * chooses how large an answer is.
+   * Maximum number of bytes of all frames of one run. A larger answer ends only its own run,
+   * because the caller chooses how large an answer is.
    */
   readonly answerBytesMax: number
   /**
-   * Most bytes that a node may send for a run after the cancel frame. Its buffers and the network's
-   * may hold that much. A node that sends more is closed with 1008.
+   * Maximum number of bytes that a node may send for a run after the cancel frame. Its buffers and
+   * the network's may hold that much. A node that sends more is closed with 1008.
    */
   readonly lateBytesMax: number
   /**
@@ -120,12 +123,15 @@ export type NodeLimits = {
 
   /** Failures in a row that set a node aside. */
   readonly failuresMax: number
-  /** How long it is set aside at first; doubled with every probe that fails, up to `asideMaxMs`. */
+  /**
+   * How long a node is set aside at first. Each failed probe doubles this time, up to `asideMaxMs`.
+   */
   readonly asideMs: number
   readonly asideMaxMs: number
   /**
-   * How many errors in a row, without an answer in between, a node may report for callers' requests
-   * before it is probed. The requests may have caused them; a probe is our own request.
+   * How many errors in a row a node may report for callers' requests before it is probed. An answer
+   * in between resets the count. The requests may have caused the errors; a probe is our own
+   * request.
    */
   readonly refusalsMax: number
 
@@ -142,7 +148,7 @@ export type NodeLimits = {
   readonly probeIntervalMs: number
   /** Time between probes of a node that is being verified or is degraded. */
   readonly probeRetryMs: number
-  /** Probes under way at once. */
+  /** How many probes run at the same time. */
   readonly probesMax: number
 
   /**
@@ -169,13 +175,13 @@ export type NodeLimits = {
    */
   readonly reconnectMs: number
   /**
-   * How often it is stored that connected nodes are still there: their uptime until then survives a
-   * kill.
+   * How often connected nodes are stored as still present. After a kill, their uptime counts up to
+   * this time.
    */
   readonly seenMs: number
   /**
-   * How often to search for nodes whose gateway is dead: they are shown as connected this much
-   * longer than the gateway's lease.
+   * How often dead gateways' nodes are searched for. Such a node is shown as connected this much
+   * longer than the lease of its gateway.
    */
   readonly abandonedMs: number
   /**
@@ -188,7 +194,7 @@ export type NodeLimits = {
 
   /** Interval of the only timer. Deadlines of runs and waiters are exact to this interval. */
   readonly tickMs: number
-  /** How often every connection sends what is due. */
+  /** How often every connection sends its due frames. */
   readonly tendMs: number
   /**
    * How many served runs are kept while the database is away. Beyond this, the oldest are dropped,
@@ -198,7 +204,7 @@ export type NodeLimits = {
 }
 
 /**
- * The defaults. Ping and slot figures are those of the deployed service; the reasons for the others
+ * The default limits. Ping and slot figures are the deployed service's; the reasons for the others
  * are above.
  */
 export const NODE_LIMITS: NodeLimits = {

@@ -9,8 +9,8 @@ type Sweep = {
 
 /**
  * Calls each job at its interval (a multiple of `tickMs`). One timer serves all nodes, because
- * several per node would be tens of thousands. A job that throws is logged, and called again; the
- * timer does not keep the process alive.
+ * several timers per node would be tens of thousands. If a job throws, this is logged, and the job
+ * is called again. The timer does not keep the process alive.
  */
 export function startSweep({
   tickMs,

@@ -1,6 +1,6 @@
 import { type Speed, UNMEASURED } from './speed.ts'
 
-/** One node with one of its models: a call is given to an offer. */
+/** One node with one of its models. Each call is given to an offer. */
 export type Offer<Node> = {
   readonly node: Node
   readonly model: string
@@ -11,7 +11,7 @@ export type Offer<Node> = {
   counted: number
 }
 
-/** An offer that is not measured yet, and in no index. */
+/** Creates an offer that is not measured yet and that no index contains. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
   return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }
@@ -23,11 +23,11 @@ export type OfferingNode<Node> = {
   readonly takesLargeFrames: boolean
   /** Whether its owner lets its backend fetch addresses that callers give. */
   readonly takesRemoteMedia: boolean
-  /** How many nodes it represents: the nodes of another gateway are one object here. */
+  /** How many nodes this object represents. The nodes of another gateway are one object here. */
   readonly nodes: number
   /** Whether it gets calls for the model. */
   isServing(model: string): boolean
-  /** Whether it can be given a call for the model now. */
+  /** Whether the node can get a call for the model now. */
   isAvailable(model: string): boolean
 }
 
@@ -48,7 +48,9 @@ export type Slots = {
   acquire(): NodeSlot | null
 }
 
-/** How many runs a node with this much video memory (megabytes, null when unknown) gets at once. */
+/**
+ * How many runs a node gets at the same time, by its video memory (megabytes; null when unknown).
+ */
 export function capacityOf(
   vramMb: number | null,
   limits: { readonly slots: number; readonly slotsLarge: number; readonly largeVramMb: number },
@@ -57,7 +59,8 @@ export function capacityOf(
 }
 
 /**
- * Slots of one node. The hooks are called after a slot was taken, and after a slot was given back.
+ * Creates the slots of one node. The hooks are called after a slot was taken, and after a slot was
+ * given back.
  */
 export function createSlots(
   capacity: number,

@@ -5,37 +5,41 @@ import type { NodeSlot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
 /**
- * How a run ended for its caller, who gets it once. `left`: the caller left before the end; `abort`
- * has the signal's reason.
+ * How a run ended for its caller. The caller gets this result once. `left`: the caller left before
+ * the end; `abort` has the signal's reason.
  */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
   | { readonly kind: 'left'; readonly abort: { readonly reason: unknown } | null }
 
-/** What a run reports to its hub; each at most once, in this order. */
+/** Events that a run reports to its hub. Each comes at most once, in this order. */
 export type RunEvent =
   | { readonly kind: 'opened' }
   /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
   /** The caller has its result, but the node still sends: its frames are discarded. */
   | { readonly kind: 'draining' }
-  /** It drained as long as it may: the slot is free, though the node may still work. */
+  /**
+   * The run has drained for the longest allowed time. Its slot is free, but the node may still
+   * work.
+   */
   | { readonly kind: 'abandoned' }
   /**
-   * The node finished an answer, even if its caller had left. Not reported for a refused answer.
+   * The node finished an answer, even if its caller had left. This event does not come for a
+   * refused answer.
    */
   | { readonly kind: 'served' }
-  /** Over. The node may still send its last frame. */
+  /** The run has ended. The node may still send its last frame. */
   | { readonly kind: 'closed' }
 
 export type RunOptions = {
   readonly id: string
-  /** The offer that it runs on, whose speed it measures. */
+  /** The offer that the run uses. The run measures the offer's speed. */
   readonly offer: { readonly model: string; speed: Speed }
-  /** The run owns it from now on. */
+  /** The slot. The run owns it from now on. */
   readonly slot: NodeSlot
-  /** Who called; null for a probe. */
+  /** The caller's account; null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
   /** Whether the gateway itself asks, to test the node. */
@@ -55,9 +59,9 @@ export type RunOptions = {
 export abstract class Run {
   readonly options: RunOptions
   readonly startedAtMs: number
-  /** How it ended for its caller; null until then. */
+  /** How the run ended for its caller; null until then. */
   result: RunResult | null = null
-  /** Whether the frame came that ends a run; no other frame follows. */
+  /** Whether the final frame of the run has arrived. No other frame follows it. */
   hasFinalFrame = false
   protected phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
   protected deadlineMs: number
@@ -74,12 +78,12 @@ export abstract class Run {
     return this.options.id
   }
 
-  /** Whether a caller, and not a probe, still waits for the node. */
+  /** Whether a caller still waits for the node. False for a probe. */
   isWaitedFor(): boolean {
     return this.result === null && this.phase !== 'closed' && !this.options.isProbe
   }
 
-  /** Whether a part of an answer came. */
+  /** Whether any part of an answer has arrived. */
   abstract hasBegun(): boolean
 
   /** The offer's speed, this run included. */
@@ -89,8 +93,8 @@ export abstract class Run {
   abstract inferenceOf(nodeId: string): Inference
 
   /**
-   * Ends the run at once, without waiting for the node: its connection is gone, or this process
-   * stops.
+   * Ends the run at once, without waiting for the node. Used when the connection is lost, or when
+   * this process stops.
    */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
@@ -105,11 +109,11 @@ export abstract class Run {
     else if (this.phase !== 'closed') this.giveUp(nowMs)
   }
 
-  /** A deadline has passed before the caller had the whole answer. */
+  /** Called when a deadline has passed before the caller had the whole answer. */
   protected abstract giveUp(nowMs: number): void
   /** Gives the result to the caller. */
   protected abstract deliver(result: RunResult): void
-  /** Until when the slot is kept after the caller has left. */
+  /** Gives the time until which the slot is kept after the caller has left. */
   protected abstract drainUntilMs(): number
   /** Ends the draining: emits `abandoned`, and gives the slot back. */
   protected abstract abandon(): void
@@ -151,7 +155,7 @@ export abstract class Run {
     this.emit({ kind: 'closed' })
   }
 
-  /** Gives back what was set aside for the run. */
+  /** Gives back the resources that were reserved for the run. */
   protected release(): void {
     this.options.slot.release()
   }

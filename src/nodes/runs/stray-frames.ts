@@ -1,4 +1,4 @@
-/** Ids of runs that ended without their final frame, which may still come. */
+/** Ids of runs that ended without their final frame. This frame may still arrive. */
 type EndedRuns = {
   add(id: string): void
   /** Whether the id is among them; it is removed. */
@@ -18,9 +18,9 @@ export function createEndedRuns(countMax: number): EndedRuns {
   }
 }
 
-/** Bounds the frames that a node sends without being asked. */
+/** Limits the frames that a node sends without being asked. */
 export type StrayBudget = {
-  /** Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget is too small. */
+  /** Takes the cost of such a frame: 1, plus 1 per KiB. False when too little is left. */
   spend(bytes: number, nowMs: number): boolean
 }
 

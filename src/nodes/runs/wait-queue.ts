@@ -1,7 +1,7 @@
 import { DispatchError } from './dispatch-error.ts'
 import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
-/** What a caller waits for, and how long. */
+/** A caller's wish for a node, and how long the caller waits. */
 type Waiting<Node> = {
   readonly model: string
   /** Called each time a node is free. */
@@ -18,7 +18,7 @@ export type WaitQueue<Node> = {
    * slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
-  /** A node may have become free: gives its slots to the callers who waited longest. */
+  /** Called when a node may have become free. Gives its slots to the callers who waited longest. */
   offer(node: Node): void
   /** Rejects all waiters whose deadline has passed. */
   sweep(nowMs: number): void
@@ -102,7 +102,7 @@ function noNodes(message: string): DispatchError {
   return new DispatchError('no_nodes', message)
 }
 
-/** Makes a waiter; `leave` removes it when the waiting ends in any way. */
+/** Makes a waiter. `leave` removes it when the waiting ends in any way. */
 function createWaiter<Node>(
   waiting: Waiting<Node> & { readonly enteredAs: number },
   leave: (waiter: Waiter<Node>) => void,

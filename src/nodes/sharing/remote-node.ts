@@ -94,7 +94,7 @@ export class RemoteNode implements CallableNode {
     return this.isServing() && this.inUse < this.published.capacity
   }
 
-  /** Only that gateway knows whether one of its nodes has room. */
+  /** Only the other gateway knows whether one of its nodes has room. */
   hasRoomFor(): boolean {
     return this.takesLargeFrames
   }
@@ -105,7 +105,7 @@ export class RemoteNode implements CallableNode {
     this.onChanged()
   }
 
-  /** Its gateway is gone, or no longer has a node of the model. */
+  /** The other gateway has stopped, or no longer has a node of the model. */
   end(): void {
     this.isGone = true
     this.onChanged()

@@ -12,7 +12,7 @@ import { encodeFault, peerCall, readMessage, readSharedRequest, writeMessage } f
 
 type PeerCall = z.output<typeof peerCall>
 
-/** How much time the gateway that asked has to judge images. */
+/** How long the gateway that asked may take to judge images. */
 const VERDICT_MS = 60_000
 
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
