@@ -173,7 +173,7 @@ export async function compose(
   watchDescriptors(app.server.load, base)
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app is closed first, because the agent may be serving its last calls.
+  // The app is closed first, because the agent may still serve the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()

@@ -73,7 +73,7 @@ const schema = z.object({
    * Address to listen on. Default 127.0.0.1. With any other address, other machines can connect.
    */
   HOST: textField.default('127.0.0.1'),
-  /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
+  /** TCP port to listen on. Default 3000. With 0 a free port is taken and printed. */
   PORT: port.default(3000),
   /**
    * TCP port of `GET /metrics` for Prometheus. With 0 a free port is taken and logged. Default: no
@@ -278,7 +278,7 @@ export type GatewayConfig = {
   readonly databaseUrl: string | null
   /** Null: requests and answers are stored unencrypted. */
   readonly contentKeys: ContentKeySource | null
-  /** Null: requests and answers are kept. */
+  /** Null: requests and answers are kept without a time limit. */
   readonly retentionDays: number | null
   /** Null: this is the only gateway of its service. */
   readonly bus: BusConfig | null
@@ -389,8 +389,8 @@ function admittedBytesOf(memoryBytes: number): number {
 }
 
 /**
- * Share of the descriptors, as calls: a call takes two descriptors, and a fifth of the descriptors
- * is for all other uses.
+ * Share of the descriptors that the default number of calls is computed from. A call takes two
+ * descriptors, and a fifth of the descriptors is for all other uses.
  */
 const CALLS_SHARE = 0.4
 /** The limit of connections, for systems that state no limit of descriptors. */

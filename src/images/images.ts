@@ -19,7 +19,7 @@ import {
 } from './image-store.ts'
 import { createNodeImages } from './node-images.ts'
 
-/** Images that are made on request. */
+/** The service that makes images on request. */
 export type Images = {
   /** Models that can be used now. */
   models(): readonly string[]

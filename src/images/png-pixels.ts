@@ -110,7 +110,7 @@ function pixelBytesOf(header: DataView): number {
   return passes.reduce((sum, { x, y, dx, dy }) => {
     const columns = Math.ceil((width - x) / dx)
     const rows = Math.ceil((height - y) / dy)
-    // Each row has a byte for its filter; a pass without columns has no rows either.
+    // Each row has one byte for its filter. A pass without columns has no rows either.
     return columns <= 0 || rows <= 0
       ? sum
       : sum + rows * (1 + Math.ceil((columns * kind.samples * bits) / 8))

@@ -15,7 +15,7 @@ export type LocalEnclaves = {
   readonly socketPaths: readonly string[]
   /** File with the root certificate of their attestation documents. */
   readonly rootFile: string
-  /** Where the demo provider listens. */
+  /** The demo provider's origin. */
   readonly demoOrigin: string
   /**
    * The demo provider's chat models. They are listed here because the provider table only has a

@@ -9,7 +9,7 @@ const PHASES = [
    * it is the whole sealed answer.
    */
   'enclave',
-  /** From the end of the answer until its record and anchor are stored. */
+  /** The time from the end of the answer until its record and anchor are stored. */
   'commit',
   /** Waiting for a node and its first token. */
   'node',

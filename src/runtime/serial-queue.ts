@@ -1,6 +1,6 @@
 /** Runs tasks one after the other, in the order of their calls. */
 type SerialQueue = {
-  /** Gives the task's own result or error. A task that fails does not stop the next one. */
+  /** Gives the task's own result or error. If a task fails, the next task still runs. */
   run<Result>(task: () => Promise<Result>): Promise<Result>
   /** Resolves when every task that was added so far has ended. Never rejects. */
   idle(): Promise<void>

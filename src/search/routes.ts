@@ -22,7 +22,8 @@ const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
 /**
- * The interface sets no limit. Providers accept less, some 400 characters, and say so themselves.
+ * The interface sets no limit. Some providers accept only about 400 characters; they report this
+ * themselves.
  */
 const QUERY_LENGTH_MAX = 2_000
 

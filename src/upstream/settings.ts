@@ -41,8 +41,8 @@ export const UPSTREAM_FIELDS = {
    */
   EMBEDDINGS_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
-   * Inputs that go into one request to EMBEDDINGS_URL. Default 128: few servers take more than
-   * 2048, small ones far less.
+   * Maximum number of inputs in one request to EMBEDDINGS_URL. Default 128: few servers accept more
+   * than 2048, and small servers accept far fewer.
    */
   EMBEDDINGS_BATCH_MAX: integer({ min: 1, max: 2_048 }).default(128),
   /** Time for one request to EMBEDDINGS_URL, milliseconds. Default 60000. */
@@ -58,7 +58,7 @@ export const UPSTREAM_FIELDS = {
    * `http://searxng:8080`.
    */
   SEARCH_URL: baseUrl().optional(),
-  /** Key of the search provider. All but SearXNG need one. */
+  /** Key of the search provider. All providers except SearXNG need a key. */
   SEARCH_API_KEY: secret.optional(),
   /** Time for one search, milliseconds. Default 10000. */
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
@@ -151,7 +151,7 @@ export type UpstreamConfig = {
   readonly publicOrigin: string | null
 }
 
-/** A bucket, addressed by path, and the key for it. */
+/** A bucket, addressed by path, with its key. */
 export type BucketConfig = {
   readonly url: string
   readonly region: string
@@ -162,7 +162,7 @@ export type BucketConfig = {
 export type ImageStoreConfig = {
   readonly ttlMs: number
   readonly bytesMax: number
-  /** Null: a folder of this machine. */
+  /** Null: images are stored in a folder of this machine. */
   readonly bucket: BucketConfig | null
 }
 
@@ -183,7 +183,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** The services, from variables without faults. */
+/** Gives the services. The variables must have no faults. */
 export function upstreamOf(settings: Settings): UpstreamConfig {
   const { EMBEDDINGS_URL: embeddingsUrl } = settings
   return {
@@ -234,8 +234,8 @@ function bucketUrl() {
 }
 
 /**
- * In production, a bucket on another machine needs TLS; otherwise images would be sent in the
- * clear.
+ * In production, a bucket on another machine needs TLS. Without TLS, images would be sent
+ * unencrypted.
  */
 function bucketFaults(given: Environment): readonly string[] {
   const [url, ...key] = [
@@ -310,7 +310,7 @@ function imagesOf(settings: Settings): ImagesConfig | null {
   return url === undefined ? null : { url, apiKey: apiKey ?? null, models: models ?? [], timeoutMs }
 }
 
-/** Ids hold colons and slashes, but no `=`. */
+/** Ids may contain colons and slashes, but no `=`. */
 const MODEL_PATTERN = /^([^=\p{Cc}]+)(?:=([1-9]\d{0,6}))?$/u
 
 function modelFaults(text: string): readonly string[] {

@@ -30,7 +30,7 @@ export function readDemoConfig(environment: Environment = process.env): DemoConf
   return { host: settings.DEMO_HOST, port: settings.DEMO_PORT, delayMs: settings.DEMO_DELAY_MS }
 }
 
-/** What the demo provider sends to the parent that started it with an IPC channel. */
+/** The demo provider's message to the parent that started it with an IPC channel. */
 export type DemoReady = {
   readonly kind: 'ready'
   /** Where it listens, e.g. `http://127.0.0.1:40123`. */

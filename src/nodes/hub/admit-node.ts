@@ -13,7 +13,7 @@ export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchiv
   readonly hardware: { readonly vram: number | null } | null
 }
 
-/** The node registry, as far as connections need it: a NodesStore is one. */
+/** The methods of the node registry that connections need. A NodesStore has them. */
 export type ConnectionRegistry = Pick<
   NodesStore,
   'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
@@ -22,7 +22,7 @@ export type ConnectionRegistry = Pick<
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
 }
 
-/** The reason that the node gets with close code 1008. */
+/** A refusal: the node gets this reason with close code 1008. */
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
@@ -53,10 +53,13 @@ type AdmittedNode = {
   release(): void
 }
 
-/** Decides on a handshake by its headers. Rejects with ApiError for what is answered over HTTP. */
+/**
+ * Decides on a handshake by its headers. Rejects with ApiError when the handshake is answered over
+ * HTTP.
+ */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
-/** A connection that is already there. */
+/** A connection that the node already has. */
 type Connected = {
   isAlive(timeoutMs: number): Promise<boolean>
   terminate(why: string): void
@@ -71,16 +74,16 @@ type AdmissionParts = {
   readonly connected: (nodeId: string) => Connected | null
   /**
    * Claims the node among the gateways of this service. False when another gateway has a connection
-   * of the node that answers; a connection that does not answer is ended.
+   * to the node that answers. A connection that does not answer is ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void
 }
 
 /**
- * Admission of nodes: key, headers, registration, and one connection per node. An old connection
- * that does not answer a ping gives way to the new one: it is half-open, and its node is dialling
- * again. An old connection that answers stays, and the new one is refused.
+ * Admission of nodes: key, headers, registration, and one connection per node. When the old
+ * connection does not answer a ping, it is half-open and its node connects again; so the new
+ * connection replaces it. When the old connection answers, it stays, and the new one is refused.
  */
 export function createNodeAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()

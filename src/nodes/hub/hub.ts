@@ -55,7 +55,7 @@ type HubStatus = {
   /** Open WebSockets. WebSockets that are closing count too. */
   readonly sockets: number
   readonly timers: number
-  /** Writes to the registry under way, and served runs that are not stored yet. */
+  /** Writes to the registry that are under way, and served runs that are not stored yet. */
   readonly writes: number
 }
 
@@ -278,7 +278,7 @@ type Place = {
 
 type State = ReturnType<typeof createState>
 
-/** Everything that connected nodes share. */
+/** Creates the state that all connected nodes share. */
 function createState(options: HubOptions) {
   const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
   const { processId } = options
@@ -446,7 +446,7 @@ function reduceRun(
 /** Updates the node after a run: its speed, and its health. */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
-  // The prober judges its own runs.
+  // The prober itself judges its own runs.
   if (run.options.isProbe || result.kind === 'left') return
   const { model } = run.options.offer
   if (result.kind === 'done') health.succeeded(model)

@@ -130,7 +130,7 @@ function openServer(
   limits: NodeLimits,
   { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
 ): WebSocketServer {
-  // A variable, since the types do not know closeTimeout yet.
+  // The options are in a variable because the types do not have closeTimeout yet.
   const options = {
     noServer: true,
     clientTracking: true,

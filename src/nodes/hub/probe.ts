@@ -22,7 +22,7 @@ type Prober = {
   stop(): void
 }
 
-/** The question of a probe: its answer is long enough to measure the speed. */
+/** The question of a probe. Its answer is long enough to measure the node's speed. */
 function probeRequest(model: string): JsonObject {
   return {
     model,
@@ -137,8 +137,8 @@ async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome
 const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
 
 /**
- * The question of a probe: the smallest image that callers can ask for. The public client ignores
- * the size and draws its pipeline's own.
+ * The question of an image probe: the smallest image that callers can ask for. The public client
+ * ignores the size and uses its pipeline's own size.
  */
 const IMAGE_PROBE = {
   prompt: 'A red circle on white.',

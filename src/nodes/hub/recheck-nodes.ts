@@ -3,7 +3,7 @@ import { CLOSE_CODES } from '../protocol/hello.ts'
 import type { NodeConnection } from '../runs/connection.ts'
 import { type Authenticate, type ConnectionRegistry, REFUSALS } from './admit-node.ts'
 
-/** A connected node, with the key it dialled with. */
+/** A connected node, with the key of its handshake. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
 
 /** Ends the connections of nodes whose key was revoked or expired while they are connected. */

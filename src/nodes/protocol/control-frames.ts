@@ -6,9 +6,9 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. The
- * gateway closes the connection of a node that sends a malformed one; a node ignores a frame that
- * it does not understand.
+ * Control frames, `{ protocol, data }`. Both ends of a node's WebSocket write and read them. When a
+ * node sends a malformed control frame, the gateway closes its connection. A node ignores a frame
+ * that it does not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -16,14 +16,14 @@ const REQUEST = 1
 const REPLY = 2
 const RECONNECT = 3
 
-/** Longest nonce: in an answer that the gateway reads, and in a request that a node echoes. */
+/** Longest nonce. The gateway reads nonces in answers, and a node echoes nonces of requests. */
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
 /** Maximum number of GPUs whose load is read from one health answer. */
 export const GPUS_MAX = 64
 
-/** How busy a machine is, percent from 0 to 100, one decimal. */
+/** Load of a machine, percent from 0 to 100, one decimal. */
 export type Load = {
   readonly cpuPercent: number
   readonly ramPercent: number
@@ -47,7 +47,7 @@ export type NodeLoad = {
   readonly gpus: number
 }
 
-/** What a gateway asks of a node. */
+/** Requests of a gateway to a node. */
 export type GatewayControl =
   /**
    * The node answers with a `pong` that has the same nonce. The figures belong to the gateway's
@@ -70,9 +70,11 @@ export type GatewayControl =
    */
   | { readonly kind: 'cancel'; readonly requestId: string }
 
-/** What a node reports to a gateway. */
+/** Reports of a node to a gateway. */
 type NodeControl =
-  /** `roundTripMs` is the node's own newest round trip, null before the first. */
+  /**
+   * `roundTripMs` is the newest round trip that the node itself measured; null before the first.
+   */
   | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
   /** The node takes no new runs, and closes when its runs are done. */
@@ -161,8 +163,8 @@ export function parseGatewayControl(
 }
 
 /**
- * A control frame of a node, as the gateway reads it. `other`: for another node id, to be ignored.
- * `malformed`: close with 1002.
+ * A control frame of a node, as the gateway reads it. `other`: the frame has another node's id and
+ * is ignored. `malformed`: the connection is closed with 1002.
  */
 type ReceivedControl =
   | { readonly kind: 'pong'; readonly nonce: string }

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
 /**
- * Headers of a node's handshake, written and read by both ends. Source: the public node client
+ * Headers of a node's handshake. Both ends write and read them. Source: the public node client
  * (facts).
  */
 
@@ -64,7 +64,7 @@ const FAULTS = {
   modelTypeUnknown: 'Model-Type header is neither LLM nor DIFFUSION',
 } as const
 
-/** Gives the headers of a handshake, without the API key's. */
+/** Gives the headers of a handshake, without the header of the API key. */
 export function helloHeaders({
   nodeId,
   models,

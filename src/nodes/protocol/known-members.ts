@@ -51,8 +51,8 @@ export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The request without the members that some nodes refuse; the same object when it has no such
- * member.
+ * Gives the request without the members that some nodes refuse. When it has no such member, it
+ * gives the same object.
  */
 export function withKnownMembers(request: JsonObject): JsonObject {
   const names = Object.keys(request)

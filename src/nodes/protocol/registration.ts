@@ -57,8 +57,8 @@ const hardwareMembers = {
 }
 
 /**
- * What a node's agent says about its machine: claims, not facts. Sizes in MB, speeds in Mbps, power
- * in watts; `version` is the agent's. The names are the same on the wire, in the code and as
+ * A machine as its agent describes it: claims, not facts. Sizes are in MB, speeds in Mbps, power in
+ * watts; `version` is the agent's. The names are the same in requests, in the code and in the
  * columns.
  */
 export type NodeHardware = {
@@ -105,7 +105,7 @@ export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
 const amount = z.number().min(0).nullable()
 
-/** A node as its owner reads it; its hardware is null until the agent has reported it. */
+/** A node as its owner reads it. Its hardware is null until the agent has reported it. */
 const described = {
   node_id: z.string(),
   name_alias: z.string(),

@@ -11,19 +11,20 @@ export type RemoteMedia = {
   /** Path of the member, such as `messages.0.content.1.image_url.url`. */
   readonly path: string
   /**
-   * Whether it is http or https. No backend may fetch an address with another scheme, such as file.
+   * Whether the address is http or https. No backend may fetch an address with another scheme, such
+   * as file.
    */
   readonly isWeb: boolean
 }
 
 /**
- * Gives the address in a chat request that a backend would fetch: the first that is not http or
- * https, else the first. Null when all pictures, sounds and files are in the request itself.
- *
- * A caller chooses the address, and the backend fetches it from its own network, where other
- * servers may trust it. Backends also read members that the interface does not have, such as
- * `video_url`, and they read a part by its members and ignore its type. So in a content part only
- * its words may contain an address, and a member whose name ends in url or uri must be a data URL.
+ * Finds an address in a chat request that a backend would fetch. Gives the first address that is
+ * not http or https; if there is no such address, gives the first address. Null when the request
+ * itself contains all pictures, sounds and files. A caller chooses the address, and the backend
+ * fetches it from its own network, where other servers may trust the backend. Backends also read
+ * members that the interface does not have, such as `video_url`, and they use a part's members and
+ * ignore its type. So in a content part only its words may contain an address, and a member whose
+ * name ends in url or uri must be a data URL.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   const messages = memberOf(request, 'messages')
@@ -41,13 +42,18 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   return web
 }
 
-/** Says what is wrong with a request whose media no node fetches, and what the caller can do. */
+/**
+ * Gives the error text for a request whose media no node fetches. It says what the caller can do.
+ */
 export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
   const what = isWeb ? 'no node of this model fetches addresses' : 'no node fetches such addresses'
   return `${path}: expected a data URL, got an address, but ${what}: send the image itself, as data:image/png;base64,…`
 }
 
-/** Has its own stack: a caller's value may be nested deeper than the call stack allows. */
+/**
+ * Lists the addresses in a value. It uses its own stack, because a caller's value may be nested
+ * deeper than the call stack allows.
+ */
 function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   const open: { readonly value: Json; readonly path: string }[] = [{ value: content, path }]
   for (let next = open.pop(); next !== undefined; next = open.pop()) {

@@ -8,7 +8,7 @@ export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown>
 /** Rows in one insert. */
 export const FLUSH_ROWS_MAX = 500
 
-/** Served runs on their way to the database. */
+/** Served runs that wait to be stored in the database. */
 type InferenceLog = {
   /** Keeps a row until the next flush. No call waits for this. */
   add(row: Inference): void
@@ -51,7 +51,7 @@ export function createInferenceLog({
     add(row) {
       rows.push(row)
       if (rows.length <= inferencesMax) return
-      // Dropped in blocks: to drop rows one by one would copy the array for each.
+      // Rows are dropped in blocks, because each drop copies the array.
       const dropped = Math.ceil(inferencesMax / 10)
       rows = rows.slice(dropped)
       log.error({ rows: dropped }, 'served runs dropped, the database is away')
@@ -61,10 +61,12 @@ export function createInferenceLog({
   }
 }
 
-/** How long single inferences, and sums of hours, are kept; counts are kept forever. */
+/** How long single inferences and hourly sums are kept. Counts are kept forever. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
-/** Time between two prunings: each removes about as much as came in during that time. */
+/**
+ * Time between two prunings. Each pruning removes about as many rows as were added in this time.
+ */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**

@@ -2,14 +2,14 @@ import { type Selectable, sql } from 'kysely'
 import type { Database } from '../../storage/database.ts'
 import type { Queries, Tables } from '../../storage/tables.ts'
 
-/** The window of a day's figures. */
+/** Length of a day, for figures of one day. */
 export const DAY_SECONDS = 86_400
 
 /** How many completions a node's statistics show. */
 export const COMPLETED_MAX = 10
 
 /**
- * One call that a node served to its end. The node claims the token counts; the gateway measured
+ * One call that a node served completely. The node claims the token counts; the gateway measured
  * the time.
  */
 export type Inference = {
@@ -28,7 +28,7 @@ export type Inference = {
   readonly createdAt: number
 }
 
-/** What a node's owner sees of a call it served. */
+/** The facts about a served call that the node's owner sees. */
 type CompletedInference = Pick<
   Inference,
   'model' | 'promptTokens' | 'completionTokens' | 'totalTokens' | 'createdAt'
@@ -59,8 +59,8 @@ export type NodeHour = {
 export const FIRST_TOKENS_MAX = 200
 
 /**
- * What nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every method
- * throws the driver's error when the database fails.
+ * The calls that nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every
+ * method throws the driver's error when the database fails.
  */
 export type InferencesStore = {
   /**
@@ -70,14 +70,14 @@ export type InferencesStore = {
    */
   add(rows: readonly Inference[]): Promise<void>
   /**
-   * Gives a node's figures. It reads 24 sums and the rows of a part of an hour, for any number of
-   * calls served.
+   * Gives a node's figures. For any number of served calls, it reads only 24 hourly sums and the
+   * rows of a part of an hour.
    */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
-   * Gives what a node served, hour by hour, oldest first, starting with the hour that begins at
-   * `from`; hours without calls are left out. It reads one sum and at most FIRST_TOKENS_MAX rows
-   * for each hour, so the caller must bound the range.
+   * Gives a node's figures for each hour, oldest first, from the hour that begins at `from`. Hours
+   * without calls are left out. It reads one sum and at most FIRST_TOKENS_MAX rows per hour, so the
+   * caller must limit the number of hours.
    */
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /**
@@ -86,7 +86,7 @@ export type InferencesStore = {
    */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
   /**
-   * Gives how many calls all nodes served in the last day; here the day begins with a full minute.
+   * Gives how many calls all nodes served in the last day. Here the day begins at a full minute.
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
@@ -136,7 +136,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/** The day before `now`: it begins after `from`, and its whole hours begin at `firstHour`. */
+/** The day before `now`. It begins after `from`, and its whole hours begin at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -147,7 +147,7 @@ function firstAfter(at: number, step: number): number {
   return (Math.floor(at / step) + 1) * step
 }
 
-/** Sums of nodes' claims stop at this value: larger ones would not be exact in JavaScript. */
+/** Largest sum of nodes' claims. Larger sums would not be exact in JavaScript. */
 const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
 
 async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
@@ -266,8 +266,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Goes node by node through the index: the cost grows with the nodes and the removed rows, not with
- * the rows that stay.
+ * Removes old rows node by node, by an index. The cost grows with the number of nodes and of
+ * removed rows, not with the rows that stay.
  */
 async function prune(
   queries: Queries,

@@ -14,8 +14,8 @@ export const NETWORK_AGE_MAX_MS = 2_000
 export type NetworkStats = { read(): Promise<object> }
 
 /**
- * Network figures from the stores, read once for all requests within NETWORK_AGE_MAX_MS. `now` is
- * Unix milliseconds.
+ * Gives network figures from the stores. All requests within NETWORK_AGE_MAX_MS share one reading.
+ * `now` is Unix milliseconds.
  */
 export function createNetworkStats(options: {
   readonly nodes: Pick<NodesStore, 'network'>

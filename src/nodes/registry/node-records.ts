@@ -1,17 +1,17 @@
 import type { Logger } from '../../observability/logger.ts'
 
-/** Writes events of nodes to the database, for each node in the order of the events. */
+/** Writes events of nodes to the database. The writes of one node keep the order of its events. */
 export type NodeRecords = {
   /**
    * Runs the write after all earlier writes of this node. A failure is logged, and does not stop
    * later writes.
    */
   write(nodeId: string, write: () => Promise<unknown>): void
-  /** Resolves when all writes so far of this node are done. */
+  /** Resolves when all earlier writes of this node are done. */
   settled(nodeId: string): Promise<void>
-  /** Resolves when all writes so far are done. */
+  /** Resolves when all earlier writes are done. */
   allSettled(): Promise<void>
-  /** Nodes with a write under way. */
+  /** Number of nodes with a write under way. */
   pending(): number
 }
 

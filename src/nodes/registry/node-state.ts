@@ -1,6 +1,6 @@
 /**
- * The stored state of a node. RUNNING… is connected, STOPPED… is not. Only a node in RUNNING gets
- * work.
+ * The stored state of a node. RUNNING… means connected, STOPPED… means not connected. Only a node
+ * in RUNNING gets calls.
  */
 export const NODE_STATES = [
   'RUNNING',
@@ -76,7 +76,8 @@ export function statusText(state: NodeState | null): string {
       return 'Running - verifying performance'
     case 'RUNNING_DEGRADED':
       return 'Running - performance degraded'
-    // A disabled node may be connected, but does no work; the documentation has no text for it.
+    // A disabled node may be connected, but gets no calls. The documentation has no text for this
+    // state.
     case 'RUNNING_DISABLED':
     case 'STOPPED':
     case 'STOPPED_BENCHMARK_FAILED':

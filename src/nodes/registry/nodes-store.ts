@@ -49,7 +49,7 @@ type ListedNode = StoredNode & {
   readonly speeds: ReadonlyMap<string, number>
 }
 
-/** What a node's agent measured at its backend: a claim. */
+/** An agent's measurement at its backend. It is a claim. */
 export type NodeBenchmark = {
   readonly nodeId: string
   readonly model: string
@@ -69,22 +69,25 @@ type NetworkFigures = {
 }
 
 /**
- * One connection of a node. Each connection has its own id: a write for an earlier connection that
- * comes late has no effect.
+ * One connection of a node. Each connection has its own id, so a late write for an earlier
+ * connection has no effect.
  */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
-/** What is stored when a node's connection begins. */
+/** Data that is stored when a node's connection begins. */
 export type BegunConnection = ConnectionOfNode & {
-  /** The process that holds it, as `ProcessLease.id` gives it. */
+  /** Id of the process that holds the connection, as `ProcessLease.id` gives it. */
   readonly processId: string
   readonly at: number
   readonly models: readonly string[]
-  /** A disabled node stays disabled: only the operator ends that. */
+  /**
+   * The node's new state. A disabled node stays disabled, because only the operator can change
+   * that.
+   */
   readonly state: NodeState
 }
 
-/** A node as its owner names it. Another account's node is treated as unknown. */
+/** A node and the account that asks for it. Another account's node is treated as unknown. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
 /**
@@ -102,8 +105,8 @@ export type NodesStore = {
   /** Gives the node, of any account, or null. */
   find(nodeId: string): Promise<StoredNode | null>
   /**
-   * Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark, and
-   * with the benchmarks (tokens per second) of the models that it serves now.
+   * Gives the account's nodes, oldest first; archived nodes are included. Each node has its newest
+   * benchmark, and the benchmarks (tokens per second) of the models that it serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
   /**
@@ -117,8 +120,8 @@ export type NodesStore = {
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Stores a benchmark in place of the model's last one. Refuses a node of another account, and a
-   * node without hardware.
+   * Stores a benchmark. It replaces the last benchmark of the same model. Refuses a node of another
+   * account, and a node without hardware.
    */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
@@ -141,17 +144,18 @@ export type NodesStore = {
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Stores that connections are still there, and which process holds them: if the gateway is
-   * killed, its connections count up to this time. Gives the ids of the nodes that still have these
-   * connections; the others were taken over, or ended by a gateway that took this process for dead.
+   * Stores that connections still exist, and which process holds them. If the gateway is killed,
+   * their uptime counts up to this time. Gives the ids of the nodes that still have these
+   * connections. Other connections were replaced, or were ended by a gateway that treated this
+   * process as dead.
    */
   markSeen(
     connections: readonly ConnectionOfNode[],
     by: { readonly processId: string; readonly at: number },
   ): Promise<ReadonlySet<string>>
   /**
-   * Stores that a node's connection ended, adds it to the uptime, and stores the state. No effect
-   * when the node has another connection, or no connection.
+   * Stores that a node's connection ended: adds its time to the uptime, and stores the state. No
+   * effect when the node has another connection, or no connection.
    */
   markDisconnected(
     connection: ConnectionOfNode,
@@ -164,7 +168,7 @@ export type NodesStore = {
    */
   endAbandoned(): Promise<number>
   /**
-   * Figures of all nodes that the gateways of this database have connected; dead gateways do not
+   * Figures of all nodes that are connected to the gateways of this database. Dead gateways do not
    * count.
    */
   network(): Promise<NetworkFigures>
@@ -176,8 +180,8 @@ export type NodesStore = {
 }
 
 /**
- * Nodes on the database's shared connections, for any number of gateways: a row belongs to the
- * connection that was stored last, while the process that holds it is alive.
+ * Opens the store on the database's shared connections, for any number of gateways. A row belongs
+ * to the connection that was stored last, while this connection's process is alive.
  */
 export function createNodesStore(
   { queries }: Pick<Database, 'queries'>,
@@ -282,13 +286,15 @@ export function createNodesStore(
   }
 }
 
-/** Uptime including the open connection, up to when the node was last seen. */
+/** Uptime that includes the open connection, up to the time when the node was last seen. */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
 
 const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
 
-/** The state to store over the present one: only the operator ends a disablement. */
+/**
+ * The state to store. A disabled node stays disabled, because only the operator can change that.
+ */
 function unlessDisabled(state: NodeState): RawBuilder<string> {
   const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
   return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
@@ -408,7 +414,7 @@ async function saveBenchmark(
   return rows[0]?.is_known ? 'too_many' : 'unknown_node'
 }
 
-/** Gives the newest benchmark of one node, or of each of an account's nodes, by node id. */
+/** Gives the newest benchmark of one node, or of each node of an account, by node id. */
 async function findNewestBenchmarks(
   queries: Queries,
   of: { readonly nodeId: string } | { readonly accountId: string },
@@ -438,7 +444,7 @@ async function readServedSpeeds(queries: Queries, accountId: string) {
   return speeds
 }
 
-/** One pass over the connected nodes and their benchmarks. */
+/** Reads the figures in one pass over the connected nodes and their benchmarks. */
 async function readNetworkFigures(queries: Queries): Promise<NetworkFigures> {
   const [counts, models] = await Promise.all([readCounts(queries), readModels(queries)])
   return { ...counts, models }

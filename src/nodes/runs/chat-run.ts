@@ -32,14 +32,14 @@ export type AnswerReader = {
  */
 export type ChatQuestion = {
   readonly request: JsonObject
-  /** Upper bound of its frame's size, UTF-8: the frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size, UTF-8. The frame may be a few bytes smaller. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
-  /** Size of the request, UTF-8, without the pictures and sounds in it. */
+  /** Size of the request, UTF-8. Pictures and sounds in the request do not count. */
   readonly requestBytes: number
-  /** The most tokens that its prompt can have. */
+  /** The most tokens that the request's prompt can have. */
   readonly promptTokensMax: number
-  /** How many choices it asks for: `n`. */
+  /** How many choices the request asks for: `n`. */
   readonly choices: number
 }
 
@@ -107,7 +107,7 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Takes a frame of this run. False when the node sends more than it may for a run that is over.
+   * Handles a frame of this run. False when the run has ended and the node sends more than it may.
    */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
@@ -291,7 +291,7 @@ export class ChatRun extends Run {
 
   /** Called when the node reports that it is done. Without any token, the node gave no answer. */
   private finish(): void {
-    // The frame that carries the usage may report it a second time.
+    // The usage frame may report the end a second time.
     if (this.phase === 'closed') return
     if (this.firstTokenAtMs === null)
       this.settle({

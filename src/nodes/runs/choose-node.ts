@@ -1,7 +1,7 @@
 import type { Offer, OfferingNode } from './offer.ts'
 import { expectedMs } from './speed.ts'
 
-/** Connected nodes by model. Picking takes the same time for any number of nodes. */
+/** Connected nodes by model. To choose a node takes the same time for any number of nodes. */
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
@@ -38,7 +38,7 @@ export type NodeIndex<Node> = {
 
 /** If at most this number of nodes is available, all are compared. */
 export const COMPARED_MAX = 4
-/** Models that are remembered although no connected node has them. */
+/** How many models without a connected node are remembered. */
 const IDLE_MODELS_MAX = 10_000
 
 type ModelOffers<Node> = {
@@ -55,8 +55,8 @@ type ModelOffers<Node> = {
 }
 
 /**
- * An index without nodes that knows the models `offeredModels`. `random` gives numbers from 0 to
- * below 1; `now` gives Unix milliseconds.
+ * Creates an index without nodes. It knows the models `offeredModels`. `random` gives numbers from
+ * 0 to below 1; `now` gives Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,

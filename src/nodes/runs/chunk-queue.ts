@@ -12,21 +12,21 @@ export const BATCH_BYTES_MAX = 64 * 1024
  */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
-/** Chunks between a node that pushes and one caller who pulls. */
+/** A queue of chunks. A node adds them, and one caller takes them. */
 type ChunkQueue = {
   /**
    * Each step gives the waiting chunks, at most BATCH_BYTES_MAX and one frame. Chunks that came in
    * one packet are given together.
    */
   readonly batches: AsyncIterable<ChunkBatch>
-  /** Bytes of the frames of the chunks that wait. */
+  /** Bytes of the frames whose chunks are waiting. */
   waitingBytes(): number
   /**
    * Bytes of the frames since the last chunk. These frames gave no chunk, but what a reader keeps
    * of them takes memory too.
    */
   silentBytes(): number
-  /** Adds the chunks that one frame of `bytes` bytes gave. */
+  /** Adds the chunks of one frame, which has `bytes` bytes. */
   push(chunks: readonly JsonObject[], bytes: number): void
   /**
    * Ends the input. Waiting chunks are still given; then the iteration ends, or throws `error`.

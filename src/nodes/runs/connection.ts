@@ -49,9 +49,9 @@ export type AcceptedNode = NodeHello & {
   readonly vramMb: number | null
 }
 
-/** What a connection reports to its hub. */
+/** Events that a connection reports to its hub. */
 export type NodeEvent =
-  /** The node's availability may have changed, or whether it gets calls. */
+  /** The node's availability has changed, or it may have started or stopped serving. */
   | { readonly kind: 'changed' }
   /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
@@ -59,10 +59,10 @@ export type NodeEvent =
   | { readonly kind: 'state' }
   /** The connection has ended. This is reported once, before its socket is closed. */
   | { readonly kind: 'gone'; readonly why: string }
-  /** Something happened to one of its runs. */
+  /** An event of one of the node's runs. */
   | { readonly kind: 'run'; readonly run: Run; readonly event: RunEvent }
 
-/** What a connection needs from its hub. */
+/** The parts of the hub that a connection uses. */
 export type HubLink = {
   readonly limits: NodeLimits
   /** Milliseconds. */
@@ -107,7 +107,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
    * first.
    */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** How many bytes may wait until the node reads them. */
+  /** How many bytes may wait for the node to read them. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -299,12 +299,12 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (wasLeaving !== this.liveness.isLeaving()) this.free()
   }
 
-  /** Resolves with whether the node's socket answers a ping in time. */
+  /** Resolves to true when the node's socket answers a ping in time, else to false. */
   async isAlive(timeoutMs: number): Promise<boolean> {
     return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
   }
 
-  /** Ends the connection with a reason for the node. */
+  /** Ends the connection. The node gets the reason. */
   close(code: number, reason: string): void {
     if (this.isGone) return
     this.end(reason)
@@ -330,7 +330,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
 
-  /** The models that callers wait for. */
+  /** Models for which callers wait for this node's answer. */
   private answeredModels(): ReadonlySet<string> {
     const waited = [...this.runs.values()].filter((run) => run.isWaitedFor())
     return new Set(waited.map(({ options }) => options.offer.model))

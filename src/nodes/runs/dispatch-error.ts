@@ -3,7 +3,7 @@ import type { NodeFault } from '../protocol/frames.ts'
 
 /** Why no node answered, or why a node stopped answering. */
 export type DispatchCode =
-  /** No node that is or ever was connected offers the model. */
+  /** No node offers the model, and no earlier node offered it. */
   | 'unsupported_model'
   /** The model has known nodes, but all of them were busy during the wait. */
   | 'no_nodes'
@@ -15,13 +15,13 @@ export type DispatchCode =
    */
   | 'remote_media'
   /**
-   * The node's backend refuses the request (`status` is the backend's): the caller's fault. For
-   * images it may be the node's fault.
+   * The node's backend refuses the request, with the backend's `status`. This is the caller's
+   * fault. For images it may be the node's fault.
    */
   | 'node_refused'
   /**
-   * The node or its backend failed, or sent something that is not an answer. With a `status`, the
-   * node itself reported the failure.
+   * The node or its backend failed, or its data is not a valid answer. With a `status`, the node
+   * itself reported the failure.
    */
   | 'node_failed'
   /** The node's backend is at its limit. It may have said how long (`retryAfterSeconds`). */
@@ -49,7 +49,7 @@ export class DispatchError extends Error {
    * have it; null for all other codes, and when the node reported no status.
    */
   readonly status: number | null
-  /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
+  /** The node's own text (attacker-controlled, printable, at most 500 characters), or null. */
   readonly nodeMessage: string | null
   /** Seconds for which the node's backend asked for a pause; null when the backend did not ask. */
   readonly retryAfterSeconds: number | null
@@ -97,7 +97,8 @@ export function faultError(fault: NodeFault | null): DispatchError {
 const BUSY = 429
 
 /**
- * Status codes that blame the request, and not the node's backend, its configuration or its load.
+ * Status codes that mean: the request is wrong. They do not concern the node's backend, its
+ * configuration or its load.
  */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 

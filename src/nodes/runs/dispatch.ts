@@ -19,14 +19,14 @@ import type { NodeLimits } from './limits.ts'
 import type { HeldOffer, OfferingNode } from './offer.ts'
 import type { WaitQueue } from './wait-queue.ts'
 
-/** One chat call, for the best node. */
+/** One chat call. The best node gets it. */
 export type NodeCall = {
   readonly model: string
-  /** The chat completion request that the node gets; the node itself always streams with usage. */
+  /** The chat completion request for the node. The node always streams, and includes the usage. */
   readonly request: JsonObject
-  /** The caller's account, for the record of what was served; null when there is no account. */
+  /** The caller's account, for the record of served calls; null when there is no account. */
   readonly accountId: string | null
-  /** Aborted when the caller leaves: in the queue, before the first token, or in mid-stream. */
+  /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
   /**
    * Opens the reader of one node's answer. Each node that is tried gets a new reader. Without it,
@@ -66,11 +66,11 @@ export type Dispatcher = {
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** One call for images, for the best node. */
+/** One call for images. The best node gets it. */
 export type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
-  /** The caller's account, for the record of what was served. */
+  /** The caller's account, for the record of served calls. */
   readonly accountId: string | null
   /** Aborted when the caller leaves, in any phase. */
   readonly signal: AbortSignal
@@ -117,7 +117,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
    */
   restsUntilMs: number
   isConnected(): boolean
-  /** Whether it takes a frame now that is too large for some nodes. */
+  /** Whether the target now takes a frame that is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
   /** Begins a chat run; the run owns the slot from now on. */
   chat(
@@ -148,8 +148,8 @@ export type DispatchParts = {
 }
 
 /**
- * Dispatcher.dispatch: tries one node after another until a node answers. Each gets the members
- * that it takes, and no node gets a frame that is too large for it.
+ * Dispatcher.dispatch: tries one node after another until a node answers. Each node gets only the
+ * members that it takes, and no frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -215,7 +215,7 @@ function largeBytesOf(
 }
 
 /**
- * One attempt: gives the answer with its first token, or the error of this node. Throws the
+ * One attempt. Gives the answer when its first token has arrived, or the node's error. Throws the
  * signal's reason.
  */
 async function attemptChat(
@@ -254,7 +254,7 @@ export async function dispatchImages<Images>(
   return tryNodes(call, parts, (held) => attemptImages(call, held))
 }
 
-/** One attempt: gives the result of reading the answer, or the error of this node. */
+/** One attempt. Gives the result of `read`, or the node's error. */
 async function attemptImages<Images>(
   { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
   { offer, slot }: Held,
@@ -277,7 +277,7 @@ async function attemptImages<Images>(
       `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
-    // The gateway that called has judged the images, and asks elsewhere.
+    // The gateway that sent the call has judged the images, and asks another node itself.
     if (isPeers) throw fault
     return fault
   }
@@ -289,7 +289,7 @@ type Wanted = {
   readonly signal: AbortSignal
   /** Size of a frame that is too large for some nodes; null or absent when every node takes it. */
   readonly largeBytes?: number | null
-  /** Whether it has an address in place of an image. */
+  /** Whether the request contains an address in place of an image. */
   readonly hasRemoteMedia?: boolean
   readonly isPeers?: true
 }
@@ -356,9 +356,12 @@ async function tryNodes<Answer>(
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Pause for a node whose backend is at its limit and does not say for how long. */
+/** Pause of a node whose backend is at its limit and gives no time. */
 const REST_SECONDS = 1
-/** Longest pause in which other nodes are asked first, even if the node asks for more. */
+/**
+ * Longest pause of such a node, even if the node asks for more. During the pause, other nodes are
+ * asked first.
+ */
 const REST_SECONDS_MAX = 60
 
 function restSeconds(asked: number | null): number {
@@ -407,7 +410,7 @@ async function holdOffer(
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {
-    // The failure of the first node says more than the lack of a second one.
+    // The first node's failure is more useful to the caller than the lack of a second node.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
     throw error
   }

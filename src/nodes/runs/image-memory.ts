@@ -37,7 +37,7 @@ export function answerBytesOf(
   return Math.min(Math.ceil(n * imageBytes), frameBytesMax)
 }
 
-/** A budget of `bytesMax`, all of it free. */
+/** Creates a budget of `bytesMax`. All of its memory is free. */
 export function createImageBudget(bytesMax: number): ImageBudget {
   let inUse = 0
   return {
@@ -60,7 +60,7 @@ export function createImageBudget(bytesMax: number): ImageBudget {
 
 /** Watches how much memory one connection's unfinished frame takes. */
 export type FrameMeter = {
-  /** A frame is complete: its bytes are no longer counted here. */
+  /** Called when a frame is complete. Its bytes are no longer counted here. */
   frameEnded(): void
   /** Must be called when the limit has become smaller. */
   check(): void

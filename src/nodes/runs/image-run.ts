@@ -30,7 +30,7 @@ export class ImageRun extends Run {
     this.answer.catch(() => {})
   }
 
-  /** Takes the node's answer. Images become a result only when `conclude` accepts them. */
+  /** Handles the node's answer. The images become the result only when `conclude` accepts them. */
   receive(frame: ImageRunFrame): void {
     this.hasFinalFrame = true
     const { images, error } = frame

@@ -5,8 +5,8 @@ import {
 } from '../protocol/frames.ts'
 
 /**
- * Every bound and time of the nodes' side. Times are milliseconds, sizes are bytes, unless the name
- * says otherwise.
+ * All limits and times for nodes. Times are milliseconds, sizes are bytes, unless the name says
+ * otherwise.
  */
 export type NodeLimits = {
   /**
@@ -22,8 +22,8 @@ export type NodeLimits = {
   /** Time for the registry's answers during a handshake; then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
   /**
-   * When a node dials again, its old connection must answer a ping within this time. Otherwise the
-   * new connection replaces it.
+   * When a node connects again, its old connection must answer a ping within this time. Otherwise
+   * the new connection replaces it.
    */
   readonly takeoverMs: number
   /** Time for the node to finish a closing handshake; then the socket is destroyed. */
@@ -72,18 +72,21 @@ export type NodeLimits = {
   readonly largeVramMb: number
 
   /**
-   * Time until the first token, per attempt: prompts are long and contributed machines are slow.
+   * Time until the first token, per attempt. It is long because prompts are long and contributed
+   * machines are slow.
    */
   readonly firstTokenMs: number
   /** Time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
-  /** Time after every choice has finished, for the usage that some backends never send. */
+  /**
+   * Time to wait for the usage after every choice has finished. Some backends never send the usage.
+   */
   readonly finishGraceMs: number
   /** Time of the whole run. 4,096 tokens at 5 per second are 14 minutes. */
   readonly runMs: number
   /**
-   * How long a run keeps its slot after its caller left, or after it timed out, while the node
-   * still streams.
+   * How long a run keeps its slot after its caller has left or the run has timed out, while the
+   * node still streams.
    */
   readonly drainMs: number
   /** Maximum number of bytes that wait for a slow caller, per run. */
@@ -104,8 +107,8 @@ export type NodeLimits = {
    */
   readonly lateBytesPerSecond: number
   /**
-   * Time until the images are there, per attempt: ten large ones take a contributed machine a
-   * minute or more.
+   * Time until the images arrive, per attempt. A contributed machine takes a minute or more for ten
+   * large images.
    */
   readonly imageMs: number
   /**
@@ -114,14 +117,14 @@ export type NodeLimits = {
    */
   readonly chunkDepthMax: number
 
-  /** Attempts on other nodes before the first token. */
+  /** How many other nodes are tried before the first token. */
   readonly retriesMax: number
-  /** Callers that may wait for one model. */
+  /** How many callers may wait for one model. */
   readonly waitersMax: number
   /** How long each caller waits. */
   readonly waitMs: number
 
-  /** Failures in a row that set a node aside. */
+  /** How many failures in a row set a node aside. */
   readonly failuresMax: number
   /**
    * How long a node is set aside at first. Each failed probe doubles this time, up to `asideMaxMs`.
@@ -136,8 +139,8 @@ export type NodeLimits = {
   readonly refusalsMax: number
 
   /**
-   * The benchmark that a node must have stored to connect, and the speed below which it is
-   * degraded; tokens per second.
+   * Lowest speed, tokens per second. A node needs a stored benchmark of at least this speed to
+   * connect. A slower node is degraded.
    */
   readonly tokensPerSecondMin: number
   /** Time until the first token of a probe. A node that takes longer is too slow. */
@@ -152,8 +155,8 @@ export type NodeLimits = {
   readonly probesMax: number
 
   /**
-   * The protocol's ping: how often it is sent, how long the node has to answer, and how many
-   * unanswered pings in a row close the connection.
+   * The protocol's ping: its interval, the time for the node's answer, and the number of unanswered
+   * pings in a row that closes the connection.
    */
   readonly pingMs: number
   readonly pingTimeoutMs: number
@@ -170,8 +173,8 @@ export type NodeLimits = {
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * Age at which an idle node is asked to dial again, so that load balancers can spread the nodes
-   * again.
+   * Age of a connection at which an idle node is asked to connect again, so that load balancers can
+   * distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
@@ -185,8 +188,8 @@ export type NodeLimits = {
    */
   readonly abandonedMs: number
   /**
-   * How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked key ends its
-   * connections within a second.
+   * How often the keys of connected nodes are checked. Together with KEY_AGE_MAX_MS, the
+   * connections of a revoked key end within a second.
    */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */

@@ -157,7 +157,7 @@ function watchAge(options: LivenessOptions) {
   }
 }
 
-/** Pings an open socket, and resolves with whether it answers in time. */
+/** Pings an open socket. Resolves to true when it answers in time, else to false. */
 export function awaitPong(socket: WebSocket, timeoutMs: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const onPong = () => resolve(true)

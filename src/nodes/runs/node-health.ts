@@ -41,7 +41,7 @@ type NodeHealthOptions = {
   readonly limits: NodeLimits
   readonly now: () => number
   readonly random: () => number
-  /** Called after every change; `isNewState` when the state changed. */
+  /** Called after every change. `isNewState` is true when the state changed. */
   readonly onChange: (isNewState: boolean) => void
 }
 
@@ -164,8 +164,8 @@ type CircuitLimits = {
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
 /**
- * The circuit after a run or probe that failed. A late failure of a node that is already set aside
- * changes nothing.
+ * The circuit after a run or probe that failed. If the node is already set aside, a late failure
+ * has no effect.
  */
 export function circuitAfterFailure(
   circuit: Circuit,
@@ -209,7 +209,7 @@ export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/** How many circuits are remembered; beyond it, the least recently used one is forgotten. */
+/** How many circuits are remembered. Beyond this, the least recently used circuit is removed. */
 export const REMEMBERED_MAX = 10_000
 
 /**
@@ -217,14 +217,14 @@ export const REMEMBERED_MAX = 10_000
  * memory lasts as long as this process.
  */
 type CircuitMemory = {
-  /** The circuits that a connecting node begins with, by model. */
+  /** Gives the circuits with which a connecting node begins, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   /** Keeps the circuits of a node that disconnects. */
   keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
   size(): number
 }
 
-/** An empty memory. Healthy nodes take no room in it. */
+/** Creates an empty memory. Healthy nodes use no space in it. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`

@@ -2,7 +2,7 @@ import type { Logger } from '../../observability/logger.ts'
 
 /** The one timer of all nodes. */
 type Sweep = {
-  /** Timers that run: 1, or 0 after stop. */
+  /** Number of running timers: 1, or 0 after stop. */
   timers(): number
   stop(): void
 }

@@ -5,7 +5,7 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 
-/** The facts about a well-formed chunk that a run needs. */
+/** The facts about a well-formed chunk that a run needs to know. */
 export type ChunkFacts = {
   /** UTF-16 units of all text in its deltas: content, reasoning, refusals, tool calls. */
   readonly textLength: number
@@ -19,7 +19,7 @@ export type ChunkFacts = {
   readonly isUsageOnly: boolean
 }
 
-/** Choices in one chunk: `n` is at most 128. */
+/** Maximum number of choices in one chunk, because `n` is at most 128. */
 export const CHOICES_MAX = 128
 
 /**

@@ -18,7 +18,7 @@ export type RunEvent =
   | { readonly kind: 'opened' }
   /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
-  /** The caller has its result, but the node still sends: its frames are discarded. */
+  /** The caller has its result, but the node still sends frames. They are discarded. */
   | { readonly kind: 'draining' }
   /**
    * The run has drained for the longest allowed time. Its slot is free, but the node may still
@@ -42,9 +42,9 @@ export type RunOptions = {
   /** The caller's account; null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
-  /** Whether the gateway itself asks, to test the node. */
+  /** Whether the run is a probe, with which the gateway itself tests the node. */
   readonly isProbe: boolean
-  /** Whether its node understands a cancel frame. */
+  /** Whether the run's node understands a cancel frame. */
   readonly isCancellable: boolean
   readonly limits: NodeLimits
   readonly now: () => number
@@ -52,9 +52,9 @@ export type RunOptions = {
 }
 
 /**
- * One call on one node, for chat or for images. Phases: `waiting`, before its first token or its
- * images; `streaming`, chat alone; `draining`, the caller has left and the slot is kept;
- * `abandoned`, the slot is free and frames are still expected; `closed`.
+ * One call on one node, for chat or for images. Phases: `waiting`: no token or image has arrived
+ * yet. `streaming`: tokens arrive (only for chat). `draining`: the caller has left, and the slot is
+ * kept. `abandoned`: the slot is free, and frames are still expected. `closed`: the run has ended.
  */
 export abstract class Run {
   readonly options: RunOptions
@@ -86,7 +86,7 @@ export abstract class Run {
   /** Whether any part of an answer has arrived. */
   abstract hasBegun(): boolean
 
-  /** The offer's speed, this run included. */
+  /** The offer's speed; this run is included. */
   abstract speedAfter(result: RunResult): Speed
 
   /** The row for a run that the node `nodeId` finished. */
@@ -101,7 +101,7 @@ export abstract class Run {
     this.close()
   }
 
-  /** Acts when a deadline has passed. */
+  /** Handles a deadline that has passed. */
   check(nowMs: number): void {
     if (nowMs < this.deadlineMs) return
     if (this.phase === 'draining') this.abandon()

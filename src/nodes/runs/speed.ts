@@ -6,7 +6,7 @@ export type Speed = {
   readonly tokensPerSecond: number | null
 }
 
-/** One run, as the gateway saw it. */
+/** Measurements of one run, made by the gateway. */
 export type RunTimes = {
   readonly startedAtMs: number
   readonly firstTokenAtMs: number
@@ -17,7 +17,7 @@ export type RunTimes = {
 
 export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 
-/** Weight of the newest run in the moving average: about the last ten count. */
+/** Weight of the newest run in the moving average. About the last ten runs count. */
 const NEWEST_WEIGHT = 0.2
 /**
  * Usual length of a token of text. The node's own token count is not trusted; this estimate is
@@ -32,10 +32,10 @@ export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 /** Assumed values for a node without runs: worse than a good node, better than a bad node. */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
-/** The length of answer for which nodes are compared. */
+/** Nodes are compared by the time that they need for an answer of this length. */
 const EXPECTED_TOKENS = 256
 
-/** Speed with one more run included. */
+/** Computes the speed after one more run. */
 export function speedAfter(before: Speed, times: RunTimes): Speed {
   const speed = tokensPerSecondOf(times)
   return {
@@ -55,8 +55,8 @@ export function speedAfterSilence(before: Speed, silentMs: number): Speed {
 }
 
 /**
- * Speed after images that took `imageMs` each. Images have no tokens, so this time takes the place
- * of the time to the first token.
+ * Speed after images that took `imageMs` each. Images have no tokens, so this time is used as the
+ * time to the first token.
  */
 export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
   return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }

@@ -1,7 +1,7 @@
 /** Ids of runs that ended without their final frame. This frame may still arrive. */
 type EndedRuns = {
   add(id: string): void
-  /** Whether the id is among them; it is removed. */
+  /** Whether the id is remembered. If so, it is removed. */
   take(id: string): boolean
 }
 
@@ -25,8 +25,8 @@ export type StrayBudget = {
 }
 
 /**
- * A budget of `burst`, refilled by `perSecond`. A legitimate node hardly uses it: late frames of
- * runs do not count.
+ * A budget of `burst`, refilled by `perSecond`. A correct node hardly uses it: late frames of runs
+ * do not count.
  */
 export function createStrayBudget(limits: {
   readonly strayBurst: number

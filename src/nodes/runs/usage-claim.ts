@@ -23,7 +23,7 @@ export const PROMPT_TOKENS_EXTRA = 1_024
 export const MEDIA_TOKENS_EXTRA = 16_384
 /** Maximum number of UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
-/** Tokens that end an answer, which some backends count. */
+/** Tokens at the end of an answer that some backends count. */
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
@@ -60,7 +60,7 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
 }
 
 /**
- * Bytes of the pictures and sounds that are written into a request: their size does not show how
+ * Bytes of the pictures and sounds that the request itself contains. Their size does not show how
  * many tokens they take.
  */
 export function mediaBytesOf(request: JsonObject): number {

@@ -4,13 +4,13 @@ import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 /** A caller's wish for a node, and how long the caller waits. */
 type Waiting<Node> = {
   readonly model: string
-  /** Called each time a node is free. */
+  /** Called each time a node is free. True: the node is not used for this call. */
   readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
 
-/** Callers that wait for a node, first come first served for each model. */
+/** Callers that wait for a node. For each model, the first caller is served first. */
 export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
@@ -50,7 +50,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     if (queue?.size === 0) queues.delete(waiter.model)
   }
 
-  /** The earliest waiter that this node could serve. */
+  /** Gives the first waiter that this node could serve. */
   function firstFor(
     node: Node,
   ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {

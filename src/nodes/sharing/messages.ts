@@ -12,7 +12,7 @@ import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 
-/** Images in one answer: as many as callers may ask for. */
+/** Maximum number of images in one answer; callers may ask for as many. */
 const IMAGES_MAX = 10
 
 /**
@@ -82,7 +82,7 @@ export const peerCall = z.object({
   traceparent: z.string().max(128).nullable(),
 })
 
-/** The message before the images of an answer. */
+/** The message that comes before the images of an answer. */
 export const imageHead = z.object({ images: z.int().min(0).max(IMAGES_MAX) })
 
 const DISPATCH_CODES = [

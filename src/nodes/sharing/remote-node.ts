@@ -20,14 +20,14 @@ import {
 } from './messages.ts'
 
 /**
- * The nodes of one model at another gateway, represented as one node: that gateway gives each call
- * to one of its nodes. The slots in use are the published number, plus the calls that were sent
- * since then.
+ * The nodes of one model at another gateway, represented as one node. The other gateway gives each
+ * call to one of its nodes. The number of used slots is the published number plus the calls that
+ * were sent since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string
   readonly isRemote = true
-  /** The other gateway leaves out what its nodes do not take. */
+  /** The other gateway removes the members that its nodes do not take. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
@@ -55,7 +55,7 @@ export class RemoteNode implements CallableNode {
     }: {
       readonly bus: Pick<Bus, 'open'>
       readonly peer: string
-      /** Called when its slots or its nodes changed. */
+      /** Called when the number of slots or nodes has changed. */
       readonly onChanged: (node: RemoteNode) => void
     },
   ) {
@@ -99,7 +99,7 @@ export class RemoteNode implements CallableNode {
     return this.takesLargeFrames
   }
 
-  /** Takes the offer that its gateway publishes now. */
+  /** Uses the offer that its gateway publishes now. */
   update(offer: SharedOffer): void {
     this.read(offer)
     this.onChanged()
@@ -120,7 +120,7 @@ export class RemoteNode implements CallableNode {
     const firstToken = call.guard(async () => {
       await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
     })
-    // A caller who left does not await the promise.
+    // Without this handler, a rejection would be unhandled when the caller has left.
     firstToken.catch(() => {})
     return { firstToken, batches: readBatches(call, messages, reader) }
   }
@@ -140,7 +140,7 @@ export class RemoteNode implements CallableNode {
       const { images: count } = parseHead(await nextMessage(messages))
       const images: string[] = []
       while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
-      // The node has finished; the verdict on its images does not need the slot.
+      // The node has finished, and the check of its images does not need the slot.
       slot.release()
       return images
     })
@@ -184,7 +184,7 @@ export class RemoteNode implements CallableNode {
     }
   }
 
-  /** Marks all slots as taken, until the gateway publishes its slots again. */
+  /** Marks all slots as used, until the other gateway publishes its slots again. */
   private fill(): void {
     this.timesFull++
     this.inUse = this.published.capacity
@@ -229,7 +229,7 @@ class RemoteCall {
     return this.channel.messages
   }
 
-  /** Runs a part of the call. When that fails, the call is over, and the caller gets the error. */
+  /** Runs a part of the call. If the part fails, the call ends, and the caller gets the error. */
   async guard<Result>(run: () => Promise<Result>): Promise<Result> {
     try {
       return await run()
@@ -249,7 +249,7 @@ class RemoteCall {
     this.over()
   }
 
-  /** Ends the call: its slot is free. */
+  /** Ends the call, and frees its slot. */
   over(): void {
     this.options.signal.removeEventListener('abort', this.onAbort)
     this.options.onOver()

@@ -18,7 +18,10 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/** Least time between two messages about changed slots: one message has all changes in between. */
+/**
+ * Least time between two messages about changed slots. One message contains all changes of this
+ * time.
+ */
 const PUBLISH_DELAY_MS = 25
 /** Interval at which all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
@@ -31,13 +34,15 @@ type Place = {
 }
 
 /**
- * Publishes the nodes here to the other gateways, and puts their nodes into the index, where calls
- * find them.
+ * Publishes this gateway's nodes to the other gateways, and adds the other gateways' nodes to the
+ * index that calls use.
  */
 export type NodeSharing = {
   /** A node has connected. */
   enter(node: NodeConnection): void
-  /** Must be called when the node's slots have changed, or whether it gets calls. */
+  /**
+   * Must be called when the node's slots have changed, and when the node starts or stops serving.
+   */
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
   /**
@@ -50,7 +55,7 @@ export type NodeSharing = {
   unclaim(nodeId: string): void
   /** Ends a node's connection at the other gateway that has it. */
   disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
-  /** No longer offers the nodes here to other gateways. */
+  /** Stops offering the nodes here to other gateways. */
   drain(): void
   stop(): void
 }
@@ -284,7 +289,7 @@ class SharedNodes implements NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
-/** Models that are remembered for one other gateway. */
+/** How many models of one other gateway are remembered. */
 const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
