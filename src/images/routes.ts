@@ -148,8 +148,8 @@ export function imageRoutes({
 }
 
 /**
- * Uses the host as the caller wrote it: only this caller sees the result. Null for text that is not
- * a host with an optional port.
+ * Uses the host as the caller wrote it, because only this caller sees the result. Empty for a text
+ * that is not a host with an optional port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

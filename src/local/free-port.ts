@@ -39,7 +39,7 @@ export async function awaitFreePort(port: number): Promise<number> {
   }
 }
 
-/** Gives the error code of a try to listen on the port; null when the port is free. */
+/** Tries to listen on the port. Gives the error code; null when the port is free. */
 function tryPort(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer()

@@ -78,8 +78,8 @@ export type InferenceFacts = {
 }
 
 /**
- * `begin` is called for every incoming call. It gives a watch, which is called when the call has
- * ended. Neither may throw.
+ * `begin` is called for every incoming call. It gives a watch, whose `end` is called when the call
+ * has ended. Neither may throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 

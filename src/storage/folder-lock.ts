@@ -103,7 +103,7 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
 
 /**
  * Linux shows the start time of a process (proc_pid_stat(5), field 22, ticks since boot) and the id
- * of the present boot.
+ * of the current boot.
  */
 async function describeProcess(pid: number): Promise<ProcessMark> {
   try {
