@@ -42,10 +42,9 @@ import { openRecords } from './verified/records/open-records.ts'
 import { createPages } from './web/routes.ts'
 
 /**
- * Starts everything that the configuration asks for, and serves: the one place where parts are put
- * together, in production as in tests. When something fails, all that was started is ended again
- * and it rejects with StartFailure or DataFolderInUse, whose messages are for the user who started
- * it.
+ * Starts all parts that the configuration asks for, and serves. Production and tests put the parts
+ * together here and nowhere else. When a part cannot start, this ends all started parts and rejects
+ * with StartFailure or DataFolderInUse. Their messages are for the user who started the gateway.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export async function compose(
@@ -120,7 +119,7 @@ export async function compose(
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 
-  // In the order of the documentation.
+  // The routes have the order of the documentation.
   const routes = [
     ...calls.completions,
     ...historyRoutes,
@@ -174,7 +173,7 @@ export async function compose(
   watchDescriptors(app.server.load, base)
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app is closed first, because the agent may be serving its last calls.
+  // The app is closed first, because the agent may still serve the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()

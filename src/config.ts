@@ -53,59 +53,61 @@ import { SOURCE_FIELDS, sourceOf } from './verified/settings.ts'
 const MINUTE_MS = 60_000
 
 /**
- * Every variable of the gateway's process. Empty counts as unset. Those of the enclave:
- * enclave/config.ts.
+ * Every variable of the gateway's process. An empty variable counts as unset. The enclave's
+ * variables are in enclave/config.ts.
  */
 const schema = z.object({
   /**
-   * `production` refuses to start with anything embedded, simulated or for demonstration. Default:
-   * development. Other words are refused, so that no misspelt production starts with simulated
-   * parts.
+   * `production` refuses to start any embedded, simulated or demonstration part. Default:
+   * development. Unknown words are refused: a misspelt `production` must not start simulated parts.
    */
   NODE_ENV: oneOf(['development', 'test', 'production']).default('development'),
   /**
-   * `true`: a staging system, for NODE_ENV=production alone. All that production demands is
-   * demanded, but enclaves have to have a simulated security module, whose root nothing trusts; one
-   * of AWS's is refused. Said in the log, at `GET /` and `/readyz`, in a header of every answer and
-   * in the metrics (deploy/STAGING.md). Default false.
+   * `true`: a staging system. It requires NODE_ENV=production. All checks of production apply,
+   * except that enclaves must have a simulated security module, whose root no default policy
+   * trusts; a module of AWS is refused. The log, `GET /`, `/readyz`, a header of every answer and
+   * the metrics say that this is staging (deploy/STAGING.md). Default false.
    */
   AFFIDAVIT_STAGING: flag.default(false),
-  /** Address to listen on. Default 127.0.0.1: another address opens it to other machines. */
+  /**
+   * Address to listen on. Default 127.0.0.1. With any other address, other machines can connect.
+   */
   HOST: textField.default('127.0.0.1'),
-  /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
+  /** TCP port to listen on. Default 3000. With 0 a free port is taken and printed. */
   PORT: port.default(3000),
   /**
-   * TCP port of `GET /metrics` for Prometheus; 0 takes any free one, which is logged. Default: none
-   * is opened, since it asks for no key.
+   * TCP port of `GET /metrics` for Prometheus. With 0 a free port is taken and logged. Default: no
+   * port is opened, because `/metrics` requires no key.
    */
   METRICS_PORT: port.optional(),
   /**
-   * Address that it listens on. Default 127.0.0.1: it is for a collector beside this process, never
-   * for the public.
+   * Address of the metrics port. Default 127.0.0.1: the port is for a collector on this machine,
+   * never for the public.
    */
   METRICS_HOST: textField.default('127.0.0.1'),
   /**
-   * Folder for what is kept between starts: embedded database, local chain, development key.
+   * Folder for data that is kept between starts: embedded database, local chain, development key.
    * Default ./.affidavit.
    */
   DATA_DIR: textField.default('.affidavit'),
   /**
-   * Least severe log lines that are written. Default info: one line per request. `silent` writes
-   * none.
+   * Lowest severity of log lines that are written. Default info: one line per request. `silent`
+   * writes no lines.
    */
   LOG_LEVEL: oneOf(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
   ...traceFields,
 
   /**
-   * Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in
-   * DATA_DIR.
+   * The Postgres database, `postgres://user:password@host:port/name`. Default: an embedded PGlite
+   * in DATA_DIR.
    */
   DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
 
   ...CONTENT_KEY_FIELDS,
   /**
-   * Days after which requests and answers are erased from stored completions, whose proofs stay; an
-   * account's own value goes first (`affidavit accounts set-retention`). Default: they are kept.
+   * Days after which requests and answers are erased from stored completions. Their proofs stay. An
+   * account's own value overrides this one (`affidavit accounts set-retention`). Default: requests
+   * and answers are kept.
    */
   RETENTION_DAYS: integer({ min: 1, max: RETENTION_DAYS_MAX }).optional(),
 
@@ -114,9 +116,9 @@ const schema = z.object({
   ...CHAIN_FIELDS,
 
   /**
-   * How often the enclave attests the state of its log over a recent block's hash, milliseconds.
-   * Default 600000 (10 min): a completion is then between two such times, at 144 documents of 5 KB
-   * a day at most. At least 1000.
+   * How often the enclave attests the state of its log together with a recent block's hash,
+   * milliseconds. Two such attestations bound the time of each completion. Default 600000 (10 min):
+   * at most 144 documents of 5 KB a day. At least 1000.
    */
   HEAD_ATTESTATION_INTERVAL_MS: integer({ min: 1000, max: 24 * 60 * MINUTE_MS }).default(
     10 * MINUTE_MS,
@@ -124,15 +126,15 @@ const schema = z.object({
 
   ...ENCLAVE_FIELDS,
   /**
-   * Path of the Unix socket over which `affidavit enclaves` (and keys, accounts) speaks to this
-   * process; who may enter its folder may do all that. Default: one in a private folder, named in
-   * DATA_DIR; in production none, as there is no data folder.
+   * Path of the Unix socket over which `affidavit enclaves`, `keys` and `accounts` control this
+   * process. Any user who can enter its folder has this control. Default: a socket in a private
+   * folder; DATA_DIR has its path. Production has no data folder, so it has no default.
    */
   CONTROL_SOCKET: form(/^\/.{1,106}$/, 'the absolute path of a socket').optional(),
 
   /**
-   * The operator's credentials at the providers; a caller's Fine-Tune-Authorization goes first.
-   * Default: none.
+   * The operator's credentials at the providers. A caller's Fine-Tune-Authorization is used instead
+   * when it is present. Default: unset.
    */
   OPENAI_API_KEY: secret.optional(),
   ANTHROPIC_API_KEY: secret.optional(),
@@ -143,24 +145,25 @@ const schema = z.object({
   GROQ_API_KEY: secret.optional(),
   TOGETHER_API_KEY: secret.optional(),
   OPENROUTER_API_KEY: secret.optional(),
-  /** Another name for GEMINI_API_KEY, which goes first. */
+  /** Another name for GEMINI_API_KEY. GEMINI_API_KEY is used when both are set. */
   GOOGLE_API_KEY: secret.optional(),
 
   /**
-   * Ids of models that `GET /v1/models` and `GET /v1/verified/models` list as providers' besides
-   * those the enclave's provider table names in full, comma-separated. Default none: a table has
-   * patterns (`gpt-*`), and providers are asked what they have under one (PROVIDER_MODELS_ASK).
+   * Ids of provider models, comma-separated. `GET /v1/models` and `GET /v1/verified/models` list
+   * them in addition to the models that the enclave's provider table names in full. Default: empty.
+   * The table also has patterns (`gpt-*`); for a pattern, the gateway asks the provider for its
+   * models (PROVIDER_MODELS_ASK).
    */
   PROVIDER_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).default([]),
   /**
-   * Whether the gateway asks each provider for which it has a credential which models it has, once
-   * an hour, so that `GET /v1/verified/models` lists them. Default true. With false, models that
-   * match a pattern are listed once they were used.
+   * Whether the gateway asks each provider for its models, once an hour, so that `GET
+   * /v1/verified/models` lists them. It asks only providers for which it has a credential. Default
+   * true. With false, a model that matches a pattern is listed after its first use.
    */
   PROVIDER_MODELS_ASK: flag.default(true),
 
   /**
-   * Fixes the API key that is made on first start, for scripts. Default: a random one, kept in
+   * The API key that the first start makes, for scripts. Default: a random key, kept in
    * DATA_DIR/api-key.
    */
   DEV_API_KEY: confidential(
@@ -168,80 +171,85 @@ const schema = z.object({
   ).optional(),
   /**
    * Whether every account may read the completions, prompts and answers of all accounts, with
-   * `filter=all` and by hash. Required in production, where true warns at each start. Default in
-   * development: true, as the interface has it.
+   * `filter=all` and by hash. Production requires this variable, and logs a warning at each start
+   * when it is true. Default in development: true, as in the interface.
    */
   HISTORY_ALL: flag.default(true),
   /**
-   * Whether anyone with a completion's hash gets its evidence without its content, at
-   * `/v1/evidence/{hash}`, with no key: provider, models, times, outcome, hashes, place in the log.
-   * Default true, for pages that show it. Who knows the hash can then try guesses of a request that
-   * has no nonce.
+   * Whether `/v1/evidence/{hash}` gives a completion's evidence without its content, and without a
+   * key: provider, models, times, outcome, hashes, place in the log. Default true, for pages that
+   * show this evidence. A person who knows the hash can use it to guess the content of a request
+   * without a nonce.
    */
   PUBLIC_EVIDENCE: flag.default(true),
   /**
-   * Origins whose web pages may call the API, comma-separated:
-   * `https://app.example,http://localhost:5173`, or `*` for all. Default none: an API key does not
-   * belong into a page, unless it is its user's own.
+   * Origins of web pages that may call the API, comma-separated:
+   * `https://app.example,http://localhost:5173`, or `*` for all. Default: no origin, because a page
+   * must not contain an API key, except the key of the user of that page.
    */
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
-   * Addresses and CIDRs of the reverse proxies in front, comma-separated: `10.0.0.0/8, ::1`. Of a
-   * call that comes from one of them, the log line has the last client in its `x-forwarded-for`
-   * that is not one of these proxies. Default: none, since any caller can send that header.
+   * Addresses and CIDRs of the reverse proxies in front, comma-separated: `10.0.0.0/8, ::1`. When a
+   * proxy in this list sends a call, the log line shows the last address in `x-forwarded-for` that
+   * is not in this list. Default: empty, because any caller can send this header.
    */
   TRUSTED_PROXIES: addressRanges({ itemsMax: 100 }).default([]),
   /**
-   * JSON file of the tiers of accounts and their limits; src/accounts/limits/README.md has its
-   * form. Default: no limits for development; in production those of a common free tier (60
-   * requests and 40,000 tokens a minute, 33,000 and 4,000,000 a day, for each kind of call), so
-   * that no key that leaks spends the operator's money without a bound. Read again on SIGHUP.
+   * JSON file of the accounts' tiers and their limits; src/accounts/limits/README.md describes its
+   * form. It is read again on SIGHUP. Default in development: no limits. Default in production: the
+   * limits of a common free tier (60 requests and 40,000 tokens a minute, 33,000 and 4,000,000 a
+   * day, for each kind of call). They limit the operator's cost when a key leaks.
    */
   RATE_LIMIT_TIERS_FILE: textField.optional(),
   /**
-   * JSON file of what models cost, for budgets of money; docs/operating/accounts-and-budgets.md has
-   * its form. Read again on SIGHUP. Default: none, and calls of who has such a budget are refused.
+   * JSON file of the prices of models, for budgets of money; docs/operating/accounts-and-budgets.md
+   * describes its form. It is read again on SIGHUP. Default: no prices. Accounts that have such a
+   * budget are then refused.
    */
   PRICES_FILE: textField.optional(),
   /**
-   * Between two comments in a stream, busy or silent, milliseconds. Default 15000: below what
-   * proxies cut off at.
+   * Time between two comments in a stream, milliseconds; it applies also while the stream is busy.
+   * Default 15000: shorter than the idle time after which proxies close a connection.
    */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /**
-   * Largest request body, bytes. Default 10485760 (10 MiB), as the interface has it. A larger one
-   * lets plain calls be larger: the enclave takes 10 MiB in any case (REQUEST_BYTES_MAX).
+   * Largest request body, bytes. Default 10485760 (10 MiB), as in the interface. A larger value
+   * applies to plain calls only: the enclave takes at most 10 MiB (REQUEST_BYTES_MAX).
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
-   * Memory that the bodies and answers of all calls together may take, bytes, as estimated: five
-   * times what is held, and more for JSON of many small values. Calls beyond it are refused with
-   * 503 `overloaded`; an eighth is kept for small ones. Default: a quarter of the memory that the
-   * process may use (its control group's limit, else the machine's), 64 MiB at least.
+   * Memory that the bodies and answers of all calls together may take, bytes. It is an estimate:
+   * five times the held bytes, and more for JSON of many small values. Above this limit, calls are
+   * refused with 503 `overloaded`. An eighth is reserved for small calls. Default: a quarter of the
+   * memory that the process may use (its control group's limit, else the machine's memory), at
+   * least 64 MiB.
    */
   MEMORY_ADMITTED_BYTES_MAX: integer({ min: 16 * 1024 * 1024, max: 2 ** 40 }).optional(),
   /**
-   * Verified calls at once, open streams among them. Default: as many as that memory holds at 100
-   * KiB each, and as two fifths of the file descriptors allow (a call takes two); in production 512
-   * at most, since each connection to an enclave in an image is two processes of its bridges.
+   * Maximum number of verified calls at once; open streams count. Default: the smaller of two
+   * counts. The first is how many calls of 100 KiB fit in MEMORY_ADMITTED_BYTES_MAX. The second is
+   * how many calls fit in two fifths of the file descriptors (a call takes two). In production the
+   * default is at most 512, because each connection to an enclave in an image needs two processes
+   * of its bridges.
    */
   VERIFIED_CALLS_MAX: integer({ min: 1, max: 100_000 }).optional(),
   /**
-   * How long a stop goes on serving before it closes the port, milliseconds; `/readyz` says not
-   * ready meanwhile. Default 0, for development: behind a load balancer, more than it takes to
-   * notice (docs/operating/stop-a-gateway.md).
+   * How long a stopping gateway still accepts calls before it closes the port, milliseconds;
+   * `/readyz` reports "not ready" during this time. Default 0, for development. Behind a load
+   * balancer, set it longer than the load balancer needs to see this
+   * (docs/operating/stop-a-gateway.md).
    */
   DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
   /**
-   * How many processes serve, each a whole gateway, behind the one PORT: one uses one core. More
-   * than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL; NATS_URL too where nodes are to
-   * serve all of them. Each has its own METRICS_PORT and CONTROL_SOCKET: the port counted up from
-   * the first, the path with `.0`, `.1` and so on behind it. Default 1.
+   * Number of gateway processes that serve PORT together. Each is a whole gateway and uses one
+   * core. More than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL, and NATS_URL when nodes
+   * are to serve all of them. Each has its own METRICS_PORT and CONTROL_SOCKET: the ports count up
+   * from the given port; the paths end with `.0`, `.1` and so on. Default 1.
    */
   GATEWAY_PROCESSES: integer({ min: 1, max: 64 }).default(1),
   /**
-   * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly
-   * kill after 30 s.
+   * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators usually
+   * kill a process after 30 s.
    */
   SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
   ...UPSTREAM_FIELDS,
@@ -253,26 +261,26 @@ type Settings = z.output<typeof schema>
 /** Settings of the gateway's process, as values. The variables are described in this file. */
 export type GatewayConfig = {
   readonly isProduction: boolean
-  /** Production with a simulated security module, which says so everywhere. */
+  /** True in production with a simulated security module. Logs, pages and answers then say so. */
   readonly isStaging: boolean
   readonly host: string
   readonly port: number
-  /** Where traces go; null for nowhere. */
+  /** Where traces are sent; null: traces are off. */
   readonly traces: TraceConfig | null
-  /** Variables for the agent of the demonstration, which is traced as the gateway is. */
+  /** Variables for the demonstration's agent; it is traced like the gateway. */
   readonly agentVariables: Readonly<Record<string, string>>
-  /** Where metrics are served; null for nowhere. */
+  /** Where metrics are served; null: metrics are not served. */
   readonly metrics: { readonly host: string; readonly port: number } | null
   /** Absolute. */
   readonly dataFolder: string
   readonly logLevel: Settings['LOG_LEVEL']
-  /** Null: embedded in the data folder. */
+  /** Null: the database is embedded, in the data folder. */
   readonly databaseUrl: string | null
-  /** Null: requests and answers are stored in the clear. */
+  /** Null: requests and answers are stored unencrypted. */
   readonly contentKeys: ContentKeySource | null
-  /** Null: requests and answers are kept. */
+  /** Null: requests and answers are kept without a time limit. */
   readonly retentionDays: number | null
-  /** Null: this gateway is alone. */
+  /** Null: this is the only gateway of its service. */
   readonly bus: BusConfig | null
   readonly chain: ChainConfig
   readonly fees: ReturnType<typeof anchoringOf>['fees']
@@ -282,7 +290,7 @@ export type GatewayConfig = {
   readonly enclave: EnclaveSource
   /** Null: any enclave is accepted, with any measurements. */
   readonly releases: ReleasesConfig | null
-  /** Absolute; null: a private one, where there is a data folder. */
+  /** An absolute path. Null: a private socket when there is a data folder, else no socket. */
   readonly controlSocket: string | null
   /** Credential by provider name, as in the enclave's provider table. */
   readonly credentials: ReadonlyMap<string, string>
@@ -292,18 +300,21 @@ export type GatewayConfig = {
   readonly asksProviderModels: boolean
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
-  /** Whether evidence without content is given without a key. */
+  /** Whether evidence without content can be read without a key. */
   readonly isEvidencePublic: boolean
   /** Null: the built-in tiers (src/accounts/limits/tiers.ts). */
   readonly tiersFile: string | null
   /** Null: no prices. */
   readonly pricesFile: string | null
-  /** As browsers send them, or `*`. */
+  /** Origins as browsers send them, or `*`. */
   readonly corsOrigins: readonly string[]
   /** Addresses and CIDRs. */
   readonly trustedProxies: readonly string[]
   readonly keepAliveMs: number
-  /** Above 1 the process only supervises so many others (src/processes.ts). */
+  /**
+   * With more than 1, this process only supervises this number of gateway processes
+   * (src/processes.ts).
+   */
   readonly processes: number
   readonly bodyBytesMax: number
   readonly memoryBytesMax: number
@@ -311,13 +322,13 @@ export type GatewayConfig = {
   readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
-  /** What evidence bundles say of where they are from; null for nothing. */
+  /** The source that evidence bundles name; null: they name no source. */
   readonly source: BundleSource | null
 }
 
 /**
- * Gives the gateway's settings, or throws ConfigurationError with every fault. `warn` is called
- * with each setting that works and should be mended; default: standard error.
+ * Gives the gateway's settings. Throws ConfigurationError, which lists every fault. `warn` is
+ * called for each setting that works but should be corrected; default: standard error.
  */
 export function readGatewayConfig(
   environment: Environment = process.env,
@@ -369,16 +380,22 @@ export function readGatewayConfig(
   }
 }
 
-/** The rest is for the process itself, for what is garbage by now, and for pulls of completions. */
+/**
+ * Calls get a quarter of the memory. The rest is for the process itself, for garbage that is not
+ * collected yet, and for pulls of completions.
+ */
 function admittedBytesOf(memoryBytes: number): number {
   return Math.max(64 * 1024 * 1024, Math.floor(memoryBytes / 4))
 }
 
-/** A call takes two descriptors; a fifth is for everything else. */
+/**
+ * Share of the descriptors that the default number of calls is computed from. A call takes two
+ * descriptors, and a fifth of the descriptors is for all other uses.
+ */
 const CALLS_SHARE = 0.4
-/** As many as connections are taken, where the system does not state a limit. */
+/** The limit of connections, for systems that state no limit of descriptors. */
 const CALLS_MAX = 30_000
-/** The bridges of an image take 1,024 connections, of several gateways. */
+/** The bridges of an enclave image take 1,024 connections, which several gateways share. */
 const PRODUCTION_CALLS_MAX = 512
 
 function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
@@ -386,7 +403,7 @@ function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
   return Math.max(1, Math.min(callsMax, Math.floor(descriptors * CALLS_SHARE)))
 }
 
-/** Its name in traces stays its own. */
+/** The agent does not get OTEL_SERVICE_NAME: it keeps its own name in traces. */
 const AGENT_VARIABLES = Object.keys(traceFields).filter((name) => name !== 'OTEL_SERVICE_NAME')
 
 function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
@@ -406,7 +423,7 @@ function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
   )
 }
 
-/** What is wrong with the variables together; each alone is checked by its field. */
+/** Finds faults in combinations of variables. The schema checks each variable alone. */
 function findFaults(given: Environment): readonly string[] {
   return [
     ...chainFaults(given),
@@ -421,8 +438,8 @@ function findFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Expectations of AWS's hardware have no place in staging: a simulated module reports the
- * measurements that it was given, so a list of releases would seem to show something.
+ * Staging refuses expectations of AWS's hardware. A simulated module reports the measurements that
+ * it was given, so a list of releases would not prove anything.
  */
 function stagingFaults(given: Environment): readonly string[] {
   const faults: string[] = []
@@ -436,7 +453,10 @@ function stagingFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** Processes share the operator's parts: each would start its own embedded ones. */
+/**
+ * Several processes must share external parts. Otherwise each process would start embedded parts
+ * itself.
+ */
 function processFaults(given: Environment): readonly string[] {
   return ['DATABASE_URL', 'ENCLAVE_URL', 'CHAIN_RPC_URL'].flatMap((name) =>
     given[name] === undefined ? [`${name}: expected together with GATEWAY_PROCESSES`] : [],
@@ -444,8 +464,8 @@ function processFaults(given: Environment): readonly string[] {
 }
 
 /**
- * One fault for each embedded, simulated or demonstration part that would be started, and for each
- * setting that must be made on purpose.
+ * Gives one fault for each embedded, simulated or demonstration part that would be started, and one
+ * for each required setting that is missing.
  */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []

@@ -9,23 +9,23 @@ import { type Home, openHome } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
 
 /**
- * Parts that a test brings, each in the place of the part that the configuration asks for. They are
- * ended with the gateway.
+ * Parts that a test supplies. Each replaces the part that the configuration asks for. The gateway
+ * ends them when it stops.
  */
 export type OwnFoundation = {
-  /** Null: nothing is kept in a data folder, and no key is made. */
+  /** Null: there is no data folder, and no key is made. */
   readonly home?: null
   readonly database?: Database
-  /** No chain is opened then. */
+  /** When it is given, no chain is opened. */
   readonly anchoring?: Anchoring
 }
 
-/** What the gateway stands on, each the operator's or one that was started here. */
+/** The parts that the gateway needs. Each part belongs to the operator or was started here. */
 type Foundation = {
-  /** Null in production, which keeps nothing on this machine. */
+  /** Null in production, which stores no data on this machine. */
   readonly home: Home | null
   readonly database: Database
-  /** Null when a test brings its own anchoring. */
+  /** Null when a test supplies its own anchoring. */
   readonly chain: Chain | null
   readonly anchoring: Anchoring
   /** Null when the enclaves are the operator's. */
@@ -33,9 +33,9 @@ type Foundation = {
 }
 
 /**
- * Opens the data folder; then starts or connects all parts at once, and gives each that could be
- * started to `onStarted`, also when another fails. The pool of enclaves ends the local ones, before
- * it ends what follows their logs. Rejects with StartFailure, which reports every failure.
+ * Opens the data folder, then starts or connects all parts at the same time. Each part that started
+ * is given to `onStarted`, even if another part fails. The pool of enclaves first ends the local
+ * enclaves, then the readers of their logs. Rejects with StartFailure, which reports every failure.
  */
 export async function startFoundation(
   config: GatewayConfig,
@@ -49,7 +49,7 @@ export async function startFoundation(
     onStarted(() => stop(part))
     return part
   }
-  // Known only later, and notified of the chain's restarts from then on.
+  // Anchoring is set later. From then on it is notified when the chain restarts.
   const later: { anchoring?: Anchoring } = {}
   const { databaseUrl: url, dataFolder, contentKeys } = config
   const starting = {
@@ -94,12 +94,13 @@ async function startEnclaveParts(
   if (enclave.kind === 'remote') return null
   const { home, log } = parts
   if (home === null) throw new TypeError('expected a data folder for a local enclave')
-  // The local chain's domain is known before it runs.
+  // The local chain's domain is known before the chain runs.
   const domain =
     own.anchoring || chain.kind === 'local'
       ? Promise.resolve(own.anchoring?.domain ?? LOCAL_DOMAIN)
       : parts.chain.then(present)
-  // With it come the software NSM and the sources it measures, which production does not have.
+  // Loaded only here: production images contain neither the software NSM nor the sources that it
+  // measures.
   const { startLocalEnclaves } = await import('./local/enclave-process.ts')
   return startLocalEnclaves({ ...enclave, home, domain, shutdownGraceMs }, log)
 }

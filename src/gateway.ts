@@ -15,32 +15,33 @@ import type { WebSearch } from './search/web-search.ts'
 import type { ProcessLease } from './storage/process-lease.ts'
 import type { EnclaveCommits } from './verified/commits/enclave-commits.ts'
 
-/** A gateway that serves. */
+/** A running gateway. */
 export type Gateway = {
   readonly facts: GatewayFacts
   readonly app: App
-  /** Every route, those of the control socket alone included. */
+  /** Every route, including the routes that only the control socket serves. */
   readonly routes: readonly Route[]
   readonly enclaves: EnclavePool
   readonly commits: EnclaveCommits
   readonly lease: Pick<ProcessLease, 'id'>
   readonly nodes: ServingNodes
   /**
-   * Says that it is not ready, and serves on for the drain delay; no longer when the signal is
-   * aborted.
+   * Reports "not ready", and still serves calls for the drain delay. An aborted signal ends the
+   * delay.
    */
   drain(skip: AbortSignal): Promise<void>
-  /** Reads tiers, prices and providers' keys again; whether they are in use. Never rejects. */
+  /**
+   * Reads tiers, prices and providers' keys again. Resolves to true when the new values are in use.
+   * Never rejects.
+   */
   reload(): Promise<boolean>
-  /** Finishes running calls, commits, and ends every part; calling it twice is one stop. */
+  /** Finishes running calls, commits, and ends every part. A second call joins the first stop. */
   stop(): Promise<void>
 }
 
-/**
- * Parts that a test brings: each stands in the place of the one that the configuration asks for.
- */
+/** Parts that a test supplies. Each replaces the part that the configuration asks for. */
 export type OwnParts = OwnFoundation & {
-  /** How the pool takes enclaves. */
+  /** Options of the pool of enclaves. */
   readonly enclaves?: Partial<
     Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'register' | 'settleMs'>
   >
@@ -48,11 +49,11 @@ export type OwnParts = OwnFoundation & {
   readonly keys?: ApiKeys
   readonly nodes?: ServingNodes
   readonly nodeLimits?: NodeLimits
-  /** Slowest that bodies may arrive. Default LEAST_RATE. */
+  /** Lowest rate at which a body may arrive. Default LEAST_RATE. */
   readonly bodyRate?: LeastRate
   readonly embeddings?: Embeddings
   readonly images?: Images
   readonly search?: WebSearch
-  /** Besides those of metrics and traces. */
+  /** Added to the observers of metrics and traces. */
   readonly observers?: readonly CallObserver[]
 }

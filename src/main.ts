@@ -10,16 +10,18 @@ import type { Logger } from './observability/logger.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
-/** What a stop may take beyond the grace for running calls: commits, and the ends of the parts. */
+/**
+ * Time of a stop in addition to the grace for running calls: for commits and for ending the parts.
+ */
 const STOP_MARGIN_MS = 20_000
 
-/** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
+/** One Ctrl-C may arrive twice: from the terminal, and again from npm. */
 const SAME_SIGNAL_MS = 500
 
 /**
- * The gateway's process: reads its configuration, then serves until a signal ends it. SIGHUP takes
- * effect from here on, before what takes time to load: it reads settings again, and ends only a
- * process whose terminal was closed.
+ * The gateway's process: it reads its configuration, then serves until a signal ends it. SIGHUP is
+ * handled from here on, before the slow imports: it reads settings again. It ends the process only
+ * when the terminal was closed.
  */
 const onHangup = keepHangups()
 const warnings: string[] = []
@@ -29,9 +31,9 @@ if (config.processes > 1 && cluster.isPrimary) await supervise(config)
 else await serve(config)
 
 /**
- * SIGHUP, which ends a process by Node's default, is kept until a listener is there. Where standard
- * input is a terminal, SIGHUP shows that the terminal was closed, and stops the process as SIGTERM
- * does.
+ * Keeps a SIGHUP until a listener is set, because Node's default would end the process. When
+ * standard input is a terminal, SIGHUP means that the terminal was closed, and stops the process
+ * like SIGTERM.
  */
 function keepHangups(): (listener: () => void) => void {
   let added: (() => void) | null = null
@@ -60,20 +62,20 @@ async function readConfigOrExit(): Promise<GatewayConfig> {
 }
 
 /**
- * Compiled code of the start before halves the time of the next. It is in the data folder: a user
- * who can write there could change what runs, so Node's own default, below the system's folder for
- * temporary files, will not do.
+ * Keeps compiled code for the next start, which then takes half the time. It is in the data folder,
+ * because a user who can write the files could change the code that runs. So Node's default, a
+ * folder below the system's temporary folder, is not used.
  */
 function cacheCompiledCode(dataFolder: string): void {
   try {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 })
     enableCompileCache(join(dataFolder, 'compiled'))
   } catch {
-    // A part that needs the folder reports that it cannot be made.
+    // If the folder cannot be made, a part that needs it reports that.
   }
 }
 
-/** Runs several gateways behind one socket, until a signal has ended all of them. */
+/** Runs several gateways behind one socket. Resolves when a signal has ended all of them. */
 async function supervise(config: GatewayConfig): Promise<void> {
   const { openProcessLogger } = await import('./observability/logger.ts')
   const { superviseProcesses } = await import('./processes.ts')
@@ -86,14 +88,14 @@ async function supervise(config: GatewayConfig): Promise<void> {
 }
 
 /**
- * Runs the gateway until a signal ends the process. Standard output gets the banner, standard error
- * the log: readable on a terminal, else a JSON object a line. SIGINT and SIGTERM stop it in good
- * order, one more skips the drain delay, the next one exits at once; the end of an IPC channel
- * stops it without a delay, because it means that the parent is gone. Exit codes: 0 after a stop in
- * good order, else 1.
+ * Runs the gateway until a signal ends the process. Standard output gets the banner. Standard error
+ * gets the log: readable on a terminal, else one JSON object per line. The first SIGINT or SIGTERM
+ * stops the gateway normally; the second skips the drain delay; the third exits at once. When the
+ * IPC channel closes, the parent has ended; this stops the gateway without a delay. Exit codes: 0
+ * after a normal stop, else 1.
  */
 async function serve(config: GatewayConfig): Promise<void> {
-  // What is loaded from here on is kept compiled.
+  // Modules that are loaded from here on are kept compiled.
   const { openProcessLogger } = await import('./observability/logger.ts')
   const { compose } = await import('./compose.ts')
   const log = await openProcessLogger(config.logLevel)
@@ -104,12 +106,12 @@ async function serve(config: GatewayConfig): Promise<void> {
   }
   process.on('uncaughtException', (error) => die('uncaught exception', error))
   process.on('unhandledRejection', (error) => die('unhandled rejection', error))
-  // The reader of the banner may be gone (`npm start | head`): the gateway runs on.
+  // If the banner's reader has ended (`npm start | head`), the gateway continues.
   process.stdout.on('error', () => undefined)
   log.info({ data: config.dataFolder }, 'starting')
   const starting = compose(config, log)
-  // A SIGHUP that comes while the parts start takes effect when they run: files may have changed
-  // since.
+  // A SIGHUP that comes while the parts start takes effect when they run, because files may have
+  // changed since they were read.
   onHangup(async () => {
     const gateway = await starting.catch(() => null)
     await gateway?.reload()
@@ -142,7 +144,7 @@ async function announce(config: GatewayConfig, facts: GatewayFacts, log: Logger)
   process.send?.(ready)
 }
 
-/** Without a stack: the message says what to mend. */
+/** Logs without a stack: the message describes the correction. */
 function refuse(error: Error): never {
   console.error(`Affidavit did not start:\n  ${error.message.replaceAll('\n', '\n  ')}`)
   process.exit(1)
@@ -160,7 +162,7 @@ function stopOnSignals({
   readonly die: (what: string, error: unknown) => never
 }): void {
   let signalledAt: number | null = null
-  /** Ends the delay that is under way; null without a delay. */
+  /** Ends the running drain delay; null when no delay runs. */
   let skip: AbortController | null = null
   const stop = async (signal: string) => {
     const sinceMs = performance.now() - (signalledAt ?? Number.NEGATIVE_INFINITY)

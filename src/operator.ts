@@ -23,7 +23,10 @@ import type { Database } from './storage/database.ts'
 import { contentActs } from './verified/records/content-acts.ts'
 import { erasureActs } from './verified/records/erasure-acts.ts'
 
-/** Opens what the operator and administrators do, and what holders of keys do with theirs. */
+/**
+ * Opens the routes of the operator and of administrators, and the routes by which holders manage
+ * their keys.
+ */
 export function openOperator({
   database,
   adminLog,
@@ -39,9 +42,9 @@ export function openOperator({
   readonly enclaves: EnclavePool
   readonly anchoring: Pick<Anchoring, 'listRelayers'>
 }): {
-  /** Of keys, and of what was done. */
+  /** Routes of keys and of the administrative log. */
   readonly keyRoutes: readonly Route[]
-  /** Of everything else that administrators do; some are on the control socket alone. */
+  /** All other routes of administrators; some are only on the control socket. */
   readonly adminRoutes: readonly Route[]
 } {
   const tierNames = () => [...tiers().byName.keys()]
@@ -66,7 +69,7 @@ export function openOperator({
   }
 }
 
-/** Opens the control sockets that the configuration asks for, over the operator's routes. */
+/** Opens the configured control sockets, which serve the operator's routes. */
 export async function openControlSockets(
   { controlSocket }: { readonly controlSocket: string | null },
   {

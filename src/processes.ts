@@ -7,12 +7,12 @@ import { backOffMs } from './runtime/back-off.ts'
 
 /** Pause before a process that ended is started again. */
 const BACKOFF = { minMs: 500, maxMs: 30_000 }
-/** A process that served for so long has not failed by its start. */
+/** A process that ran this long has not failed at its start. */
 const SETTLED_MS = 60_000
 
 /**
- * Variables of one process of several, by its place from 0: each is a whole gateway, which shares
- * nothing with its neighbours but the socket that calls come in at.
+ * Gives the variables of one of several processes, by its index from 0. Each process is a whole
+ * gateway; the processes share only the socket that takes calls.
  */
 export function variablesOf(
   place: number,
@@ -23,17 +23,17 @@ export function variablesOf(
       ? {}
       : { METRICS_PORT: String(metrics.port + place) }),
     ...(controlSocket === null ? {} : { CONTROL_SOCKET: `${controlSocket}.${place}` }),
-    // In production nothing is kept there but images, which all give.
+    // In production the data folder contains only images, and all processes serve the same images.
     ...(isProduction ? {} : { DATA_DIR: join(dataFolder, `process-${place}`) }),
   }
 }
 
 /**
- * Runs `config.processes` gateways, each a process of its own, behind one listening socket
- * (node:cluster), and serves nothing itself. A process that ends is started again; when one cannot
- * even start at first, all are ended. Signals go on to all of them; SIGHUP, by which they read
- * settings again, goes to a process that starts when it is ready. Resolves with the exit code when
- * all have ended.
+ * Runs `config.processes` gateways, each in its own process, behind one listening socket
+ * (node:cluster). This process itself serves no calls. A process that ends is started again; if a
+ * process cannot complete its first start, all are ended. Signals are passed on to all processes.
+ * SIGHUP, which makes them read settings again, reaches a starting process when it is ready.
+ * Resolves with the exit code when all have ended.
  */
 export function superviseProcesses(
   config: GatewayConfig,
@@ -43,7 +43,7 @@ export function superviseProcesses(
   const places = new Map<number, Worker>()
   const pauses = new Set<NodeJS.Timeout>()
   const ready = new Set<number>()
-  /** Processes that start, and may have read their settings before SIGHUP came. */
+  /** Processes that are starting, and may have read their settings before SIGHUP came. */
   const stale = new Set<number>()
   let isStopping = false
   let isAnnounced = false
@@ -96,8 +96,8 @@ export function superviseProcesses(
   }
 
   /**
-   * A process has ended and is not started again: when it was not asked to end, the others are
-   * ended.
+   * A process has ended and is not started again. If no stop was requested, the others are ended
+   * too.
    */
   function end(code: number): void {
     exitCode = Math.max(exitCode, code)
@@ -117,7 +117,7 @@ export function superviseProcesses(
       if (ready.has(place)) worker.process.kill('SIGHUP')
       else stale.add(place)
   })
-  // A second one skips their drain delay, a third one ends them at once.
+  // The second signal skips the drain delay of the processes, the third ends them at once.
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stop(signal))
   process.on('disconnect', () => stop('SIGTERM'))
   for (let place = 0; place < config.processes; place++) start(place, 0)

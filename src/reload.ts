@@ -9,13 +9,13 @@ import { createSerialQueue } from './runtime/serial-queue.ts'
 import { StartFailure } from './runtime/starting.ts'
 import type { UpstreamConfig } from './upstream/settings.ts'
 
-/** Settings that are read again while the gateway runs. */
+/** Settings that SIGHUP reads again while the gateway runs. */
 export type Reloadable = {
   readonly tiers: Tiers
   readonly prices: Prices
-  /** The operator's, by the enclaves' names of providers. */
+  /** The operator's credentials, by the names of providers in the enclaves' table. */
   readonly credentials: ReadonlyMap<string, string>
-  /** The services that the gateway itself calls: of these the keys alone are taken into use. */
+  /** The services that the gateway itself calls. Of these, a reload changes only the keys. */
   readonly upstream: Pick<UpstreamConfig, UpstreamName>
 }
 
@@ -24,7 +24,7 @@ type UpstreamName = (typeof UPSTREAM_NAMES)[number]
 
 /**
  * Reads the files that a configuration names. Rejects with StartFailure, which reports every fault
- * of the file.
+ * of a file.
  */
 export async function readReloadable(
   config: Pick<
@@ -43,28 +43,28 @@ export async function readReloadable(
 
 /** The settings that are in use. */
 type Settings = {
-  /** Asked once by each call, which ends under what it began with. */
+  /** Each call reads this once, and uses the same settings until it ends. */
   current(): Reloadable
-  /** Each of `current()`. */
+  /** These functions give members of `current()`. */
   readonly tiers: () => Tiers
   readonly prices: () => Prices
   readonly credentials: () => ReadonlyMap<string, string>
-  /** The service of the start, whose key is that of `current()` at each call. */
+  /** The service as configured at the start. Its key is always the key in `current()`. */
   upstream<Name extends UpstreamName>(name: Name): UpstreamConfig[Name]
   /**
-   * Reads all again, and takes all of it into use or, when anything is at fault, nothing. Several
-   * at once are one after another. Gives whether it was taken into use; faults are logged.
+   * Reads all settings again. Puts all of them into use, or none if one has a fault. Several
+   * reloads run one after another. Gives whether the new settings are in use; faults are logged.
    */
   reload(): Promise<boolean>
-  /** Of the last reload, or the start; Unix seconds. */
+  /** State of the last reload, or of the start; Unix seconds. */
   status(): { readonly isReloaded: boolean; readonly reloadedAt: number }
 }
 
 const SIGNAL: Operator = { who: 'operator', accountId: null, from: 'signal' }
 
 /**
- * Opens the settings over the first that were read. A reload that cannot be recorded in the
- * administrative log is not taken into use.
+ * Opens the settings with their first values. A reload is not put into use when the administrative
+ * log cannot record it.
  */
 export function openSettings({
   first,
@@ -74,7 +74,7 @@ export function openSettings({
   now,
 }: {
   readonly first: Reloadable
-  /** Rejects with an error whose message is for the operator, and has no secret. */
+  /** Rejects with an error whose message is for the operator and contains no secret. */
   readonly read: () => Promise<Reloadable>
   readonly adminLog: Pick<AdminLog, 'append'>
   readonly log: Pick<Logger, 'info' | 'error'>
@@ -103,7 +103,8 @@ export function openSettings({
       isReloaded = false
       const faults = faultsOf(error)
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
-      // While the database is away the refusal cannot be recorded; the line above reports it.
+      // While the database is away, the refusal cannot be recorded. The log line above reports the
+      // refusal.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
       if (faults !== null) await adminLog.append(SIGNAL, refused).catch(() => undefined)
     }
@@ -128,14 +129,17 @@ export function openSettings({
   }
 }
 
-/** Those of a setting or a file, which are the operator's to mend; null for anything else. */
+/**
+ * Gives the faults of a setting or a file, which the operator can correct; null for any other
+ * error.
+ */
 function faultsOf(error: unknown): { readonly faults: readonly string[] } | null {
   if (error instanceof ConfigurationError) return { faults: error.faults }
   if (error instanceof StartFailure) return { faults: error.message.split('\n') }
   return null
 }
 
-/** What is other than before: of keys the names alone. */
+/** Gives what changed. For keys, only their names. */
 function changesOf(before: Reloadable, next: Reloadable) {
   const names = new Set([...before.credentials.keys(), ...next.credentials.keys()])
   const keys = [...names].filter((it) => before.credentials.get(it) !== next.credentials.get(it))

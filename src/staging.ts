@@ -1,11 +1,11 @@
 import type { Opening } from './observability/logger.ts'
 
-/** How often a staging gateway says in its log what it is. */
+/** How often a staging gateway logs that it is a staging system. */
 const STAGING_NOTICE_MS = 10 * 60_000
 
 /**
- * In staging, warns now, and again every STAGING_NOTICE_MS, that the security module is simulated:
- * every hour of the log shows it.
+ * In staging, logs a warning now and every STAGING_NOTICE_MS: the security module is simulated. So
+ * any hour of the log shows it.
  */
 export function warnOfStaging(
   { isStaging }: { readonly isStaging: boolean },

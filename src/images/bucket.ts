@@ -6,29 +6,30 @@ import { pause } from '../runtime/loop.ts'
 import type { BucketConfig } from '../upstream/settings.ts'
 import { type ImageObjects, ImageStoreError } from './image-store.ts'
 
-/** Until a connection stands, and until an answer begins, milliseconds. */
+/** Longest time to connect, milliseconds. */
 const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
-/** Until an answer begins, with all tries. */
+/** Longest time until an answer begins, all tries together. */
 const REQUEST_TIMEOUT_MS = 30_000
-/** A store that sends no byte of an object for so long is given up. */
+/** Longest pause between two pieces of an object. After it, the read fails. */
 const PAUSE_TIMEOUT_MS = 30_000
 const CONNECTIONS_MAX = 64
 
-/** Tries of a request, while the store is busy (429, 5xx) or the network breaks. */
+/** Tries of a request when the store is busy (429, 5xx) or the network fails. */
 const TRIES_MAX = 3
 const PAUSES = { minMs: 100, maxMs: 2_000 } as const
 
-/** Bytes that are read of an error, and of a page of a listing with its 1,000 keys. */
+/** Bytes that are read of an error, or of one page of a listing (1,000 keys). */
 const ERROR_BYTES_MAX = 64 * 1024
 const LISTING_BYTES_MAX = 4 * 1024 * 1024
 
-/** Times, where a test wants others. */
+/** Timeouts that a test can change. */
 export type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
 
 /**
- * Objects of an S3-compatible store, under a prefix, addressed by path, with requests signed by AWS
- * Signature Version 4. Nothing is sent before a call. Every method throws ImageStoreError.
+ * Objects of an S3-compatible store, under a prefix. Objects are addressed by path; requests are
+ * signed with AWS Signature Version 4. Opening sends no request. Every method throws
+ * ImageStoreError.
  */
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,
@@ -44,7 +45,7 @@ export function openBucket(
     bodyTimeout: PAUSE_TIMEOUT_MS,
   })
 
-  /** Signed for each try: a signature has its time. */
+  /** Each try is signed again, because a signature contains the time. */
   async function send({ method, path, object }: Sent, signal: AbortSignal) {
     const body = object?.bytes ?? null
     const headers = object === undefined ? {} : { 'content-type': object.type }
@@ -67,7 +68,7 @@ export function openBucket(
     })
   }
 
-  /** The answer when it begins, whose body the caller reads; null for a missing object. */
+  /** Resolves when the answer begins. The caller reads its body. Null for a missing object. */
   async function ask(sent: Sent): Promise<Dispatcher.ResponseData | null> {
     const begin = new AbortController()
     const late = new DOMException('The store did not answer in time', 'TimeoutError')
@@ -103,7 +104,8 @@ export function openBucket(
       const query = new URLSearchParams({ 'list-type': '2', prefix })
       const answer = await ask({ method: 'GET', path: `?${query}` })
       const xml = answer === null ? '' : await readStart(answer.body, LISTING_BYTES_MAX)
-      // Other keys are not ours: they have characters that XML or a URL would change.
+      // Other keys are not from this gateway: they contain characters that XML or a URL would
+      // change.
       const keys = [...xml.matchAll(/<Key>([\w./-]+)<\/Key>/g)].map(([, key = '']) => key)
       return keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
     },
@@ -118,14 +120,14 @@ export function openBucket(
 
 type Sent = {
   readonly method: 'GET' | 'PUT' | 'DELETE'
-  /** Behind the bucket's name. */
+  /** The part of the path after the bucket's name. */
   readonly path: string
   readonly object?: { readonly bytes: Uint8Array; readonly type: string }
 }
 
 type Refusal = {
   readonly code: string
-  /** Whether another try may go through. */
+  /** Whether another try may succeed. */
   readonly mayPass: boolean
   readonly cause?: unknown
 }
@@ -137,14 +139,14 @@ function unreachable(error: unknown): Refusal {
   return { code: typeof code === 'string' ? code : 'unreachable', mayPass: true, cause: error }
 }
 
-/** What the store refuses; of its XML the code alone is kept. */
+/** Reads the store's refusal. Only the code is taken from its XML. */
 async function refusalOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Refusal> {
   const xml = await readStart(body, ERROR_BYTES_MAX).catch(() => '')
   const [, code = `status ${statusCode}`] = /<Code>([A-Za-z0-9.]{1,64})<\/Code>/.exec(xml) ?? []
   return { code, mayPass: statusCode === 429 || statusCode >= 500 }
 }
 
-/** Reads `bytesMax` and a piece at most; what follows is left out. */
+/** Reads until more than `bytesMax` bytes are there. The rest is not read. */
 async function readStart(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
   const parts: Uint8Array[] = []
   let length = 0

@@ -4,28 +4,30 @@ import { readImageFacts } from './image-facts.ts'
 import { decodeImage, type MadeImage } from './image-source.ts'
 import { checkPngPixels } from './png-pixels.ts'
 
-/** What was asked for. */
+/** The images that were requested. */
 export type AskedImages = {
   readonly n: number
   /** Width and height, `512x512`; null for any size. */
   readonly size: string | null
 }
 
-/** An image's bytes, and the kind that they were found to be. */
+/** An image's bytes, and the type that they were found to have. */
 type Picture = Pick<MadeImage, 'bytes' | 'type'>
 
 /**
- * Shortest and longest edge of an image that a stranger may draw, pixels. Diffusion pipelines draw
- * from 64 (the smallest latent) to 1,536; a larger one would be decoded for nothing.
+ * Shortest and longest edge of an image that an untrusted node may send, pixels. Diffusion
+ * pipelines draw from 64 (the smallest latent) to 1,536 pixels. To decode a larger image would be
+ * wasted work.
  */
 const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**
- * The images that a stranger sent in base64, when they are what was asked for: so many, each whole.
- * Throws FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their
- * last bytes. An image of another size is made to fit, because the public node client draws in its
- * pipeline's own size. Whether an image has to do with the prompt is not checked.
+ * Checks images that an untrusted node sent in base64: their number must be right, and each must be
+ * complete. Throws FormatError. A PNG is checked including its pixel data (`png-pixels.ts`); JPEG
+ * and WebP only at their end. An image of another size is scaled to the requested size, because the
+ * public node client draws in its pipeline's own size. Does not check whether an image matches the
+ * prompt.
  */
 export async function checkImages(
   images: readonly string[],
@@ -33,8 +35,8 @@ export async function checkImages(
 ): Promise<readonly MadeImage[]> {
   if (images.length !== n) throw new FormatError('image_count', `expected ${n} images`)
   const checked: MadeImage[] = []
-  // One after another: each may take a few milliseconds of this thread, and others have a turn
-  // between.
+  // Images are checked one after another. Each check may block this thread for a few milliseconds;
+  // other work runs between two checks.
   for (const base64 of images) checked.push(await checkImage(base64, size))
   return checked
 }
@@ -69,17 +71,20 @@ function endsJpeg(bytes: Uint8Array): boolean {
 
 const RIFF_HEADER_BYTES = 8
 
-/** The file size in a WebP's header counts from after itself (RFC 9649, section 2.4). */
+/**
+ * The file size in a WebP's header does not count the bytes before it and the size field itself
+ * (RFC 9649, section 2.4).
+ */
 function endsWebp(bytes: Uint8Array): boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   return view.getUint32(4, true) + RIFF_HEADER_BYTES === bytes.length
 }
 
 /**
- * The image in another size, `512x512`, as a file of the same kind and without metadata. It is
- * scaled until it covers that size, and what stands out is cut off on both sides. Decodes in the
- * thread pool. Throws FormatError `image_pixels` for what cannot be decoded, and the library's own
- * error where its native code is not installed.
+ * Gives the image in another size, `512x512`, as a file of the same type, without metadata. The
+ * image is scaled until it covers the new size; the parts outside are cut off on both sides.
+ * Decoding runs in the thread pool. Throws FormatError `image_pixels` for an image that cannot be
+ * decoded. Throws the library's own error when its native code is not installed.
  */
 async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture> {
   const [width, height] = size.split('x').map(Number)
@@ -103,18 +108,17 @@ async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture
 type Decoder = (bytes: Uint8Array, options: SharpOptions) => Sharp
 
 /**
- * Loaded with the first image that has to be fitted: its native code is an optional package, which
- * a start does without.
+ * Loaded when the first image must be scaled: its native code is an optional package, and the
+ * gateway starts without it.
  */
 let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {
   const { default: sharp } = await import('sharp')
-  // One image at a time has one thread of the pool, and no image is cached: it is never asked for
-  // again.
+  // Each image uses one thread of the pool. No image is cached, because each is scaled only once.
   sharp.concurrency(1)
   sharp.cache(false)
-  // The bytes are a stranger's: of the library's many decoders these three alone may see them.
+  // The bytes are not trusted. Only these three of the library's many decoders may read them.
   sharp.block({ operation: ['VipsForeignLoad'] })
   sharp.unblock({
     operation: [

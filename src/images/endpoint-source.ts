@@ -10,12 +10,13 @@ import {
   type MadeImage,
 } from './image-source.ts'
 
-/** Code points of a revised prompt that are passed on. */
+/** Maximum number of code points of a revised prompt that are passed on. */
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. They are always asked for in base64, for any caller: an
- * address that the API gave would have to be fetched, or passed on without having been looked at.
+ * Images from an API in OpenAI's form. The API is always asked for base64, also when the caller
+ * asked for an address. Otherwise the gateway would have to fetch the API's address, or pass it on
+ * without a check of the image.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>
@@ -44,8 +45,8 @@ type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
 
 function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
   const { prompt, n, quality, style } = request
-  // Those that the caller left out are left out: not every model knows them, and their defaults are
-  // the API's.
+  // Members that the caller left out are not sent: some models do not know them, and the API has
+  // its own defaults.
   const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
   return {
     method: 'POST',
@@ -66,14 +67,14 @@ function formCall(request: Extract<ImageJob, { kind: 'edit' }>['request']): Sent
   return { method: 'POST', path: '/images/edits', headers: { 'content-type': contentType }, body }
 }
 
-/** The caller's own names for both are not passed on. */
+/** The caller's own file name and media type are not passed on. */
 function fileOf({ type }: ImageFacts): { readonly filename: string; readonly mediaType: string } {
   return { filename: `image.${type}`, mediaType: mediaTypeOf(type) }
 }
 
 /**
- * OpenAI's image models since gpt-image-1, under any prefix, give base64 alone, and refuse to be
- * asked for it.
+ * OpenAI's image models since gpt-image-1, under any prefix, always answer in base64. They refuse a
+ * request that asks for base64.
  */
 const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
 

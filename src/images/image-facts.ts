@@ -1,9 +1,9 @@
-/** Kinds of images that are taken and given. */
+/** Types of images that callers may send and get. */
 export const IMAGE_TYPES = ['png', 'jpeg', 'webp'] as const
 
 export type ImageType = (typeof IMAGE_TYPES)[number]
 
-/** What the first bytes of an image say about it. Whether the rest can be drawn is not known. */
+/** What the first bytes of an image say about the image. The rest may be damaged. */
 export type ImageFacts = {
   readonly type: ImageType
   readonly width: number
@@ -11,8 +11,9 @@ export type ImageFacts = {
 }
 
 /**
- * Segments and fill bytes of a JPEG that are passed over in search of its frame. Cameras write
- * tens, each up to 64 KiB: a caller's 25 MiB of them would take this thread half a second.
+ * Maximum number of segments and fill bytes of a JPEG that are skipped to find its frame. Cameras
+ * write tens of segments, each up to 64 KiB. A caller's 25 MiB of segments would block this thread
+ * for half a second.
  */
 export const JPEG_STEPS_MAX = 1_024
 
@@ -22,9 +23,9 @@ export function mediaTypeOf(type: ImageType): string {
 }
 
 /**
- * Kind and size of an image by its content, not by its name or its declared type; null for anything
- * else. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). It does not
- * decode: what follows may be broken, or a second file.
+ * Gives an image's type and size. They are read from its content; its name and declared type are
+ * ignored. Null for other content. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC
+ * 9649 (WebP). Does not decode the image: the rest may be damaged, or contain a second file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -45,7 +46,7 @@ function readPng(view: DataView): ImageFacts | null {
 }
 
 /**
- * Start-of-frame markers: all of C0 to CF but for tables (C4), extensions (C8) and arithmetic
+ * Start-of-frame markers: all from C0 to CF except tables (C4), extensions (C8) and arithmetic
  * conditioning (CC).
  */
 const isFrameStart = (marker: number) =>
@@ -59,7 +60,7 @@ function readJpeg(view: DataView): ImageFacts | null {
     const marker = view.getUint8(at + 1)
     if (isFrameStart(marker))
       return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
-    // Fill bytes; and the end, or the data, which come after the frame.
+    // A fill byte is skipped. The markers of the end and of the data come only after the frame.
     if (marker === 0xff) at += 1
     else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2)
       return null

@@ -5,9 +5,9 @@ import { placeFile } from '../runtime/place-file.ts'
 import type { ImageObjects } from './image-store.ts'
 
 /**
- * Objects in a folder, which is made when it is first needed, for this user alone. Files are
- * written beside their place and moved there, so that a reader always finds a file whole. An open
- * file is read to its end, though it is removed meanwhile.
+ * Objects in a folder. The folder is made at the first use; only this user can read it. Each file
+ * is written under another name and then renamed, so a reader never sees a partial file. An open
+ * file can be read to its end, even if it is removed meanwhile.
  */
 export function openImageFolder(folder: string): ImageObjects {
   return {
@@ -38,7 +38,7 @@ export function openImageFolder(folder: string): ImageObjects {
 /** What the store had before it kept images by their hour: no link leads there. */
 const OLDER_FOLDERS = ['contents', 'links', 'drafts']
 
-/** For a file that is not there. Every other error is one. */
+/** Gives null when the file does not exist. Rethrows every other error. */
 function missing(error: unknown): null {
   if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
   throw error

@@ -8,7 +8,7 @@ import { described, faultIssue } from '../api/schemas.ts'
 import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
-/** Interface, 2.5 and part 8. */
+/** Limit of the interface, 2.5 and part 8. */
 const IMAGES_MAX = 10
 const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
 
@@ -17,23 +17,22 @@ const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
- * Not bounded by the interface: prompts as at OpenAI's largest; edges that no model takes, and that
- * a decoder still can.
+ * Limits that the interface does not set. The prompt has OpenAI's largest length. The edge is
+ * larger than any model draws, but a decoder can still handle it.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192
 export const IMAGE_BYTES_MAX = 25 * 1024 * 1024
 
 /**
- * What both kinds of requests ask for. Members that only have defaults are null where the caller
- * left them out.
+ * Members that both kinds of requests have. An optional member that the caller left out is null.
  */
 type ImageRequest = {
   readonly prompt: string
   readonly model: string
   readonly n: number
   readonly size: (typeof IMAGE_SIZES)[number]
-  /** Whether the caller asked for that size, and did not leave it out. */
+  /** Whether the caller named the size. False when it is the default. */
   readonly isSizeAsked: boolean
   readonly responseFormat: 'url' | 'b64_json'
   readonly user: string | null
@@ -49,16 +48,16 @@ export type EditRequest = ImageRequest & {
 }
 
 /**
- * Gives an image edit request from the parts of its form. Throws ValidationError, and ApiError
- * `unsupported_request_parameter` for a file that would be left out of account (`mask`). Numbers
- * are digits; other unknown fields pass, and go nowhere.
+ * Gives an image edit request from the parts of its form. Throws ValidationError. Throws ApiError
+ * `unsupported_request_parameter` for a file that this service would ignore (`mask`). Numbers are
+ * written in digits. Other unknown fields are ignored.
  */
 export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const faults: RequestFault[] = []
   const fields: Record<string, unknown> = Object.create(null)
   let image: Uint8Array | null = null
   for (const { name: given, filename, bytes } of parts) {
-    // OpenAI's clients send a list of images so, also one of a single image.
+    // OpenAI's clients use this name for a list of images, even if the list has one image.
     const name = given === 'image[]' && filename !== null ? 'image' : given
     if (name !== 'image' && filename !== null) throw unsupportedFile()
     if (name in fields || (name === 'image' && image !== null))
@@ -91,8 +90,8 @@ const shared = {
 }
 
 /**
- * Members of OpenAI's API that change what an answer is or looks like, and that are not done here.
- * What says no more than the default passes.
+ * Members of OpenAI's API that change the answer and that this service does not support. A default
+ * value of such a member is accepted.
  */
 const UNDONE = [
   'stream',
@@ -123,7 +122,7 @@ function checkUndone({
       issues.push(faultIssue([name], 'unsupported_parameter', `${name} is not supported here`))
 }
 
-/** Fields of an edit, but for its file. */
+/** Fields of an edit, without its file. */
 const editFields = z.looseObject(shared).check(checkUndone)
 
 const file = described(z.unknown(), () => ({
@@ -135,12 +134,11 @@ const file = described(z.unknown(), () => ({
 /** Form of `POST /v1/images/edits`, which parseImageEdit reads. */
 export const edit = editFields.safeExtend({ image: file })
 
-/** Body of `POST /v1/images/generations`. Null is unset; unknown members pass, and go nowhere. */
+/** Body of `POST /v1/images/generations`. Null counts as unset; unknown members are ignored. */
 export const generation = z
   .looseObject({
     ...shared,
-    // These are the defaults of the source that draws: what the caller left out is left out where
-    // it is passed on.
+    // The source that draws has these defaults. A member that the caller left out is not passed on.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
@@ -196,8 +194,8 @@ function fault(field: string, msg: string, type: string): RequestFault {
 const FIELD_LENGTH_MAX = 128
 
 /**
- * A form has no numbers: text in the form of a whole number is taken for it, and other text is
- * refused.
+ * Fields of a form are text. The text of a whole number becomes a number; other text stays text and
+ * is refused.
  */
 function numberOf(text: unknown): unknown {
   return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text

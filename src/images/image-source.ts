@@ -1,11 +1,13 @@
 import { type ImageType, readImageFacts } from './image-facts.ts'
 import { type EditRequest, type GenerationRequest, IMAGE_BYTES_MAX } from './image-request.ts'
 
-/** An image that was made, and checked, from any source. */
+/** An image from any source, already checked. */
 export type MadeImage = {
   readonly bytes: Uint8Array
   readonly type: ImageType
-  /** The prompt that was used instead of the caller's; null when none is known of. */
+  /**
+   * The prompt that was used instead of the caller's; null when the source reports no other prompt.
+   */
   readonly revisedPrompt: string | null
 }
 
@@ -15,38 +17,38 @@ export type ImageJob =
 
 export type ImageCall = {
   readonly job: ImageJob
-  /** Who calls, for the record of what a node served. */
+  /** The caller's account, for the record of the calls that a node served. */
   readonly accountId: string
-  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
-   * much.
+   * Counts bytes that are held for this call. Throws ApiError `overloaded` when all calls together
+   * hold too much.
    */
   readonly reserve: (bytes: number) => void
 }
 
 /** What makes images: a service that the operator configured, or nodes. */
 export type ImageSource = {
-  /** Models that it can be asked for now. */
+  /** Models that it can serve now. */
   models(): readonly string[]
-  /** Whether it can be asked for this now. */
+  /** Whether it can serve this job now. */
   serves(job: ImageJob): boolean
-  /** Whether the model is one of its own, which it may not be able to serve now. */
+  /** Whether it has this model. It may not be able to serve the model now. */
   knows(model: string): boolean
-  /** As many images as asked for. Throws ApiError and the signal's reason. */
+  /** Makes the requested number of images. Throws ApiError and the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
 }
 
 /**
- * Image in base64, as endpoints and nodes give them; null for anything else, and over
- * IMAGE_BYTES_MAX. What is kept and served under this service's name must be an image.
+ * Decodes an image from base64, the form in which endpoints and nodes give it. Null when the result
+ * is not an image, or has more than IMAGE_BYTES_MAX bytes. The gateway must not store and serve
+ * other files under its own name.
  */
 export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
   if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null
   const bytes = Buffer.from(base64, 'base64')
-  // The decoder passes over characters that are not base64: then there are fewer bytes than there
-  // should be.
+  // The decoder skips characters that are not base64. The result is then shorter than expected.
   const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0
   if (bytes.length < Math.floor(((base64.length - padding) * 3) / 4)) return null
   const facts = readImageFacts(bytes)

@@ -3,7 +3,7 @@ import { type Readable, Transform } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { IMAGE_TYPES, type ImageType, mediaTypeOf } from './image-facts.ts'
 
-/** An image that is kept. */
+/** A stored image. */
 export type KeptImage = {
   readonly type: ImageType
   /** Bytes in it. */
@@ -11,36 +11,42 @@ export type KeptImage = {
   /** Unix milliseconds. */
   readonly expiresAtMs: number
   /**
-   * Its bytes, a piece at a time: a slow reader shall not hold it in memory. Null when it is gone
-   * by now. Read it or destroy it.
+   * Opens a stream of the image's bytes, so that a slow reader does not hold the whole image in
+   * memory. Null when the image was removed meanwhile. The caller must read or destroy the stream.
    */
   open(): Promise<Readable | null>
 }
 
-/** Where images are kept for a while. */
+/** A store that keeps images for a limited time. */
 export type ImageStore = {
   /** Keeps an image and gives the id of a new link to it. Throws StoreFullError. */
   put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
   /**
-   * The image behind a link; null when there is no such link, or it has expired. `id` is a caller's
+   * Finds the image of a link. Null when the link does not exist or has expired. `id` is a caller's
    * text, of any form.
    */
   find(id: string): Promise<KeptImage | null>
-  /** Removes what is over. */
+  /** Removes expired images. */
   sweep(): Promise<void>
 }
 
-/** What a store is made of: a folder (image-folder.ts) or a bucket (bucket.ts). */
+/** The objects under a store: in a folder (image-folder.ts) or a bucket (bucket.ts). */
 export type ImageObjects = {
-  /** Places an object whole, in the place of one that is there. */
+  /** Writes an object, all at once. It replaces an object with the same key. */
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
-  /** An object, a piece at a time; null when it does not exist. Read it or destroy it. */
+  /**
+   * Opens a stream of an object's bytes; null when it does not exist. The caller must read or
+   * destroy the stream.
+   */
   get(key: string): Promise<{ readonly length: number; readonly body: Readable } | null>
-  /** Keys, or folders of keys, in their order; a store may give the first ones alone. */
+  /** Gives keys, or folders of keys, in order. A store may give only the first ones. */
   list(): Promise<readonly string[]>
-  /** Removes an object, or a folder; what does not exist is passed over. */
+  /** Removes an object, or a folder. No error when it does not exist. */
   remove(key: string): Promise<void>
-  /** Keys from before this process, with their lengths. Empty where gateways share the store. */
+  /**
+   * Gives the keys that were stored before this process started, with their lengths. Empty when
+   * several gateways share the store.
+   */
   measure(): Promise<readonly (readonly [key: string, length: number])[]>
   close(): Promise<void>
 }
@@ -55,12 +61,12 @@ export class StoreFullError extends Error {
 }
 
 /**
- * Objects cannot be stored or read, or are not what was stored. The message is for the operator: it
- * names the bucket's host and the store's error code.
+ * Objects cannot be stored or read, or their content is not what was stored. The message is for the
+ * operator: it names the bucket's host and the store's error code.
  */
 export class ImageStoreError extends Error {
   override readonly name = 'ImageStoreError'
-  /** The store's own code, as `AccessDenied`, or what stood in the way. */
+  /** The store's own code, such as `AccessDenied`, or a code for the obstacle. */
   readonly code: string
 
   constructor(code: string, message: string, cause?: unknown) {
@@ -69,18 +75,18 @@ export class ImageStoreError extends Error {
   }
 }
 
-/** How often what is over is looked for, by each gateway. */
+/** How often each gateway removes expired images. */
 export const SWEEP_INTERVAL_MS = 600_000
 
-/** What is put within this time goes into one folder. */
+/** All objects that are stored within this time are in one folder. */
 const FOLDER_MS = 3_600_000
-/** How much longer a folder stays: clocks of gateways may differ by this much. */
+/** How much longer a folder is kept: gateways' clocks may differ by this much. */
 const CLOCKS_MS = 900_000
 
 /** How often the sum of what is kept is brought up to date. */
 const FRESH_MS = 60_000
 
-/** Keys that one sweep removes; the next goes on. */
+/** Maximum number of keys that one sweep removes. The next sweep removes more. */
 const REMOVED_MAX = 10_000
 /** Removals at once. */
 const REMOVALS_MAX = 16
@@ -97,18 +103,19 @@ type StoreOptions = {
   readonly objects: ImageObjects
   /** How long a link lasts. */
   readonly ttlMs: number
-  /** Bytes of all images that are kept, as far as this process knows them. */
+  /** Limit of the bytes of all stored images, as far as this process knows them. */
   readonly bytesMax: number
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Store of images, for any number of gateways. `HOUR/content-SHA256` has an image,
- * `HOUR/link-SHA256`, of the id, a link to it: a reader of the keys learns no address. The hour is
- * that of putting and part of the id, so that an hour that is over gets no more objects from any
- * gateway: gateways remove it whole, all of them, without asking one another. The store is for
- * images alone: other objects in it may be removed, or hide what is to be removed.
+ * A store of images, for any number of gateways. `HOUR/content-SHA256` contains an image.
+ * `HOUR/link-SHA256` contains a link to an image; its name is the hash of the link's id, so a
+ * reader of the keys cannot compute an address. HOUR is the hour in which the object was stored,
+ * and is part of the id. No gateway adds objects to a past hour, so any gateway can remove the
+ * whole hour without asking the others. The store must contain images only: a sweep may remove
+ * other objects, or other objects may hide what must be removed.
  */
 export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions): ImageStore {
   /** Bytes of each content that is known, by its key, and of all of them. */
@@ -138,7 +145,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     kept.delete(key)
   }
 
-  /** Counts a content; false for one that is counted already. */
+  /** Counts a content. False when it was counted already. */
   function count(key: string, length: number): boolean {
     if (now() >= freshUntilMs) {
       for (const each of [...kept.keys()]) if (isOver(each)) drop(each)
@@ -209,10 +216,10 @@ function linkKey(hour: string, id: string): string {
   return `${hour}/link-${hash('sha256', id, 'hex')}`
 }
 
-/** What a link says of its image: `name` is the content's SHA-256, hex. */
+/** What a link says about its image: `name` is the SHA-256 of the content, hex. */
 type Link = Omit<KeptImage, 'open'> & { readonly name: string }
 
-/** Null for a link that does not exist, or that no store here wrote. */
+/** Null when the link does not exist, or when another program wrote it. */
 async function readLink(objects: ImageObjects, key: string): Promise<Link | null> {
   const found = await objects.get(key)
   if (found === null) return null
@@ -242,8 +249,8 @@ function parseLink(written: string): Link | null {
 }
 
 /**
- * The content, whose last piece is given when the whole has its hash: another one is broken off,
- * and never whole.
+ * Streams the content. The last piece is passed on only if the whole content has the right hash.
+ * Otherwise the stream ends with an error before its last piece.
  */
 async function openContent(
   objects: ImageObjects,
@@ -276,7 +283,7 @@ async function openContent(
   return body.pipe(check)
 }
 
-/** What was still to come is an error of the stream, which is not ours to report. */
+/** Stops reading. Later errors of the stream are ignored. */
 function giveUp(body: Readable): void {
   body.on('error', () => undefined).destroy()
 }

@@ -19,25 +19,28 @@ import {
 } from './image-store.ts'
 import { createNodeImages } from './node-images.ts'
 
-/** Images that are made on request. */
+/** The service that makes images on request. */
 export type Images = {
-  /** Models that can be asked for now. */
+  /** Models that can be used now. */
   models(): readonly string[]
   /**
-   * Makes images and gives the response's JSON text (interface 2.5); `addressOf` gives the address
-   * of a kept one by its id. Throws ApiError and the signal's reason.
+   * Makes images and gives the response's JSON text (interface 2.5). `addressOf` gives a stored
+   * image's address for its id. Throws ApiError and the signal's reason.
    */
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
-  /** The image behind an address that was given out, or null. */
+  /** Gives the image at an address of this service, or null. */
   find(id: string): Promise<KeptImage | null>
 }
 
-/** Bytes of one answer: ten images of 1024 pixels, uncompressed and in base64, are 42 MB. */
+/**
+ * Maximum number of bytes of one answer: ten images of 1024 pixels, uncompressed and in base64,
+ * have 42 MB.
+ */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were
- * made are kept in a bucket, or in the data folder.
+ * Opens the service of images. It uses nodes first, then the source that the operator configured
+ * (null: no such source). New images are stored in a bucket, or in the data folder.
  */
 export function openImages(
   config: ImagesConfig | null,
@@ -48,7 +51,7 @@ export function openImages(
     log,
     onStarted,
   }: Opening & {
-    /** Absent: there are no nodes that make images. */
+    /** Absent: no nodes make images. */
     readonly nodes: ImageDispatcher | undefined
     readonly dataFolder: string
   },
@@ -65,7 +68,8 @@ export function openImages(
     clearInterval(sweeper)
     await objects.close()
   })
-  // Reports at the start that the store cannot be used; the other parts of the gateway go on.
+  // This first sweep reports a store that cannot be used. The other parts of the gateway still
+  // start.
   void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
@@ -76,9 +80,9 @@ export function openImages(
 }
 
 /**
- * Service of images, over several sources. The first source that can serve a call gets it; when
- * that source is nodes, and none of them answered, the next one does. A model that a source knows,
- * but cannot serve now, is that source's to refuse.
+ * Service of images, over several sources. The first source that can serve a call gets it. If this
+ * source is nodes, and no node answered, the next source gets the call. If no source can serve the
+ * call now, a source that knows the model refuses it.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -117,12 +121,12 @@ function chooseSources(
   return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
 }
 
-/** Says that nodes did not answer, and nothing about the request. */
+/** Errors that mean: nodes did not answer. They say nothing about the request itself. */
 const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // Other sources than nodes report their own limit as provider_refused.
+  // Sources other than nodes report their own limit as provider_refused.
   'rate_limit_exceeded',
 ])
 
@@ -155,7 +159,7 @@ async function keep(store: Pick<ImageStore, 'put'>, image: MadeImage): Promise<s
   }
 }
 
-/** The message when the store cannot be used; the log has the reason. */
+/** Throws the caller's error for a store that cannot be used. The log has the reason. */
 function throwAway(cause: unknown): never {
   if (!(cause instanceof ImageStoreError)) throw cause
   throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {

@@ -6,10 +6,10 @@ import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 
 /**
- * Images from contributed DIFFUSION nodes. What they send is checked to be images, as many as were
- * asked for, and made to fit the size where the caller asked for one (`checked-images.ts`);
- * a node that sends anything else has failed. Their frame has no place for quality, style and user:
- * these stay here.
+ * Images from contributed DIFFUSION nodes. Each answer is checked: it must contain the requested
+ * number of images. The images are scaled when the caller named a size (`checked-images.ts`). A
+ * node that sends anything else has failed. A node's frame has no members for quality, style and
+ * user, so the gateway does not send them.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {

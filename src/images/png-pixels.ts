@@ -3,17 +3,18 @@ import { crc32, inflate } from 'node:zlib'
 import { FormatError } from '../../attestation/errors.ts'
 
 /**
- * Chunks of one PNG: encoders write its data in pieces of 8 KiB or more, and ten megabytes in 4 KiB
- * are fewer.
+ * Maximum number of chunks of one PNG. Encoders write data chunks of at least 8 KiB. Ten megabytes
+ * in chunks of 4 KiB are below this limit.
  */
 const PNG_CHUNKS_MAX = 4_096
 
 /**
- * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10): its chunks follow each other
- * without a gap, each with its right CRC, IEND ends the file, and the pixel data unpacks to exactly
- * what size and colour type need. So it is whole, and nothing stands behind it. Throws FormatError.
- * Unpacks in the thread pool, to no more than the size needs: bound the size before. It does not
- * draw: filters, palette entries and ancillary chunks may hold anything.
+ * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10). Its chunks must follow each
+ * other without a gap, each with the right CRC. IEND must end the file. The pixel data must unpack
+ * to exactly the bytes that size and colour type require. So the PNG is complete, and no bytes
+ * follow it. Throws FormatError. Unpacks in the thread pool, at most as many bytes as the size
+ * requires: the caller must limit the size before. Does not draw: filters, palette entries and
+ * ancillary chunks may hold any value.
  */
 export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
   const { header, data } = readChunks(bytes)
@@ -35,12 +36,12 @@ const unpack = promisify<Uint8Array, { readonly maxOutputLength: number }, Buffe
 
 const SIGNATURE_BYTES = 8
 const HEADER_BYTES = 13
-/** Length, type and CRC around a chunk's data. */
+/** Bytes around a chunk's data: length, type and CRC. */
 const FRAME_BYTES = 12
 
 type Chunks = { readonly header: DataView; readonly data: readonly Uint8Array[] }
 
-/** The caller has read the signature, and knows that it is a PNG. */
+/** The caller has already checked the PNG signature. */
 function readChunks(bytes: Uint8Array): Chunks {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const data: Uint8Array[] = []
@@ -64,7 +65,7 @@ function readChunks(bytes: Uint8Array): Chunks {
   throw new FormatError('png_chunks', 'expected chunks from IHDR to IEND, and nothing after')
 }
 
-/** Samples of a pixel, by colour type; and the bits that a sample may have. */
+/** Samples per pixel, and the allowed bits per sample, by colour type. */
 const COLOUR_TYPES: ReadonlyMap<
   number,
   { readonly samples: number; readonly bits: readonly number[] }
@@ -76,7 +77,7 @@ const COLOUR_TYPES: ReadonlyMap<
   [6, { samples: 4, bits: [8, 16] }],
 ])
 
-/** Adam7 (section 8.1): where each pass begins, and its steps. */
+/** Adam7 (section 8.1): where each pass begins, and its step sizes. */
 const PASSES = [
   { x: 0, y: 0, dx: 8, dy: 8 },
   { x: 4, y: 0, dx: 8, dy: 8 },
@@ -109,7 +110,7 @@ function pixelBytesOf(header: DataView): number {
   return passes.reduce((sum, { x, y, dx, dy }) => {
     const columns = Math.ceil((width - x) / dx)
     const rows = Math.ceil((height - y) / dy)
-    // Each row has a byte for its filter; a pass without columns has no rows either.
+    // Each row has one byte for its filter. A pass without columns has no rows either.
     return columns <= 0 || rows <= 0
       ? sum
       : sum + rows * (1 + Math.ceil((columns * kind.samples * bits) / 8))

@@ -10,7 +10,9 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 const START_TIMEOUT_MS = 60_000
 const READY_POLL_MS = 10
 
-/** anvil ended, or did not answer in time, at its start. The message is what it said. */
+/**
+ * anvil ended, or did not answer in time, while it started. The message contains anvil's output.
+ */
 export class AnvilFailure extends Error {
   override readonly name = 'AnvilFailure'
   readonly code: 'port_taken' | 'ended' | 'not_ready'
@@ -21,9 +23,9 @@ export class AnvilFailure extends Error {
 }
 
 /**
- * Starts anvil on 127.0.0.1 with the state in `stateFile`, or with a new chain for null, and
- * resolves when `rpc`, which must lead there, is answered. Rejects with AnvilFailure; `ended` is
- * also what it does on a state that it cannot read.
+ * Starts anvil on 127.0.0.1 with the state in `stateFile`; null starts a new chain. Resolves when
+ * anvil answers calls of `rpc`, which must be connected to it. Rejects with AnvilFailure. Its code
+ * `ended` can also mean that anvil cannot read the state.
  */
 export async function startAnvilProcess({
   port,
@@ -73,7 +75,7 @@ function argumentsOf(port: number): string {
   return `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --no-cors --quiet --prune-history 64 --balance 1000000000 --timestamp ${GENESIS_SECONDS} --no-mining`
 }
 
-/** 2023-11-14, of no meaning. */
+/** 2023-11-14, an arbitrary date. */
 const GENESIS_SECONDS = 1_700_000_000
 
 /**
@@ -91,10 +93,10 @@ async function startClock(rpc: Rpc): Promise<boolean> {
 }
 
 /**
- * Path of anvil's own executable. The package's `anvil` command is a Node.js program around it that
- * ignores a SIGKILL of its parent and costs a process; so it is passed by. Rejects with
- * StartFailure when the package is not installed, which is an optional one, and with Error when it
- * has no build for this platform.
+ * Gives the path of anvil's own executable. The package's `anvil` command is not used: it is a
+ * Node.js program that starts anvil. It is one more process, and anvil survives when it is killed
+ * with SIGKILL. Rejects with StartFailure when the optional package is not installed, and with
+ * Error when it has no build for this platform.
  */
 export async function findAnvilBinary(
   platform: NodeJS.Platform,
@@ -102,7 +104,8 @@ export async function findAnvilBinary(
 ): Promise<string> {
   const build = `@foundry-rs/anvil-${platform}-${architecture === 'x64' ? 'amd64' : architecture}`
   const locate = () => {
-    // Resolved from the package that depends on it, which also finds it when it is nested there.
+    // Resolved from the package that depends on this build. So it is also found when it is
+    // installed inside that package's folder.
     const anvil = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
     const fromAnvil = createRequire(anvil)
     if (fromAnvil(anvil).optionalDependencies[build] === undefined)

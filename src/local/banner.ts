@@ -1,10 +1,10 @@
 import { join, relative } from 'node:path'
 import { KEY_FILE } from '../accounts/open-keys.ts'
 
-/** What is shown to the user who started the gateway. */
+/** Facts that are shown to the user who started the gateway. */
 export type GatewayFacts = {
   readonly url: string
-  /** Where metrics are served; null when they are not. */
+  /** Where metrics are served; null when they are not served. */
   readonly metricsUrl: string | null
   /** Null in production, where no key is made. */
   readonly apiKey: string | null
@@ -14,28 +14,31 @@ export type GatewayFacts = {
     readonly contract: string
     readonly relayer: string
   }
-  /** The node in front of the demo provider; null when none was started here. */
+  /** The node in front of the demo provider; null when this process started no node. */
   readonly nodeId: string | null
   /**
-   * The demo provider's origin and the development root's certificate, when the enclave was started
-   * here.
+   * The demo provider's origin and the development root's certificate. Both are null when the
+   * enclaves are the operator's.
    */
   readonly demoOrigin: string | null
   readonly rootFile: string | null
-  /** What the client is to expect of that enclave (expectations.ts). */
+  /** File with the client's expectations of this enclave (expectations.ts). */
   readonly expectFile: string | null
   readonly isDatabaseEmbedded: boolean
 }
 
-/** What a parent that started the gateway with an IPC channel receives once it serves. */
+/**
+ * The gateway's message to a parent that started it with an IPC channel. It is sent when the
+ * gateway serves.
+ */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
-/** What of the configuration is shown. */
+/** The settings that are shown. */
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }
 
 /**
- * Gives what `npm start` prints once it serves: where, with which key, which parts are not the real
- * thing, and lines to try that work as they stand. Not for production: it shows the key.
+ * Gives the text that `npm start` prints when it serves: its address, its key, the parts that are
+ * simulated, and commands that can be copied to try it. Not for production: it shows the key.
  */
 export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
   const blocks = [
@@ -50,7 +53,7 @@ export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: n
     .join('\n\n')}\n\n`
 }
 
-/** A row without a value is left out. */
+/** A row whose value is null is not printed. */
 type Row = readonly [name: string, value: string | null]
 
 function listAddresses(
@@ -115,7 +118,7 @@ function relativeIfShorter(path: string): string {
   return short.length < path.length ? short : path
 }
 
-/** Gives where a server that listens on every address is reached from this machine. */
+/** Gives the URL by which this machine reaches a server that listens on all addresses. */
 export function reachableUrl(url: string): string {
   return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')
 }

@@ -10,25 +10,25 @@ import { createLoop, pause } from '../runtime/loop.ts'
 import { placeFile } from '../runtime/place-file.ts'
 
 /**
- * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a
- * kill leaves half a file, which anvil then refuses), it dumps while blocks are mined (an account's
- * nonce can then be ahead of the transactions, which are lost forever), and it dumps an idle chain
- * over and over.
+ * Keeps the local chain's state in one file. anvil's own --state is not used, for three reasons. It
+ * writes the file in place: a kill leaves half a file, which anvil then refuses. It dumps while
+ * blocks are mined: an account's nonce can then be ahead of its transactions, which are lost
+ * forever. It dumps an idle chain again and again.
  */
 export type ChainState = {
-  /** The state's file when there is one, for --load-state. */
+  /** Gives the state's file for --load-state; null when there is no such file. */
   find(): Promise<string | null>
   /**
-   * Saves the state when the chain changed and stands still. True when the file is up to date now,
-   * false when the chain was busy (to be tried again). Throws RpcError and file system errors; the
-   * file stays as it was.
+   * Saves the state if the chain changed and no block is being mined. True when the file is up to
+   * date. False when the chain was busy: the caller tries again. Throws RpcError and file system
+   * errors; the old file then stays.
    */
   save(rpc: Rpc): Promise<boolean>
-  /** Moves a state that anvil does not take out of the way and gives its new path. */
+  /** Renames a state that anvil refuses, and gives its new path. */
   setAside(): Promise<string>
 }
 
-/** Opens the state kept in `folder`, which is made when missing. */
+/** Opens the state in `folder`. Creates the folder when it is missing. */
 export async function openChainState(folder: string): Promise<ChainState> {
   await mkdir(folder, { recursive: true })
   const file = join(folder, 'state.json')
@@ -44,8 +44,8 @@ export async function openChainState(folder: string): Promise<ChainState> {
       if (before === null) return false
       if (before === savedBlock) return true
       const dump = await rpc.call('anvil_dumpState', [])
-      // Nothing was waiting before and after, and no block came between: so nothing was mined
-      // meanwhile.
+      // No transaction was waiting before or after the dump, and no block was added. So no block
+      // was mined meanwhile.
       if ((await readStandstill(rpc)) !== before) return false
       await placeFile(file, await unpack(dump), { draft: `${file}.next` })
       savedBlock = before
@@ -59,9 +59,9 @@ export async function openChainState(folder: string): Promise<ChainState> {
   }
 }
 
-/** Hash of the newest block when no transaction waits to be mined; else null. */
+/** Gives the newest block's hash when no transaction waits to be mined; else null. */
 async function readStandstill(rpc: Rpc): Promise<string | null> {
-  // In this order: a transaction leaves the pool only after its block is in place.
+  // The order matters: a transaction leaves the pool only after its block is in place.
   const { pending } = await readPool(rpc)
   const block = Block.safeParse(await rpc.call('eth_getBlockByNumber', ['latest', false]))
   if (!block.success) throw new RpcError('bad_answer', 'expected a block')
@@ -84,26 +84,26 @@ async function unpack(dump: unknown): Promise<Buffer> {
   return await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex'))
 }
 
-/** How often a running chain is looked after; a save follows a change within about this time. */
+/** How often a running chain is checked. A change is saved within about this time. */
 const UPKEEP_INTERVAL_MS = 1_000
 /**
- * Pause after a save, in lengths of that save, so that saving a long chain never takes more than a
- * twentieth of the time (10,000 anchors: 18 MB, about 0.3 s).
+ * The pause after a save is this many times as long as the save. So saving takes at most a
+ * twentieth of the time, also for a long chain (10,000 anchors: 18 MB, about 0.3 s).
  */
 const SAVE_PAUSE_FACTOR = 20
 
-/** How long a chain that is stopped may take to stand still, so that its last state is saved. */
+/** How long a stop waits until no block is being mined, so that the last state can be saved. */
 const LAST_SAVE_WAIT_MS = 2_000
 const LAST_SAVE_POLL_MS = 10
 
 export type ChainUpkeep = {
-  /** Stops looking; with `save`, the chain's last state is saved first. Never rejects. */
+  /** Stops the checks. With `save`, the chain's last state is saved first. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
 }
 
 /**
- * Looks after a running anvil: saves its state while it changes, and gets its pool going when that
- * is stuck.
+ * Keeps a running anvil in order: saves its state when it changes, and removes stuck transactions
+ * from its pool.
  */
 export function keepUpChain(options: {
   readonly rpc: Rpc
@@ -117,8 +117,8 @@ export function keepUpChain(options: {
 
   const loop = createLoop(async (signal) => {
     await pause(UPKEEP_INTERVAL_MS, signal)
-    // A dead chain is the keeper's business; a state that is not saved costs sending the latest
-    // anchors again.
+    // Another part restarts a dead chain. If the state is not saved, only the latest anchors must
+    // be sent again.
     if (!signal.aborted)
       await look().catch((error: unknown) =>
         log.debug({ err: error }, 'local chain not looked after this time'),
@@ -136,9 +136,9 @@ export function keepUpChain(options: {
   }
 
   /**
-   * anvil 1.7 can file a transaction as queued while the one before it is just being mined. Nothing
-   * ever releases it, and sending it again is refused as known. Taken out of the pool, it can be
-   * sent again, which the broadcaster does.
+   * anvil 1.7 can mark a transaction as queued while the transaction before it is being mined.
+   * anvil never releases such a transaction, and refuses it as known when it is sent again. So it
+   * is removed from the pool; the broadcaster then sends it again.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)
@@ -150,7 +150,7 @@ export function keepUpChain(options: {
     return null
   }
 
-  /** A transaction that was just mined counts as waiting for a moment longer. */
+  /** A transaction that was just mined still counts as waiting for a moment. */
   async function saveAtStandstill(): Promise<void> {
     const until = performance.now() + LAST_SAVE_WAIT_MS
     while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)

@@ -10,9 +10,9 @@ const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 2_000
 
 /**
- * Starts the demo provider in a process of its own, with the variables that are meant for it
- * (src/local/demo/config.ts). A provider that died comes back at the same address, because the
- * enclave's provider table is fixed. Rejects with StartFailure.
+ * Starts the demo provider in its own process, with its variables (src/local/demo/config.ts). A
+ * provider that ended is started again at the same address, because the enclave's provider table
+ * cannot change. Rejects with StartFailure.
  */
 export function startDemoProvider(
   variables: Readonly<Record<string, string>>,
@@ -37,7 +37,9 @@ export function startDemoProvider(
 const DEMO_TIMEOUT_MS = 60_000
 const DEMO_BATCH_INPUTS_MAX = 128
 
-/** Embeddings of the demo provider at this origin; null where none runs. */
+/**
+ * Gives the configuration of embeddings from the demo provider at this origin; null when none runs.
+ */
 export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   if (origin === null) return null
   return {
@@ -47,7 +49,7 @@ export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   }
 }
 
-/** The same for images. */
+/** Gives the configuration of images from the demo provider at this origin; null when none runs. */
 export function demoImages(origin: string | null): ImagesConfig | null {
   return origin === null ? null : { ...demoApi(origin), models: [DEMO_IMAGE_MODEL] }
 }

@@ -10,8 +10,8 @@ const expectationsSchema = z.strictObject({
 })
 
 /**
- * What a gateway that started its enclaves itself, with a simulated security module, says of them
- * to its own pages. Null: it did not, and answers 404.
+ * Route by which a development gateway shows its own pages what its simulated enclaves are. With
+ * null (the gateway did not start its enclaves) it answers 404.
  */
 export function developmentRoutes(expectations: DevelopmentExpectations | null): readonly Route[] {
   return [

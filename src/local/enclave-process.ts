@@ -9,36 +9,40 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
 import { parseLogLine, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** Enclaves of this process's own, and the demo provider that they can reach. */
+/** Enclaves that this process started, and the demo provider that they can reach. */
 export type LocalEnclaves = {
   /** Where they listen. */
   readonly socketPaths: readonly string[]
-  /** Certificate of the root that their attestation documents lead to. */
+  /** File with the root certificate of their attestation documents. */
   readonly rootFile: string
-  /** Where the demo provider listens. */
+  /** The demo provider's origin. */
   readonly demoOrigin: string
-  /** Which chat models it has: the provider table has a pattern. */
+  /**
+   * The demo provider's chat models. They are listed here because the provider table only has a
+   * pattern.
+   */
   readonly models: readonly string[]
   stop(): Promise<void>
 }
 
 /**
- * Starts `count` enclave processes, and for them a security module in software beside this gateway
- * (in an enclave it would be measured with it) and the demo provider. An enclave gets `variables`
- * and no others: it does not need the gateway's secrets. An enclave that died is started again,
- * with a new key and a new log. All of them run, or none: rejects with StartFailure, which repeats
- * what an enclave said about its configuration.
+ * Starts `count` enclave processes, the demo provider, and a security module in software. The
+ * module runs in this gateway's process: inside an enclave it would be part of the measured code.
+ * An enclave gets only `variables`, because it does not need the gateway's secrets. An enclave that
+ * ended is started again, with a new key and a new log. If one enclave cannot start, all are
+ * stopped, and it rejects with StartFailure, which repeats the enclave's message about its
+ * configuration.
  */
 export async function startLocalEnclaves(
   options: {
     readonly count: number
-    /** What the operator set for them (enclave/config.ts). */
+    /** The operator's variables for enclaves (enclave/config.ts). */
     readonly variables: Readonly<Record<string, string>>
     readonly demoVariables: Readonly<Record<string, string>>
     readonly home: Home
     /** That of the chain. */
     readonly domain: Promise<LogDomain>
-    /** How long they wait for running calls when they are stopped. */
+    /** How long a stopping enclave waits for running calls. */
     readonly shutdownGraceMs: number
   },
   log: Logger,
@@ -99,9 +103,9 @@ const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
-/** One for all enclaves: each connection is a module of its own. */
+/** One server for all enclaves: each connection gets its own module. */
 async function serveNsm({ privateFolder, dataFolder }: Home): Promise<NsmServer> {
-  // The kernel takes about 100 bytes of a socket's path.
+  // The system limits a socket's path to about 100 bytes.
   const socketPath = join(privateFolder, 'enclave.nsm')
   const rootFile = join(dataFolder, 'nsm', 'root.pem')
   return serveSoftwareNsm({ socketPath, rootFile }).catch((error: unknown) => {
@@ -109,7 +113,7 @@ async function serveNsm({ privateFolder, dataFolder }: Home): Promise<NsmServer>
   })
 }
 
-/** The enclave says in its ready line where it listens (enclave/main.ts). */
+/** The enclave's ready line contains its address (enclave/main.ts). */
 function parseReady(notice: unknown): { readonly socket: string } | null {
   const value = typeof notice === 'string' ? parseLogLine(notice) : null
   return value?.event === 'ready' && typeof value.socket === 'string'
@@ -117,7 +121,9 @@ function parseReady(notice: unknown): { readonly socket: string } | null {
     : null
 }
 
-/** Its log is JSON lines; those of level error say what is wrong in `fault` or `message`. */
+/**
+ * The enclave's log is JSON lines. A line of level error has the reason in `fault` or `message`.
+ */
 function describeFault(line: string): string | null {
   const value = parseLogLine(line)
   if (value === null) return line

@@ -5,29 +5,28 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Home } from '../storage/data-folder.ts'
 
-/** What a development gateway says of its enclaves, as `connect` of the client takes it. */
+/** Facts about a development gateway's enclaves, in the form that the client's `connect` takes. */
 export type DevelopmentExpectations = {
   /** Sets of measurements, hex by register name. */
   readonly measurements: readonly Readonly<Record<string, string>>[]
   /** Digests of boot configurations, hex. */
   readonly configurations: readonly string[]
-  /** The root of their documents, PEM. */
+  /** The root certificates of their documents, PEM. */
   readonly roots: readonly string[]
 }
 
-/** File of the data folder that says what the development enclaves are. */
+/** File in the data folder with the facts about the development enclaves. */
 const EXPECTATIONS_FILE = 'expect.json'
 
-/** Registers that say which code runs: image, kernel, application. */
+/** Registers that identify the running code: image, kernel, application. */
 const CODE_REGISTERS = [0, 1, 2] as const
 
 /**
- * Writes what the enclaves of a development gateway are into its data folder, as `connect` of the
- * client takes it: measurements, digests of boot configurations, and the root of their documents.
- * Gives the file's path, and what it says; null where the enclaves are the operator's. Each start
- * has another configuration, since the demonstration provider listens elsewhere.
- *
- * It is the gateway's own word, so it proves nothing: use a release to check a real gateway.
+ * Writes the facts about a development gateway's enclaves into its data folder, in the form that
+ * the client's `connect` takes: measurements, digests of boot configurations, and the root of their
+ * documents. Gives the file's path and content; null when the enclaves are the operator's. Each
+ * start has another configuration, because the demo provider listens on another port. The gateway
+ * itself wrote the file, so it proves nothing: use a release to check a real gateway.
  */
 export async function writeExpectations({
   home,

@@ -4,23 +4,24 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { StartFailure } from '../runtime/starting.ts'
 
 /**
- * A leftover chain of a gateway that was killed is gone this soon (guard.ts), so its port is waited
- * for.
+ * When a gateway was killed, its chain ends within this time (guard.ts). So the start waits for its
+ * port.
  */
 const PORT_WAIT_MS = 3_000
 const PORT_POLL_MS = 50
 
 /**
- * Where free ports are chosen: below those that Linux (32768), macOS and Windows (49152) give to
- * outgoing connections and to programs that listen on port 0, so that neither takes one between its
- * choice and its use, or while a program that listened on it is started again.
+ * Range in which free ports are chosen. It is below the ports that Linux (32768), macOS and Windows
+ * (49152) give to outgoing connections and to programs that listen on port 0. So such a connection
+ * or program does not take the port before its use, or while the program that listens on it
+ * restarts.
  */
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
 
 /**
- * Gives `port` once it can be listened on at 127.0.0.1, or any free one for 0. Rejects with
- * StartFailure, naming CHAIN_PORT, when it stays in use. Between this and its use another program
- * that asks for this very port can still take it.
+ * Gives `port` when 127.0.0.1 can listen on it; for 0, gives any free port. Rejects with
+ * StartFailure, which names CHAIN_PORT, when the port stays in use. Another program can still take
+ * the port before it is used.
  */
 export async function awaitFreePort(port: number): Promise<number> {
   const until = performance.now() + PORT_WAIT_MS
@@ -38,7 +39,7 @@ export async function awaitFreePort(port: number): Promise<number> {
   }
 }
 
-/** The code of what keeps the port from being listened on; null for a free one. */
+/** Tries to listen on the port. Gives the error code; null when the port is free. */
 function tryPort(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer()

@@ -1,13 +1,12 @@
 import { spawn } from 'node:child_process'
 
 /**
- * A program of its own: runs one child and kills it when the process that started the guard is
- * gone, however it went (kill -9 included). `node guard.ts COMMAND [ARGUMENT…]`, started with an
- * IPC channel; that channel closing is the sign. The kernel closes it, so nothing has to be tidied
- * up by the process that dies.
- *
- * Reports the child's pid to its parent once it runs; what keeps it from running goes to standard
- * error. Exits as the child does. spawnGuarded (guarded-process.ts) is the other side.
+ * A separate program: it runs one child, and kills it when the process that started the guard has
+ * ended for any reason (kill -9 included). Usage: `node guard.ts COMMAND [ARGUMENT…]`, started with
+ * an IPC channel. The kernel closes the channel when the parent ends, so the parent need not clean
+ * up. When the child runs, the guard reports its pid to the parent. If the child cannot run, the
+ * reason goes to standard error. The guard exits with the child's exit code. spawnGuarded
+ * (guarded-process.ts) is the other side.
  */
 export type GuardReady = { readonly kind: 'ready'; readonly pid: number }
 
@@ -17,11 +16,11 @@ if (process.send === undefined || command === undefined) {
   process.exit(2)
 }
 
-// Its output goes where the guard's goes: the guard adds nothing and reads nothing.
+// The child uses the guard's output directly: the guard neither adds to the output nor reads it.
 const child = spawn(command, argumentsOfChild, { stdio: ['ignore', 'inherit', 'inherit'] })
 child.on('spawn', () => {
   const ready: GuardReady = { kind: 'ready', pid: child.pid ?? 0 }
-  // The parent may have gone meanwhile: then `disconnect` is on its way.
+  // The parent may have ended meanwhile; then a `disconnect` event follows.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 })
 child.on('error', (error) => {
@@ -36,7 +35,7 @@ child.on('exit', (code, signal) => {
 
 process.on('disconnect', endChild)
 process.on('SIGTERM', endChild)
-// A terminal's Ctrl-C is for the parent, which then ends the guard in its own time.
+// Ctrl-C in a terminal is for the parent. The parent then ends the guard.
 process.on('SIGINT', () => undefined)
 process.on('SIGHUP', () => undefined)
 if (!process.connected) endChild()

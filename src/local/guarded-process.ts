@@ -7,15 +7,14 @@ const GUARD = join(import.meta.dirname, 'guard.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 5_000
 
-/** A program of the operating system that cannot outlive this process. */
+/** A program that ends together with this process. */
 export type GuardedProcess = Life<GuardReady>
 
 /**
- * Starts a program under guard.ts, without any variables, so that it ends when this process does,
- * even by kill -9. Resolves when it runs; rejects with StartFailure when it cannot be started.
- *
- * What it does not cover: a kill -9 of the guard and of this process at the same moment leaves the
- * program behind.
+ * Starts a program under guard.ts, without any variables. It ends when this process ends, even by
+ * kill -9. Resolves when the program runs; rejects with StartFailure when it cannot be started.
+ * Limit: if the guard and this process are killed with -9 at the same moment, the program
+ * continues.
  */
 export async function spawnGuarded(
   name: string,

@@ -2,29 +2,29 @@ import type { Logger } from '../observability/logger.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import { pause } from '../runtime/loop.ts'
 
-/** A process that runs. */
+/** A running process. */
 type Running = {
-  /** Resolves when it is gone. Never rejects. */
+  /** Resolves when the process has ended. Never rejects. */
   readonly ended: Promise<void>
-  /** Ends it, and resolves when it is gone. */
+  /** Ends the process. Resolves when it has ended. */
   stop(): Promise<void>
 }
 
-/** One life of a process after another. */
+/** A process that is started again each time it ends. */
 type Keeper<Life> = {
   readonly first: Life
-  /** Null between two lives. */
+  /** The running process; null between an end and the next start. */
   current(): Life | null
   /** Ends the process forever. */
   stop(): Promise<void>
 }
 
-/** After a life of this length the next pause is the shortest again. */
+/** When a process ran this long, the next pause is the shortest again. */
 const STEADY_LIFE_MS = 60_000
 
 /**
- * Starts a process, and starts it again whenever it ends; `start` gets the life before. Rejects as
- * the first start does.
+ * Starts a process, and starts it again each time it ends. `start` gets the previous life. Rejects
+ * with the first start's error.
  */
 export async function keepRunning<Life extends Running>(
   plan: {
@@ -43,7 +43,7 @@ export async function keepRunning<Life extends Running>(
   async function keep(): Promise<void> {
     for (let failures = 1; ; failures++) {
       const startedAt = performance.now()
-      // It may have been on its way up while the stop was asked for.
+      // The stop may have been requested while the process started.
       if (signal.aborted) await current?.stop()
       await current?.ended
       current = null

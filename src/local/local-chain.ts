@@ -15,20 +15,19 @@ import type { GuardedProcess } from './guarded-process.ts'
 import { keepRunning } from './keep-running.ts'
 
 /**
- * The relayer on the local chain: account 8 of the mnemonic that every anvil shows (`test test …
- * junk`). Publicly known and worth nothing. Not account 0, which people use by hand: a stranger's
- * transaction would take the relayer's nonces.
+ * The relayer's key on the local chain: account 8 of anvil's mnemonic (`test test … junk`). The key
+ * is public and protects nothing. It is not account 0, because people use that account by hand, and
+ * their transactions would use the relayer's nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
-/** Account 9, of which anvil holds the key too. */
+/** Account 9; anvil has its key too. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
 /**
- * A chain of our own is not away, only slow: on a loaded machine a first answer took more than ten
- * seconds.
+ * The local chain may be slow: on a loaded machine, its first answer took more than ten seconds.
  */
 const ANSWER_TIMEOUT_MS = 60_000
 
@@ -38,7 +37,7 @@ export type LocalChain = {
   /** The anchor contract's address, 0x, lower case. */
   readonly contract: string
   readonly relayerKey: string
-  /** anvil's own pid; another one after it was killed and came back; null in between. */
+  /** anvil's own pid. It changes after a restart; null while anvil does not run. */
   readonly pid: number | null
   /** Saves the state and ends the chain. */
   stop(): Promise<void>
@@ -47,20 +46,19 @@ export type LocalChain = {
 type LocalChainOptions = {
   /** Data folder; the chain's state is kept in its `chain/`. */
   readonly folder: string
-  /** 0 takes any free one. */
+  /** 0: a free port is chosen. */
   readonly port: number
   readonly log: Logger
-  /** Called each time the chain is back after it had ended. */
+  /** Called each time the chain runs again after it had ended. */
   readonly onRestart?: () => void
 }
 
 /**
- * Starts a local chain with the contract on it, and starts it again whenever it ends. After a kill
- * it comes back as it was saved last, at most a few seconds earlier (the broadcaster sends what is
- * missing again, and the same transactions get the same hashes). It ends with this process, however
- * that ends.
- *
- * Rejects with StartFailure, whose message names CHAIN_PORT when the port is taken.
+ * Starts a local chain with the contract, and starts it again each time it ends. After a kill, it
+ * continues from the last saved state, which is at most a few seconds old. The broadcaster then
+ * sends the missing transactions again; their hashes stay the same. The chain ends with this
+ * process, for any reason. Rejects with StartFailure; its message names CHAIN_PORT when the port is
+ * taken.
  */
 export async function startAnvil(options: LocalChainOptions): Promise<LocalChain> {
   const state = await openChainState(join(options.folder, 'chain'))
@@ -79,8 +77,8 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
 }
 
 /**
- * What is known of the local chain before it runs, so that the enclave need not wait for it. The
- * contract has this address also after the chain's state was lost.
+ * Facts about the local chain that are known before it runs, so the enclave need not wait for the
+ * chain. The contract has the same address even after the chain's state was lost.
  */
 export const LOCAL_DOMAIN = {
   chainId: DEVELOPMENT_CHAIN_ID,
@@ -105,7 +103,7 @@ export async function startLocalChain(options: LocalChainOptions): Promise<Chain
 
 type KeptOptions = LocalChainOptions & { readonly state: ChainState }
 
-/** One anvil after another, on one port and one state. */
+/** Runs one anvil after another, on the same port and state. */
 async function keepChain(options: KeptOptions): Promise<LocalChain> {
   const { port, log, onRestart } = options
   const rpcUrl = `http://127.0.0.1:${port}`
@@ -183,7 +181,10 @@ async function startWithState(
 const MINED_POLL_MS = 5
 const MINED_TIMEOUT_MS = 60_000
 
-/** Deploys the contract when it is not there. Throws RpcError, or Error when it does not appear. */
+/**
+ * Deploys the contract if it is missing. Throws RpcError, or Error when the contract does not
+ * appear.
+ */
 async function deployContract(rpc: Rpc): Promise<void> {
   const { address, proxy: to, data } = DEPLOYMENT
   if (await hasCode(rpc, address)) return

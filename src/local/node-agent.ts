@@ -9,7 +9,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** File of the data folder that keeps the id of the node which is made on first start. */
+/** File in the data folder with the id of the node that the first start makes. */
 export const NODE_FILE = 'node-id'
 /** Name of that node. */
 const NODE_NAME = 'demonstration'
@@ -17,20 +17,20 @@ const NODE_NAME = 'demonstration'
 type AgentSettings = {
   /** Where the node's id is kept. */
   readonly dataFolder: string
-  /** How long it waits for running requests when it is stopped. */
+  /** How long a stopping agent waits for running requests. */
   readonly shutdownGraceMs: number
   readonly logLevel: string
-  /** More of its variables (src/agent/config.ts). */
+  /** Further variables of the agent (src/agent/config.ts). */
   readonly agentVariables: Readonly<Record<string, string>>
 }
 
-/** What it stands between. */
+/** The gateway and the backend between which the agent runs. */
 type AgentPlace = {
-  /** Where the gateway is reached from this machine, without `/v1`. */
+  /** The gateway's URL on this machine, without `/v1`. */
   readonly gatewayUrl: string
-  /** Key of the account that the node belongs to. */
+  /** API key of the node's account. */
   readonly apiKey: string
-  /** Where the backend listens. */
+  /** The backend's URL. */
   readonly backendUrl: string
 }
 
@@ -38,34 +38,34 @@ const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 /**
- * A demonstration answers at once, however long it is measured: each of its models in less than a
- * second.
+ * The demonstration answers at once, so a short measurement is enough: less than a second per
+ * model.
  */
 const BENCHMARK_MS = 100
 const BENCHMARK_CONCURRENCY = 2
 
 /**
- * How long a start waits until the agent serves: a demonstration that is set to be slow is measured
- * longer than that.
+ * How long the start waits until the agent serves. A demonstration that is configured to be slow
+ * takes longer; the start does not wait for it.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
 
 /**
- * Starts a node agent in front of the demo provider, so that plain chat is served from the first
- * minute, and waits a while until it does. `gatewayUrl` is where the gateway serves already.
- * Rejects with StartFailure.
+ * Starts a node agent in front of the demo provider, so that plain chat works after a start. Waits
+ * a limited time until the agent serves. The gateway must already serve at `gatewayUrl`. Rejects
+ * with StartFailure.
  */
 export async function startDemoAgent(
   config: AgentSettings,
   place: AgentPlace & {
-    /** Whether any node serves. */
+    /** Whether any node serves calls. */
     readonly isServed: () => boolean
   },
   log: Logger,
 ): Promise<SupervisedProcess<AgentReady>> {
   const gatewayUrl = reachableUrl(place.gatewayUrl)
-  // Its ordinary work is of no interest here; its faults are.
+  // The agent's routine lines are not shown here, only its warnings and errors.
   const logLevel = config.logLevel === 'info' ? 'warn' : config.logLevel
   try {
     const agent = await startNodeAgent({ ...config, logLevel }, { ...place, gatewayUrl }, log)
@@ -79,9 +79,9 @@ export async function startDemoAgent(
 }
 
 /**
- * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made
- * on first start, and again when the gateway no longer knows it. Resolves when the process runs: it
- * measures its models and connects by itself. An agent that died is started again. Rejects with
+ * Starts a node agent in its own process; the gateway must already serve. The node is registered on
+ * first start, and again when the gateway no longer knows it. Resolves when the process runs; after
+ * that it measures its models and connects. An agent that ended is started again. Rejects with
  * StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
@@ -95,7 +95,8 @@ export async function startNodeAgent(
     ...agentVariables,
     AFFIDAVIT_URL: gatewayUrl,
     AFFIDAVIT_API_KEY: apiKey,
-    // It is this machine's own gateway, at whichever of its addresses.
+    // Plain HTTP is allowed because this is the gateway on the same machine, at any of its
+    // addresses.
     AFFIDAVIT_PLAIN_HTTP: 'true',
     NODE_ID: nodeId,
     BACKEND_URL: backendUrl,

@@ -2,7 +2,7 @@ import { openProcessLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './local-chain.ts'
 
-/** What run-chain sends to the parent that started it. */
+/** The message of run-chain to the parent that started it. */
 type ChainReady = {
   readonly kind: 'ready'
   readonly rpcUrl: string
@@ -13,9 +13,9 @@ type ChainReady = {
 }
 
 /**
- * A program of its own: the local chain with the contract on it, on any free port, without a
- * gateway. `node run-chain.ts FOLDER`, started with an IPC channel; it ends when that channel
- * closes, or at SIGTERM.
+ * A separate program: the local chain with the contract, on a free port, without a gateway. Usage:
+ * `node run-chain.ts FOLDER`, started with an IPC channel. It ends when the channel closes, or at
+ * SIGTERM.
  */
 const [folder] = process.argv.slice(2)
 if (process.send === undefined || folder === undefined) {

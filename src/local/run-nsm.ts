@@ -4,18 +4,17 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'
 
-/** What run-nsm sends to the parent that started it. */
+/** The message of run-nsm to the parent that started it. */
 type NsmReady = {
   readonly kind: 'ready'
-  /** Certificate of the root that its documents lead to. */
+  /** File with the root certificate of its documents. */
   readonly rootFile: string
 }
 
 /**
- * A program of its own: the software security module on a socket, for an enclave or a booted
- * development image that is started separately. `node run-nsm.ts SOCKET ROOT-FILE
- * [MEASUREMENTS-FILE]`; it ends at SIGTERM or SIGINT, and when the channel closes that it was
- * started with.
+ * A separate program: the software security module on a socket, for an enclave or a development
+ * image that is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE [MEASUREMENTS-FILE]`.
+ * It ends at SIGTERM or SIGINT, and when the IPC channel closes that it was started with.
  */
 const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
 if (socketPath === undefined || rootFile === undefined) {

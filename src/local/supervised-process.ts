@@ -7,37 +7,40 @@ import type { BackOffBounds } from '../runtime/back-off.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { keepRunning } from './keep-running.ts'
 
-/** How to run a process, and how to know that it can be used. */
+/** How to run a process, and how to recognise that it is ready. */
 export type ProcessPlan<Ready> = {
-  /** For people and logs. */
+  /** Name for messages and logs. */
   readonly name: string
-  /** TypeScript file that is run by this Node.js, with these words. */
+  /** TypeScript file that this Node.js runs, with these arguments. */
   readonly file: string
   readonly words?: readonly string[]
   /**
-   * All variables it gets, but for Node's own cache; `last` is what it said when it was ready the
-   * time before.
+   * Gives all variables of the process, except the variables of Node's own cache. `last` is its
+   * previous ready notice.
    */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
   /**
-   * Reads what a line of its output or a message over its channel says; null when it is not the
-   * ready notice.
+   * Reads a ready notice from an output line or a message of the channel; null for any other line
+   * or message.
    */
   readonly parseReady: (notice: unknown) => Ready | null
-  /** What a line of its log says, for people; null when it is not a fault. Default: the line. */
+  /**
+   * Gives a readable text for a log line that reports a fault; null for other lines. Default: the
+   * line itself.
+   */
   readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
-  /** From SIGTERM to SIGKILL. */
+  /** Time between SIGTERM and SIGKILL. */
   readonly stopTimeoutMs: number
 }
 
-/** A process that is kept running. */
+/** A process that is started again each time it ends. */
 export type SupervisedProcess<Ready> = {
-  /** What it said when it was first ready. */
+  /** The first ready notice of the process. */
   readonly ready: Ready
-  /** Null between two lives. */
+  /** The pid of the running process; null between an end and the next start. */
   pid(): number | null
-  /** Ends it; it is not started again. */
+  /** Ends the process. It is not started again. */
   stop(): Promise<void>
 }
 
@@ -45,8 +48,8 @@ export type SupervisedProcess<Ready> = {
 const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
 
 /**
- * Starts a process as startProcess does, and starts it again whenever it ends. Rejects with
- * StartFailure when it does not become ready the first time.
+ * Starts a process as startProcess does, and starts it again each time it ends. Rejects with
+ * StartFailure when the first start does not become ready.
  */
 export async function superviseProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -67,7 +70,10 @@ export async function superviseProcess<Ready>(
   }
 }
 
-/** Reads the ready notice of a program of ours, `{ kind: 'ready', … }`; null for anything else. */
+/**
+ * Reads the ready notice of one of our programs, `{ kind: 'ready', … }`; null for any other
+ * message.
+ */
 export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unknown): Ready | null {
   const isReady =
     typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
@@ -78,16 +84,16 @@ export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unkn
 export type Life<Ready> = {
   readonly child: ChildProcess
   readonly ready: Ready
-  /** Resolves when it is gone and its output was read. Never rejects. */
+  /** Resolves when the process has ended and its output was read. Never rejects. */
   readonly ended: Promise<void>
-  /** The first lines that it wrote of what is wrong. */
+  /** The first lines in which the process reported a fault. */
   said(): string
   stop(): Promise<void>
 }
 
 /**
- * Starts a process once, and resolves when it is ready. It has a session of its own, so that Ctrl-C
- * in a terminal reaches the gateway alone, and an IPC channel that closes when the gateway is gone.
+ * Starts a process once, and resolves when it is ready. The process has its own session, so that
+ * Ctrl-C in a terminal reaches only the gateway. Its IPC channel closes when the gateway ends.
  * Rejects with StartFailure.
  */
 export async function startProcess<Ready>(
@@ -148,8 +154,8 @@ async function endProcess(child: ChildProcess, ended: Promise<void>, timeoutMs: 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const
 
 /**
- * Lines of a JSON log keep their level and members, so that the gateway's log can be searched as
- * one.
+ * Logs a line of a process. A line of a JSON log keeps its level and members, so that all logs can
+ * be searched in the same way.
  */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, msg = event, time: _, ...facts } = parseLogLine(line) ?? { line }
@@ -157,7 +163,7 @@ function logLine(log: Logger, name: string, line: string): void {
   log[known]({ process: name, ...facts }, typeof msg === 'string' ? msg : 'output')
 }
 
-/** Reads a line of a JSON log; null for others: Node.js writes warnings and stacks as they are. */
+/** Reads a line of a JSON log. Null for other lines, such as Node.js's own warnings and stacks. */
 export function parseLogLine(line: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(line)

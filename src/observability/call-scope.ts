@@ -1,17 +1,17 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-/** What a call spends its time on, beside our own work. */
+/** Phases in which a call waits for other parts or services. */
 const PHASES = [
-  /** Looking up the API key. */
+  /** The API key is looked up. */
   'authenticate',
   /**
-   * Until the enclave begins to answer: for a stream the provider's first byte, else its whole
-   * answer, sealed.
+   * Until the enclave begins its answer. For a stream this is the provider's first byte; otherwise
+   * it is the whole sealed answer.
    */
   'enclave',
-  /** From the end of the answer until its record and anchor are stored. */
+  /** The time from the end of the answer until its record and anchor are stored. */
   'commit',
-  /** Waiting for a node, and for its first token. */
+  /** Waiting for a node and its first token. */
   'node',
 ] as const
 
@@ -26,77 +26,79 @@ export type PhaseReport = {
 }
 
 /**
- * A call to the API that is over, however it ended. Nothing in it is the caller's text but `method`
- * and names of models.
+ * An API call that has ended in any way. Only `method` and names of models are the caller's text.
  */
 export type CallReport = {
   readonly method: string
-  /** The router's pattern; null where nothing is. */
+  /** The router's pattern; null when no route matches. */
   readonly route: string | null
-  /** CALLER_LEFT_STATUS (499) where no answer was sent. */
+  /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got; null for none, and for faults of a request's form (422). Of a
-   * stream, its error event.
+   * The error that the caller got; for a stream, its error event. Null without an error, and for
+   * faults of a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
-  /** Whether the answer was sent to its end, be it an error. */
+  /** Whether the answer was sent to its end. True for a complete error answer too. */
   readonly isWhole: boolean
   readonly requestId: string
   readonly startedAtMs: number
   readonly durationMs: number
-  /** Until the answer's head went out; null when none did. */
+  /** Time until the answer's head was sent; null when no head was sent. */
   readonly headMs: number | null
-  /** Until a stream's first event, comments not counted; null for other answers. */
+  /** Time until a stream's first event, without comments; null for answers that are not streams. */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
-  /** Empty where nothing was inferred. */
+  /** Empty when the call made no inference. */
   readonly inference: InferenceFacts
 }
 
 /**
- * What a call inferred, and with what. Names of models are the caller's, checked for their form; no
- * text of a prompt or answer.
+ * Facts about a call's inference. Names of models are the caller's text, checked for their form. No
+ * text of a prompt or answer is here.
  */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
   readonly model?: string | undefined
   readonly responseModel?: string
-  /** Its name in the enclaves' table, `nodes`, or `upstream` for what the operator configured. */
+  /**
+   * The provider's name in the enclaves' table, or `nodes`, or `upstream` for a service that the
+   * operator configured.
+   */
   readonly provider?: string
-  /** Which of the account's limits refused it. */
+  /** The account's limit that refused the call. */
   readonly limit?: 'requests' | 'tokens'
   readonly inputTokens?: number
   readonly outputTokens?: number
   /**
-   * From the enclave's receipt: when it began and ended to work for the call, Unix milliseconds of
-   * its clock.
+   * From the enclave's receipt: when the enclave began and ended its work for the call, Unix
+   * milliseconds of its clock.
    */
   readonly enclave?: { readonly startedAtMs: number; readonly finishedAtMs: number }
 }
 
 /**
- * Called with every call when it comes in, and what that gives, when the call is over. It may not
- * throw.
+ * `begin` is called for every incoming call. It gives a watch, whose `end` is called when the call
+ * has ended. Neither may throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 
 type BegunCall = {
   readonly startedAtMs: number
-  /** The caller's W3C `traceparent` header, as it came; null without one. */
+  /** The caller's W3C `traceparent` header, unchanged; null when it is missing. */
   readonly traceparent: string | null
 }
 
 type CallWatch = {
   /**
-   * What others who work for this call are to name as its W3C trace context; null when it is not
+   * The W3C trace context for other programs that work on this call; null when the call is not
    * traced.
    */
   readonly traceparent: string | null
   end(report: CallReport): void
 }
 
-/** What one answered call holds for the time that it takes. */
+/** Data that is kept while a call runs. */
 export type CallScope = {
   readonly phases: PhaseReport[]
   inference: InferenceFacts
@@ -106,8 +108,8 @@ export type CallScope = {
 const scopes = new AsyncLocalStorage<CallScope>()
 
 /**
- * Runs a call in a scope of its own, so that what it awaits through `timed`, and what it notes, is
- * kept there.
+ * Runs a call in its own scope. The scope collects the call's phases (`timed`) and its inference
+ * facts.
  */
 export function openScope<Result>(
   traceparent: string | null,
@@ -118,8 +120,8 @@ export function openScope<Result>(
 }
 
 /**
- * Records more of the inference that is made for this call. `read` is called only where a call has
- * observers; it may not throw.
+ * Adds facts about the current call's inference. `read` runs only inside a scope, which only
+ * observed calls have. It may not throw.
  */
 export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
@@ -127,14 +129,14 @@ export function recordInference(read: () => InferenceFacts): void {
   scope.inference = { ...scope.inference, ...read() }
 }
 
-/** W3C trace context of the call that this is run for; null when it is not traced. */
+/** W3C trace context of the current call; null when the call is not traced. */
 export function currentTraceparent(): string | null {
   return scopes.getStore()?.traceparent ?? null
 }
 
 /**
- * Awaits the work of a phase that has just begun, and notes its time with the call that this is run
- * for; outside of a call it is only awaited.
+ * Awaits the work of a phase that has just begun, and records its time in the current call's scope.
+ * Outside a call, the work is only awaited.
  */
 export async function inPhase<Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },
@@ -152,7 +154,7 @@ export async function inPhase<Result>(
   }
 }
 
-/** `run`, each time as a phase. */
+/** Gives `run` as a function that records each of its runs as a phase. */
 export function timed<Parameters extends readonly unknown[], Result>(
   phase: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,

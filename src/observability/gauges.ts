@@ -4,20 +4,21 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { METRICS_PREFIX } from './metric-forms.ts'
 
-/** A scrape waits for a source that does not answer no longer than this. */
+/** How long a scrape waits for a source. */
 export const SOURCE_TIMEOUT_MS = 2_000
 
 /**
- * What a gauge says; with a label it has a value for each of the label's. One whose name ends in
- * `_total` is a counter: its part counts since the start, and it never falls.
+ * What a gauge shows. With a label, it has one value for each value of the label. A name that ends
+ * in `_total` makes it a counter: its part counts since the start, and the count never falls.
  */
 type GaugeForm = { readonly help: string; readonly label?: string }
 
-/** Null: not known now. A map has the values of a label. */
+/** Null: the value is not known now. A map has one value for each value of the label. */
 type Reading = number | null | ReadonlyMap<string, number>
 
 /**
- * What is read of one part at each scrape: gauges, and their values, by name without our prefix.
+ * Gauges of one part, and the function that reads their values at each scrape. Both are by name,
+ * without our prefix.
  */
 export type GaugeSource<Name extends string = string> = {
   readonly name: string
@@ -26,10 +27,10 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources, and gives what reads all of them again: to be awaited before
- * each scrape. A source that throws, or takes longer than SOURCE_TIMEOUT_MS, then has no values,
- * rather than old ones, and is 0 in `source_up`. A source that hangs is not asked again before it
- * answered.
+ * Registers the gauges of the sources. Gives a function that reads all of them again; await it
+ * before each scrape. A source that throws, or takes longer than SOURCE_TIMEOUT_MS, has no values
+ * in that scrape (no old values either), and is 0 in `source_up`. A source that is still running is
+ * not read again until it has answered.
  */
 export function registerSources(
   registry: Registry,
@@ -65,7 +66,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // One without labels would say 0, which is a claim.
+  // A gauge without labels would show 0 after a reset, which is wrong. So it is removed.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -96,9 +97,9 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
 
 type Connections = { readonly open: number; readonly silent: number; readonly max: number }
 
-/** What the parts say of themselves at each scrape. `now` gives Unix milliseconds. */
+/** The parts whose values are read at each scrape. `now` gives Unix milliseconds. */
 export type MeasuredParts = {
-  /** The API: its connections, and the bytes that calls hold, weighed. */
+  /** The API: its connections, and the estimated bytes that calls hold. */
   readonly app: {
     readonly server: { readonly load: () => Promise<Connections> }
     readonly memory: () => { readonly bytes: number; readonly bytesMax: number }
@@ -106,7 +107,7 @@ export type MeasuredParts = {
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
   readonly commits: {
-    /** Of the committer that is worst off. */
+    /** The committer that is in the worst state. */
     worst(): {
       readonly phase: string
       readonly failingForMs: number
@@ -124,17 +125,22 @@ export type MeasuredParts = {
       readonly revertedCount: number
       readonly takenCount: number
     }
-    /** Blocks with anchors that cannot be read. */
+    /** Blocks whose anchors cannot be read. */
     readonly unreadableBlocks: () => { readonly count: number }
     readonly figures: {
-      /** Anchors that are not confirmed, and the Unix seconds of the oldest; null for none. */
+      /**
+       * Number of anchors that are not confirmed, and the time of the oldest, Unix seconds; null
+       * without such an anchor.
+       */
       readonly lag: () => Promise<{
         readonly unconfirmed: number
         readonly oldestAt: number | null
       }>
-      /** Anchors made again, since the start. */
+      /** Anchors that were made again since the start. */
       readonly reanchored: () => number
-      /** In wei, of each relayer that has anchors on their way, and of the own one. */
+      /**
+       * Balances, wei: of this gateway's relayer, and of each relayer that has unconfirmed anchors.
+       */
       readonly balances: () => Promise<ReadonlyMap<string, bigint>>
     }
   }
@@ -148,26 +154,29 @@ export type MeasuredParts = {
     countStates(): ReadonlyMap<string, number>
   }
   readonly enclaves: {
-    /** Of those in use: their current documents, standard base64, and their logs. */
+    /** Current documents (standard base64) and logs of the enclaves in use. */
     identities(): readonly {
       readonly attestation: string
       readonly log: { readonly size: number; readonly acknowledged: number }
     }[]
     countStates(): ReadonlyMap<string, number>
   }
-  /** What connects this gateway to others; null for one that is alone. */
+  /** The bus between gateways; null when this is the only gateway. */
   readonly bus: {
     status(): {
       readonly isUp: boolean
       readonly peers: number
       readonly channels: number
-      /** By why they were refused. */
+      /** Refused messages, by reason. */
       readonly refused: ReadonlyMap<string, number>
     }
   } | null
-  /** Of the log's lines; null where they are not written by this process. */
+  /** State of the log's lines; null when another program writes them. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
-  /** Of what SIGHUP has read again: Unix seconds of the last time that it was taken into use. */
+  /**
+   * State of the settings that SIGHUP reads again. `reloadedAt`: Unix seconds of the last time that
+   * new settings were put into use.
+   */
   readonly settings: { status(): { readonly isReloaded: boolean; readonly reloadedAt: number } }
   readonly now: () => number
 }
@@ -219,7 +228,10 @@ function memorySource({ app }: MeasuredParts) {
   })
 }
 
-/** A database that does not answer for so long counts as down; less than a source has. */
+/**
+ * A database that does not answer within this time counts as down. It is shorter than
+ * SOURCE_TIMEOUT_MS.
+ */
 const DATABASE_TIMEOUT_MS = 1_500
 
 function databaseSource({ database }: MeasuredParts) {
@@ -387,7 +399,7 @@ function enclaveSource({ enclaves, now }: MeasuredParts) {
   })
 }
 
-/** Of a gateway that is alone. */
+/** Values of a gateway without a bus. */
 const NO_BUS = { isUp: null, peers: null, channels: null, refused: null } as const
 
 function busSource({ bus }: MeasuredParts) {
@@ -459,7 +471,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0)
 }
 
-/** Checks that what is read is what is registered. */
+/** Lets the compiler check that the values read are the values registered. */
 function source<Name extends string>(described: GaugeSource<Name>): GaugeSource<Name> {
   return described
 }

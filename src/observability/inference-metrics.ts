@@ -3,19 +3,24 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/** Providers that have a label of their own; further ones are `other` together. */
+/**
+ * Maximum number of providers with their own label. All further providers share the label `other`.
+ */
 export const PROVIDER_LABELS_MAX = 32
 
-/** Names are an operator's own; one of another form is `other`. */
+/** Form of a provider's name, which an operator chose. A name of another form counts as `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
 
-/** A statement of more is a provider's nonsense: it counts as so many. */
+/**
+ * Upper limit of one token count. A provider that reports more is wrong; this limit is counted
+ * instead.
+ */
 const TOKENS_MAX = 100_000_000
 
 /**
- * Counts what calls inferred: by operation, provider and family of models, how they ended, the
- * tokens that were stated, the provider's time, the errors that callers got, and who was refused by
- * limits. Give each call that is over, and how it ended.
+ * Counts inferences by operation, provider and model family: their ends, the reported tokens, the
+ * provider's time, the callers' errors, and refusals by limits. Call the result for each ended
+ * call, with its end.
  */
 export function countInferences(registry: Registry): (report: CallReport, end: CallEnd) => void {
   const registers = [registry]
@@ -80,7 +85,10 @@ function statedTokens({ inputTokens, outputTokens }: InferenceFacts) {
   )
 }
 
-/** The first so many names stay; they are of the enclaves' measured tables, and of our own code. */
+/**
+ * The first PROVIDER_LABELS_MAX names keep their label. They come from the enclaves' measured
+ * tables and from our own code.
+ */
 export function boundProviders(): (name: string | undefined) => string {
   const known = new Set<string>()
   return (name) => {

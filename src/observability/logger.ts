@@ -2,26 +2,26 @@ import { isatty } from 'node:tty'
 import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 
-/** The least severe first; `silent` is for a logger that writes no line. */
+/** In order, the least severe first. `silent` is for a logger that writes no lines. */
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 type LogLevel = (typeof LEVELS)[number]
 
 type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) => void
 
-/** What the gateway logs with: members that a search can find, and a constant message. */
+/** The gateway's logger. Each line has a constant message, and members that can be searched. */
 export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 
-/** What a room is opened with: where it logs, and what it calls with what ends it. */
+/**
+ * What a part gets when it is opened: its logger, and the function that takes its stop function.
+ */
 export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
- * Logger of the gateway, JSON lines. Redaction sits in the logger itself, so that no call site can
- * forget it: members with a secret or a customer's text in them are replaced at any depth, errors
- * are reduced to name, code, message and stack, and what looks like a key or a bearer token is
- * masked in the finished line.
- *
- * It does NOT recognise a prompt inside a free text message: messages are constants, values go into
- * members.
+ * The gateway's logger, JSON lines. The logger itself redacts, so callers cannot forget it. A
+ * member that contains a secret or a customer's text is replaced at any depth. An error keeps only
+ * name, code, message and stack. Text that looks like a key or a bearer token is masked in the
+ * finished line. It does NOT recognise a prompt inside a message: messages must be constants, and
+ * values belong in members.
  */
 export function createLogger({
   level,
@@ -45,7 +45,8 @@ export function createLogger({
 function lineOf(
   level: LogLevel,
   members: Readonly<Record<string, unknown>> | Error,
-  // A package may give an error alone, whose own message may quote what could not be read.
+  // A package may log an error without a message. The error's own message could quote unreadable
+  // input, so it is not used.
   msg = 'no message',
 ): string {
   const time = new Date().toISOString()
@@ -53,14 +54,14 @@ function lineOf(
   return maskSecrets(`${JSON.stringify({ level, time, ...kept, msg })}\n`)
 }
 
-/** The logger of a process, and what becomes of its lines. */
+/** The logger of a process, with the state of its lines. */
 export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
- * Logger of a process, on standard error: readable on a terminal, else a JSON object a line. A
- * terminal gets what `describeLine` makes of each JSON line, by default pino-pretty, an optional
- * package, and JSON where that is not installed. Who does not read, and a full disk, hold nothing
- * up: lines wait, up to a bound, then they are dropped, which a line says later.
+ * Opens the logger of a process, on standard error: readable on a terminal, else one JSON object
+ * per line. For a terminal, `describeLine` formats each JSON line; the default is pino-pretty, an
+ * optional package, or JSON when it is not installed. A slow reader or a full disk does not block
+ * the process: lines wait up to a limit, then they are dropped. A later line reports how many.
  */
 export async function openProcessLogger(
   level: LogLevel,
@@ -78,13 +79,13 @@ export async function openProcessLogger(
   return Object.assign(createLogger({ level, destination: { write } }), { lines: writer.status })
 }
 
-/** Null where pino-pretty is not installed. */
+/** Null when pino-pretty is not installed. */
 async function loadPretty(): Promise<((line: string) => string) | null> {
   const pretty = await import('pino-pretty').catch(() => null)
   return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
-/** Members whose values never reach a log, compared without case, `_` and `-`. */
+/** Members whose values are never logged. Names are compared without case, `_` and `-`. */
 const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'authorization',
   'finetuneauthorization',
@@ -111,7 +112,7 @@ const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'params',
 ])
 
-/** Deeper values, longer lists and longer texts are cut, so that a log line stays a line. */
+/** Deeper values, longer lists and longer texts are cut, so that a log line stays short. */
 const LOG_DEPTH_MAX = 5
 const LOG_ITEMS_MAX = 50
 const LOG_TEXT_LENGTH_MAX = 2048
@@ -128,7 +129,7 @@ function redactObject(
   return result
 }
 
-/** Names of members that were looked at before, and whether they are redacted. */
+/** Whether a member is redacted, by its name: results for names that were checked before. */
 const knownNames = new Map<string, boolean>()
 const KNOWN_NAMES_MAX = 1_000
 
@@ -143,7 +144,7 @@ function isRedacted(name: string): boolean {
 function redactValue(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return cut(value)
   if (typeof value === 'bigint') return value.toString()
-  // JSON.stringify would call one that is named toJSON.
+  // JSON.stringify would call a function with the name toJSON.
   if (typeof value === 'function') return undefined
   if (typeof value !== 'object' || value === null) return value
   if (value instanceof Uint8Array) return `${value.length} bytes`
@@ -155,8 +156,8 @@ function redactValue(value: unknown, depth: number): unknown {
 }
 
 /**
- * Drivers hang statements and parameters on their errors, and the JSON parser quotes its input:
- * neither is kept.
+ * Drivers add statements and parameters to their errors, and the JSON parser quotes its input.
+ * Neither is logged.
  */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }
@@ -174,7 +175,7 @@ function cut(text: string): string {
   return text.length > LOG_TEXT_LENGTH_MAX ? `${text.slice(0, LOG_TEXT_LENGTH_MAX)}…` : text
 }
 
-/** Gateway keys (afd_…), provider keys (sk-…, and others of that build) and bearer tokens. */
+/** Gateway keys (afd_…), provider keys (sk-… and keys of the same form) and bearer tokens. */
 const SECRET_PATTERN =
   /\bafd_[a-z2-7]{16}_[\w-]{20,}|\b(?:sk|gsk|xai)-[\w-]{16,}|\bBearer\s+[\w.~+/=-]{8,}/gi
 

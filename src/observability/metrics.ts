@@ -10,35 +10,41 @@ import { listSources, type MeasuredParts, registerSources } from './gauges.ts'
 import { boundProviders, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
-/** Records in one commit, up to the committer's limit. */
+/** Records in one commit; the last bucket is the committer's limit. */
 const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 type Address = { readonly host: string; readonly port: number }
 
-/** What is counted as it happens; what is read when it is asked for: gauges.ts. */
+/** Counts events when they happen. Values that are read at a scrape are in gauges.ts. */
 type Meter = {
   readonly registry: Registry
   readonly calls: CallObserver
   /**
-   * One commit of so many records that took so long, from the enclave's reply until it was durable.
+   * Counts one commit: its number of records, and the time from the enclave's reply until the
+   * commit was durable.
    */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
-  /** A commit that another gateway on the database made first, or whose nonce it took. */
+  /**
+   * Counts a commit that another gateway on the same database made first, or whose nonce it took.
+   */
   countRace(): void
-  /** A provider was asked for its models: `listed`, or why it gave no list. */
+  /** Counts a request for a provider's models: `listed`, or the reason why it gave no list. */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
 }
 
-/** What parts of the gateway count in, and what serves it. */
+/** The metrics of a gateway: its parts count in them, and a server shows them. */
 export type Metrics = Meter & {
   /**
-   * Serves what was counted, and what the parts say of themselves; scrapes at the same time share
-   * one. Gives where. Rejects with StartFailure.
+   * Serves the counters and the gauges of the parts. Scrapes at the same time share one reading.
+   * Gives the address. Rejects with StartFailure.
    */
   serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
 }
 
-/** Opens the metrics of a gateway; `metrics`: where they are served, null for nowhere. */
+/**
+ * Opens the metrics of a gateway. `metrics`: the address to serve them at; null: they are not
+ * served.
+ */
 export function openMetrics({
   metrics: at,
   isStaging,
@@ -67,9 +73,9 @@ export function openMetrics({
 }
 
 /**
- * A meter with a registry of its own, and Node's own metrics in it. Labels come from the router's
- * patterns, lists in our code and status codes, never from what a caller sends: a caller could
- * otherwise make as many series as it likes.
+ * Creates a meter with its own registry, which also has Node's metrics. Labels come from the
+ * router's patterns, from lists in our code, and from status codes. They never come from a caller's
+ * text: otherwise a caller could create any number of series.
  */
 export function createMeter({ isStaging = false }: { readonly isStaging?: boolean } = {}): Meter {
   const registry = new Registry()
@@ -86,7 +92,8 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
 }
 
 /**
- * Gauges of prom-client that are named like counters. nodejs_active_resources has what they sum.
+ * Gauges of prom-client with names like counters. nodejs_active_resources has the values that they
+ * sum.
  */
 const MISNAMED = [
   'nodejs_active_handles_total',
@@ -165,13 +172,16 @@ function observeCalls(registry: Registry): CallObserver {
   }
 }
 
-/** A stream always has status 200; the status of any other answer shows its error. */
+/**
+ * A stream always has status 200, so its error is its error event. For other answers, the status
+ * shows the error.
+ */
 function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'
   return error !== null && status < 400 ? 'error' : 'whole'
 }
 
-/** Of a method that is none of these, only that it is another one is kept. */
+/** Other methods are counted together as `other`. */
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',
@@ -224,19 +234,19 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
   }
 }
 
-/** Connections at once: one or two collectors. */
+/** Maximum number of connections at once; one or two collectors are usual. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 
-/** What is served: the text of a scrape, read when it is asked for. */
+/** The text of a scrape. It is made when it is requested. */
 type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
 
 export type MetricsServer = { readonly url: string; close(): Promise<void> }
 
 /**
- * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free one), and
- * nothing else. It asks for no key: everyone who can connect can read. Rejects with the system's
- * error when the port is taken.
+ * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free port), and
+ * no other path. It requires no key: every program that can connect can read. Rejects with the
+ * system's error when the port is taken.
  */
 export async function startMetricsServer(
   metrics: MetricsText,

@@ -1,7 +1,7 @@
 /**
- * Families of models by the beginnings of their names, the first that fits: the label of metrics.
- * Names are callers' texts: with a label for each name a caller could make as many series as it
- * likes.
+ * Families of models, by the beginning of a model's name; the first match is used. Metrics have the
+ * family as their label. Names are callers' texts: with one label per name, a caller could create
+ * any number of series.
  */
 const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[]])[] = [
   ['gpt-oss', ['gpt-oss']],
@@ -35,23 +35,23 @@ const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[
   ['flux', ['flux']],
 ]
 
-/** What a name is of that begins with none of them. */
+/** The family of a name that matches no beginning. */
 const OTHER_FAMILY = 'other'
 
-/** Every value that `familyOf` can give. */
+/** Every value that `familyOf` gives. */
 export const MODEL_FAMILIES: readonly string[] = [
   'none',
   ...FAMILIES.map(([family]) => family),
   OTHER_FAMILY,
 ]
 
-/** Longer names are cut before they are looked at. */
+/** Longer names are cut before the comparison. */
 const NAME_LENGTH_MAX = 256
 
 /**
- * Gives the family of a model, one of MODEL_FAMILIES, by what stands behind the last slash of its
- * name: `openai/gpt-5` and `GPT-5` are `gpt`. 'none' for a call without a model. It says what the
- * name claims, NOT what answered.
+ * Gives the family of a model, one of MODEL_FAMILIES. It depends on the part of the name after the
+ * last slash: `openai/gpt-5` and `GPT-5` are `gpt`. Gives 'none' for a call without a model. The
+ * family shows what the name claims, NOT what model answered.
  */
 export function familyOf(model: string | undefined): string {
   if (model === undefined || model === '') return 'none'

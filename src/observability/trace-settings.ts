@@ -2,18 +2,19 @@ import { z } from 'zod'
 import { confidential, textField, url } from '../runtime/fields.ts'
 
 /**
- * Variables of the programs that can be traced: the gateway, a node agent. Names are
+ * Variables of the programs that can be traced: the gateway and a node agent. The names are
  * OpenTelemetry's.
  */
 export const traceFields = {
   /**
-   * OTLP collector that traces are sent to over HTTP, `https://collector:4318`; `/v1/traces` is
-   * added. Default: nothing is traced. It receives route, model and times of calls; never a key, a
+   * OTLP collector that receives traces over HTTP, `https://collector:4318`; `/v1/traces` is added.
+   * Default: tracing is off. The collector receives route, model and times of calls; never a key, a
    * prompt or an answer.
    */
   OTEL_EXPORTER_OTLP_ENDPOINT: url(['http', 'https']).optional(),
   /**
-   * Headers for it, `name=value` with commas between them, values percent-encoded. Default: none.
+   * Headers for the collector, `name=value` separated by commas; values are percent-encoded.
+   * Default: no headers.
    */
   OTEL_EXPORTER_OTLP_HEADERS: confidential(
     z.string().transform((list, context) => {
@@ -26,10 +27,11 @@ export const traceFields = {
       return headers ?? {}
     }),
   ).default({}),
-  /** Name that the process has in traces. Default: affidavit-gateway, affidavit-agent. */
+  /** The process's name in traces. Default: affidavit-gateway, affidavit-agent. */
   OTEL_SERVICE_NAME: textField.optional(),
   /**
-   * Share of calls that are traced, 0 to 1, of those whose caller has not decided it. Default 1.
+   * Share of calls that are traced, 0 to 1. It applies to calls whose caller sent no decision in a
+   * trace context. Default 1.
    */
   OTEL_TRACES_SAMPLER_ARG: z
     .string()
@@ -41,14 +43,14 @@ export const traceFields = {
 }
 
 export type TraceConfig = {
-  /** Where traces go, with its path. */
+  /** The collector's URL, including its path. */
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly serviceName: string
   readonly ratio: number
 }
 
-/** Null: nothing is traced. */
+/** Null: tracing is off. */
 export function tracesOf(
   settings: z.output<z.ZodObject<typeof traceFields>>,
   serviceName: string,
@@ -64,8 +66,8 @@ export function tracesOf(
 }
 
 /**
- * OpenTelemetry's form, which is W3C Baggage's without properties. Null when it is not of that
- * form.
+ * Parses OpenTelemetry's form, which is W3C Baggage without properties. Null when the text does not
+ * have this form.
  */
 function parseHeaders(list: string): Readonly<Record<string, string>> | null {
   const pairs = list

@@ -25,24 +25,24 @@ import type { CallObserver, CallReport, InferenceFacts, PhaseReport } from './ca
 import type { Logger, Opening } from './logger.ts'
 import type { TraceConfig } from './trace-settings.ts'
 
-/** A tracer of this process, and how to end it. */
+/** A tracer of this process, and a function that ends it. */
 export type Traces = {
   readonly tracer: Tracer
-  /** Sends what is left, for CLOSE_TIMEOUT_MS at most. Never rejects. */
+  /** Sends the remaining spans, for at most CLOSE_TIMEOUT_MS. Never rejects. */
   close(): Promise<void>
 }
 
-/** How often a collector that cannot be reached is logged, milliseconds. */
+/** Least time between two log lines about a collector that cannot be reached, milliseconds. */
 const WARN_INTERVAL_MS = 60_000
 
-/** How long one export may take, and the last one at the end of the process, milliseconds. */
+/** Longest time of one export, also of the last one when the process ends, milliseconds. */
 const EXPORT_TIMEOUT_MS = 5_000
 const CLOSE_TIMEOUT_MS = 6_000
 
-/** Longest text of an attribute: a name of a model may be 256 characters long. */
+/** Longest text of an attribute: a model's name may have 256 characters. */
 const VALUE_LENGTH_MAX = 256
 
-/** Gives what traces calls for the collector that the operator named; null: no collector. */
+/** Gives the observer that traces calls for the operator's collector; null without a collector. */
 export function openCallTraces(
   config: TraceConfig | null,
   { log, onStarted }: Opening,
@@ -54,9 +54,9 @@ export function openCallTraces(
 }
 
 /**
- * Sends spans to an OTLP collector (HTTP, protobuf), in batches, beside the calls: at most 2,048
- * wait, further ones are dropped. Nothing is registered globally, so no library adds spans of its
- * own. Resolves calls to none when it is away.
+ * Sends spans to an OTLP collector (HTTP, protobuf), in batches; calls do not wait for it. At most
+ * 2,048 spans wait; further spans are dropped. Nothing is registered globally, so no library adds
+ * its own spans. When the collector is away, calls still succeed.
  */
 export function openTraces(
   config: TraceConfig,
@@ -76,7 +76,8 @@ export function openTraces(
       'service.name': config.serviceName,
       'service.version': version,
     }),
-    // A caller's own decision comes with its trace context; ours is for calls without one.
+    // A caller's trace context contains the caller's own decision. Our ratio applies to calls
+    // without a trace context.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
     spanProcessors: [
@@ -101,7 +102,7 @@ export function openTraces(
   }
 }
 
-/** The context that a W3C `traceparent` names; an empty one when it is missing or malformed. */
+/** Gives the context of a W3C `traceparent`; an empty context when it is missing or malformed. */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
   return parent === null
@@ -109,7 +110,7 @@ export function contextOf(traceparent: string | null): Context {
     : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true })
 }
 
-/** W3C `traceparent` of a span; null when it is not sampled. */
+/** Gives the W3C `traceparent` of a span; null when the span is not sampled. */
 function traceparentOf(span: Span): string | null {
   if (!span.isRecording()) return null
   const { traceId, spanId, traceFlags } = span.spanContext()
@@ -117,8 +118,9 @@ function traceparentOf(span: Span): string | null {
 }
 
 /**
- * Logs that spans are lost, now and then: on the way to which `endpoint` (an origin, for the URL
- * may hold credentials), and the error's code, never what the collector answered.
+ * Logs, at most once in WARN_INTERVAL_MS, that spans are lost. The line has `endpoint` and the
+ * error's code. `endpoint` is an origin, because the URL may contain credentials. The collector's
+ * answer is never logged.
  */
 function warning(
   exporter: SpanExporter,
@@ -143,21 +145,21 @@ function warning(
 }
 
 /**
- * The system's code, the status that the collector answered with, or what kind of error it was:
- * messages may repeat the collector.
+ * Gives the system's error code, the collector's status, or the kind of error. Messages are not
+ * used, because they may repeat the collector's answer.
  */
 function causeOf(error: Error | undefined): string | number {
   if (error === undefined) return 'unknown'
   const { code } = error as { readonly code?: unknown }
   if (typeof code === 'string' || typeof code === 'number') return code
-  // The exporter's error of a collector that does not answer in EXPORT_TIMEOUT_MS has no code.
+  // When a collector does not answer within EXPORT_TIMEOUT_MS, the exporter's error has no code.
   return error.message === 'Request timed out' ? 'timeout' : error.name
 }
 
 /**
- * Traces calls: a server span for each, and below it a span for the inference with the attributes
- * of GenAI's semantic conventions, one for each phase that was waited for, and one whose times come
- * from the enclave's receipt. The enclave itself sends nothing.
+ * Traces calls. Each call has a server span. Below it are one span for the inference, with the
+ * attributes of GenAI's semantic conventions, one span for each phase of waiting, and one span with
+ * the times of the enclave's receipt. The enclave itself sends no spans.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
@@ -204,15 +206,15 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * From the first wait for a model to the end of the answer, or of the wait where the answer does
- * not stream.
+ * The span begins with the first wait for a model. It ends with the answer; if the answer is not a
+ * stream, it ends with the wait.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
   const isUnanswered = waits.every((wait) => wait.isFailed)
-  // A name that nothing serves may be any text at all.
+  // When no model answered, the model's name may be any text, so it is left out.
   const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
@@ -228,7 +230,7 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
   span.end(report.firstEventMs === null ? waited : endOf(report))
 }
 
-/** OpenTelemetry's semantic conventions for generative AI. */
+/** Gives the attributes of OpenTelemetry's semantic conventions for generative AI. */
 function genAiOf(
   { operation, model, responseModel, provider, inputTokens, outputTokens }: InferenceFacts,
   { firstEventMs }: CallReport,
@@ -245,7 +247,7 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/** The conventions have a name for a search only where an agent makes it. */
+/** The conventions name a search only when an agent makes it, so a search has our own name here. */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -265,14 +267,14 @@ function spanPhase(tracer: Tracer, phase: PhaseReport, within: Context): void {
 }
 
 /**
- * By the conventions for servers: from 500 up. Of a stream what its error event says, whose own
- * status is 200.
+ * By the conventions, a server span failed when the status is 500 or more. A stream has status 200,
+ * so the status of its error event counts.
  */
 function isFailed({ status, error }: CallReport): boolean {
   return Math.max(status, error?.status ?? 0) >= 500
 }
 
-/** What the log line has as `error`; the status where there is no code. */
+/** The `error` member of the log line; the status when there is no code. */
 function errorTypeOf({ status, error }: CallReport): Attributes {
   if (error === null && status < 400) return {}
   return { 'error.type': error?.code ?? String(status) }

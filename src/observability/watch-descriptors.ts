@@ -2,21 +2,24 @@ import { countDescriptors, descriptorsMax } from '../runtime/descriptors.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Logger, Opening } from './logger.ts'
 
-/** Share of the descriptors from which on a warning is logged. */
+/** A warning is logged when this share of the descriptors is in use. */
 const WARNING_SHARE = 0.8
 const LOOK_INTERVAL_MS = 5_000
-/** A line in so long, as long as it lasts. */
+/** Least time between two warnings while the shortage lasts. */
 const WARNING_INTERVAL_MS = 60_000
 
-/** What is looked at. */
+/** The values that are checked. */
 type Descriptors = {
   readonly count: () => number | null
   readonly max: number
-  /** Open connections of the API, and those of them that have sent no request. */
+  /** Open connections of the API, and how many of them have sent no request. */
   readonly connections: () => Promise<{ readonly open: number; readonly silent: number }>
 }
 
-/** Gives a look that logs when descriptors are about to run out, and when that is over. */
+/**
+ * Gives a check of the descriptors. It logs a warning when few are left, and a line when enough are
+ * free again.
+ */
 export function createDescriptorsLook(
   { count, max, connections }: Descriptors,
   log: Pick<Logger, 'warn' | 'info'>,
@@ -38,7 +41,7 @@ export function createDescriptorsLook(
   }
 }
 
-/** Looks now and then at the descriptors of this process, until the gateway stops. */
+/** Checks this process's descriptors at intervals, until the gateway stops. */
 export function watchDescriptors(
   connections: Descriptors['connections'],
   { log, onStarted }: Opening,

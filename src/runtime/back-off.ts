@@ -3,15 +3,15 @@ export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
  * How much of the pause is random. `none`: the pause is the bound. `half`: from half of the bound
- * up. `full`: from near zero to the bound; for many clients of one server, so that they do not all
- * come back at once.
+ * up to the bound. `full`: from near zero to the bound; for many clients of one server, so that
+ * they do not all return at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 
 /**
- * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1): its bound
- * doubles from `minMs` to `maxMs`. With full jitter the pause is at least a tenth of `minMs`, so
- * that immediate refusals make no busy loop. `random` gives 0 to below 1.
+ * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1). The pause's
+ * bound doubles from `minMs` to `maxMs`. With full jitter the pause is at least a tenth of `minMs`,
+ * so that immediate refusals do not cause a busy loop. `random` gives 0 to below 1.
  */
 export function backOffMs(
   failures: number,

@@ -1,7 +1,7 @@
-/** Read once: the clock is asked several times for each chunk. */
+/** Read only once, because unixMs is called several times for each chunk. */
 const TIME_ORIGIN_MS = performance.timeOrigin
 
-/** Unix milliseconds with a fraction, of a clock that never goes back. */
+/** Gives Unix milliseconds with a fraction. The clock never goes back. */
 export function unixMs(): number {
   return TIME_ORIGIN_MS + performance.now()
 }

@@ -1,4 +1,4 @@
-/** A cell: text, or a number; null for an empty one. */
+/** A cell: text or a number; null for an empty cell. */
 type Cell = string | number | null
 
 /** Gives a table as CSV (RFC 4180): a line of names, then a line for each row. */
@@ -7,8 +7,8 @@ export function writeCsv(columns: readonly string[], rows: readonly (readonly Ce
 }
 
 /**
- * Gives one line of CSV, ended by CRLF. Text that a spreadsheet would take for a formula gets an
- * apostrophe before it, so that a name from a stranger does nothing on the machine that opens the
+ * Gives one line of CSV, ended by CRLF. A text that a spreadsheet could take for a formula gets an
+ * apostrophe before it. So a stranger's name cannot run a formula on the machine that opens the
  * file (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, also inside
  * quotes.
  */

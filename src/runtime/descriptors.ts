@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Descriptors that this process may have open; infinity where the system does not say. */
+/** Gives how many descriptors this process may open; infinity when the system states no limit. */
 export function descriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -11,8 +11,8 @@ export function descriptorsMax(): number {
 }
 
 /**
- * Descriptors that are open now; null where the system does not say. Counting needs a descriptor:
- * when all are used, it gives the maximum.
+ * Counts the open descriptors; null when the system does not list them. Counting needs a
+ * descriptor, so when all are used, it gives the maximum.
  */
 export function countDescriptors(): number | null {
   try {
@@ -23,5 +23,5 @@ export function countDescriptors(): number | null {
   }
 }
 
-/** Only other processes raise or lower this limit. */
+/** Read once, because only other processes can change this limit. */
 const descriptorsMaxAtOpen = descriptorsMax()

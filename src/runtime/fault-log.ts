@@ -1,12 +1,14 @@
-/** Decides when a lasting fault is logged: when it is new, and then once in each interval. */
+/**
+ * Decides when a lasting fault is logged: when it is new, and after that at most once per interval.
+ */
 type FaultLog = {
-  /** Whether to log the fault now. A `key` other than the last one is a new fault. */
+  /** Whether to log the fault now. A fault with a new `key` is a new fault. */
   isDue(key?: string): boolean
-  /** The fault is over: the next fault is new. */
+  /** Reports that the fault has ended. The next fault is then new. */
   clear(): void
 }
 
-/** Gives the memory of one log line. `now`: milliseconds, monotonic. */
+/** Creates the state for one log line. `now`: milliseconds, monotonic. */
 export function createFaultLog(intervalMs: number, now: () => number): FaultLog {
   let last: { readonly key: string; readonly atMs: number } | null = null
   return {

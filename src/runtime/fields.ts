@@ -24,7 +24,7 @@ export function positiveNumber({ max }: { readonly max: number }) {
     .transform(Number)
 }
 
-/** A TCP port; 0 means any free one. */
+/** A TCP port; 0 means any free port. */
 export const port = integer({ min: 0, max: 65_535 })
 
 /** Gives a field that is `true` or `false`. */
@@ -42,8 +42,8 @@ export function oneOf<const Words extends readonly [string, ...string[]]>(words:
 }
 
 /**
- * Gives a field for an absolute URL with one of the schemes. The value is not repeated: URLs carry
- * passwords.
+ * Gives a field for an absolute URL with one of the schemes. A fault does not repeat the value,
+ * because URLs may contain passwords.
  */
 export function url(schemes: readonly string[]) {
   return z
@@ -54,8 +54,8 @@ export function url(schemes: readonly string[]) {
 }
 
 /**
- * Gives a field with a fixed form. A fault does not repeat the value, so the field fits secrets
- * too.
+ * Gives a field with a fixed form. A fault does not repeat the value, so the field can be used for
+ * secrets.
  */
 export function form(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: `expected ${expected}` })
@@ -64,8 +64,8 @@ export function form(pattern: RegExp, expected: string) {
 const CONFIDENTIAL = new WeakSet<object>()
 
 /**
- * Marks a field whose value is a secret, or may hold one: then `NAME_FILE` may name a file with the
- * value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
+ * Marks a field whose value is a secret, or may contain one. `NAME_FILE` may then name a file with
+ * the value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
  */
 export function confidential<Field extends z.ZodType>(field: Field): Field {
   CONFIDENTIAL.add(field)
@@ -85,14 +85,14 @@ export function isConfidential(field: z.core.$ZodType): boolean {
 type WrappedFields = z.core.$ZodTypeDef &
   Readonly<Partial<Record<'innerType' | 'in' | 'out', z.core.$ZodType>>>
 
-/** A credential: printable ASCII without blanks, because it travels in a header. */
+/** A credential: printable ASCII without blanks, because it is sent in a header. */
 export const secret = confidential(
   form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters'),
 )
 
 /**
- * A private key of secp256k1, 32 bytes in hex, with or without 0x; gives it with 0x, in lower case.
- * A fault does not repeat the value.
+ * A private key of secp256k1, 32 bytes in hex, with or without 0x. The result has 0x, in lower
+ * case. A fault does not repeat the value.
  */
 export const privateKey = confidential(
   z
@@ -102,8 +102,8 @@ export const privateKey = confidential(
 )
 
 /**
- * Gives a field for a list of texts with commas between them. Blanks around each text are dropped,
- * and empty texts too.
+ * Gives a field for a list of texts, separated by commas. Blanks around each text and empty texts
+ * are removed.
  */
 export function listField({
   itemsMax,
@@ -129,8 +129,8 @@ export function listField({
 }
 
 /**
- * Gives a field for a list of web origins with commas between them, or `*`. Each origin is written
- * as browsers send it (scheme, host, port if it is not the scheme's).
+ * Gives a field for a list of web origins, separated by commas, or `*`. Each origin is written as
+ * browsers send it: scheme, host, and the port if it is not the scheme's default.
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine(
@@ -144,7 +144,7 @@ export function origins({ itemsMax }: { readonly itemsMax: number }) {
 
 const ORIGIN_LENGTH_MAX = 300
 
-/** Gives a field for a list of IP addresses and CIDRs with commas between them. */
+/** Gives a field for a list of IP addresses and CIDRs, separated by commas. */
 export function addressRanges({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: RANGE_LENGTH_MAX }).refine(
     (items) => items.every(isAddressRange),
@@ -162,8 +162,8 @@ function isAddressRange(text: string): boolean {
 }
 
 /**
- * The path of the socket in `text`, `unix:/path` or `unix:///path`; null for any other text. The
- * kernel takes 107 bytes.
+ * Gives the path of the socket in `text`, `unix:/path` or `unix:///path`; null for any other text.
+ * The system allows 107 bytes.
  */
 export function parseSocketUrl(text: string): string | null {
   const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
@@ -173,8 +173,8 @@ export function parseSocketUrl(text: string): string | null {
 const SOCKET_PATH_BYTES_MAX = 107
 
 /**
- * Gives a field for a list of sockets, `unix:/path`, with commas between them, without duplicates.
- * Gives their paths.
+ * Gives a field for a list of sockets, `unix:/path`, separated by commas, without duplicates. The
+ * result has their paths.
  */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
@@ -189,7 +189,7 @@ export function sockets({ itemsMax }: { readonly itemsMax: number }) {
     .transform((paths) => paths.filter((path) => path !== null))
 }
 
-/** `https://App.example/` is refused: no browser would ever send it, and nothing would match. */
+/** `https://App.example/` is refused: no browser ever sends it, so it would never match. */
 function isOrigin(item: string): boolean {
   return (
     item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)
@@ -199,7 +199,9 @@ function isOrigin(item: string): boolean {
 /** Any text; for paths and names. */
 export const textField = z.string()
 
-/** Order of secp256k1 (SEC 2, 2.4.1); a private key is a number from 1 to below it. */
+/**
+ * Order of secp256k1 (SEC 2, 2.4.1). A private key is a number of at least 1 and below this order.
+ */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
 function isPrivateKey(hex: string): boolean {

@@ -13,33 +13,33 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * The reason that ends a pause early. Without a reason, each abort would make an exception with a
- * stack.
+ * The reason with which a pause is ended early. Without a reason, each abort would create an
+ * exception with a stack.
  */
 const WOKEN = 'woken'
 
 /**
- * How long a loop waits for its next round: `ms`, and at least `leastMs` (by default 0) when it is
- * woken.
+ * How long a loop waits for its next round: `ms`. A loop that is woken earlier still waits at least
+ * `leastMs` (default 0).
  */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 /** Work that is repeated in the background. */
 type Loop = {
-  /** Starts with the first round; has no effect on a loop that was started. */
+  /** Starts the first round. Has no effect when the loop was already started. */
   start(): void
   /** Ends the current pause, or the pause after the current round. */
   wake(): void
   /** Aborts the signal of the rounds, and resolves when no round is running. */
   stop(): Promise<void>
-  /** Started, and not stopped. */
+  /** Whether the loop was started and not stopped. */
   isRunning(): boolean
 }
 
 /**
  * Gives a loop that is not started yet. `round` gives the pause before the next round, in
- * milliseconds. It must handle its own errors: an error that it throws ends the loop as an
- * unhandled rejection.
+ * milliseconds. It must handle its own errors: if it throws, the loop ends with an unhandled
+ * rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {
   const stopping = new AbortController()

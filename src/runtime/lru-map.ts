@@ -1,6 +1,6 @@
 /**
- * A map that holds the `entriesMax` entries that were last used. Reading and setting an entry are
- * uses.
+ * A map that keeps the `entriesMax` entries that were used last. To read or set an entry counts as
+ * use.
  */
 export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
@@ -20,7 +20,7 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** The value of a key; a missing value is made and kept. */
+  /** Gives the value of a key. A missing value is made and stored. */
   getOrMake(key: Key, make: () => Value): Value {
     const known = this.get(key)
     if (known !== undefined) return known
@@ -29,7 +29,7 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** Adds or replaces an entry; the least recently used entry makes room. */
+  /** Adds or replaces an entry. When the map is full, the least recently used entry is removed. */
   set(key: Key, value: Value): void {
     this.#entries.delete(key)
     this.#entries.set(key, value)
@@ -42,7 +42,7 @@ export class LruMap<Key, Value> {
     return this.#entries.delete(key)
   }
 
-  /** The entries, the least recently used first. This reading does not count as use. */
+  /** The entries, the least recently used first. An iteration does not count as use. */
   [Symbol.iterator](): IterableIterator<[Key, Value]> {
     return this.#entries[Symbol.iterator]()
   }

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-/** An id that cannot be guessed, letters and digits. */
+/** Makes an id of letters and digits that cannot be guessed. */
 export function makeId(): string {
   return randomUUID().replaceAll('-', '')
 }

@@ -1,8 +1,9 @@
 import { rename, rm, writeFile } from 'node:fs/promises'
 
 /**
- * Writes a file as `draft`, beside its place, and moves it there: a reader finds the old content or
- * the new content at any moment, also after a crash, and never a part. `mode` is for a new file.
+ * Writes the content to the file `draft` in the same folder, then renames it. So a reader always
+ * finds the complete old content or the complete new content, even after a crash. `mode` is for a
+ * new file.
  */
 export async function placeFile(
   path: string,

@@ -21,10 +21,10 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Gives the settings that a schema reads from variables; a variable with the empty string counts as
- * unset. `NAME_FILE` may name a file that holds a secret. `findFaults` gets the variables that are
- * set, as they were written, and gives the faults in their combination. `warn` gets settings that
- * work and should be corrected. Throws one ConfigurationError with all faults.
+ * Gives the settings that a schema reads from variables. An empty variable counts as unset.
+ * `NAME_FILE` may name a file that contains a secret. `findFaults` gets the variables that are set,
+ * unchanged, and gives the faults in their combination. `warn` is called for settings that work but
+ * should be corrected. Throws one ConfigurationError with all faults.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -32,11 +32,11 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
   warn: (sentence: string) => void = warnOnStandardError,
 ): z.output<Schema> {
-  // Members that the environment, or an empty object, inherits are not settings.
+  // Only own members are settings. Inherited members are not.
   const own = ownMembers(environment)
   const isSet = (name: string) => own[name] !== undefined && own[name] !== ''
   const values: Record<string, string> = {}
-  /** A variable whose file is faulty is neither set nor unset. */
+  /** A variable whose file is faulty counts neither as set nor as unset. */
   const fileFaults = new Map<string, string>()
   for (const [name, field] of Object.entries(schema.shape)) {
     const file = `${name}_FILE`
@@ -75,8 +75,8 @@ function bullets(lines: readonly string[]): string {
 }
 
 /**
- * The variables that are set, of the given names, to be passed on; also the variables that name
- * their files.
+ * Picks the variables with the given names that are set, to pass them on. Variables that name their
+ * files are included.
  */
 export function pickVariables(
   environment: Environment,

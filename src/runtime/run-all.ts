@@ -2,9 +2,9 @@
 type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
- * Gives the results of all tasks, in their order; some run at the same time. The first failure ends
- * the running tasks and starts no more. It is thrown when no task runs any longer. `signal` does
- * the same, with its reason.
+ * Gives the results of all tasks, in order; some tasks run at the same time. The first failure
+ * aborts the running tasks, and no further task is started. When all tasks have ended, the failure
+ * is thrown. `signal` has the same effect; its reason is thrown.
  */
 export async function runAll<Result>(
   tasks: readonly Task<Result>[],

@@ -4,19 +4,19 @@ import { systemCodeOf } from './starting.ts'
 /** Longest secret file, bytes. */
 const SECRET_FILE_BYTES_MAX = 65_536
 
-/** The content of a file; `isOpen`: every user of the machine may read it. */
+/** The content of a file. `isOpen`: every user of the machine may read the file. */
 type SecretFile =
   | { readonly kind: 'secret'; readonly text: string; readonly isOpen: boolean }
   | { readonly kind: 'fault'; readonly fault: string }
 
 /**
- * Gives the only line of a file, without its end. A fault repeats neither the content nor the path:
- * the path may be the secret itself, when someone confused the two.
+ * Gives the only line of a file, without its line end. A fault does not repeat the content. It does
+ * not repeat the path either, because a user may have written the secret in place of the path.
  */
 export function readSecretFile(path: string): SecretFile {
   let file: number
   try {
-    // Opening a pipe without a writer would otherwise block the start forever.
+    // Without O_NONBLOCK, a pipe without a writer would block the start forever.
     file = openSync(path, O_RDONLY | O_NONBLOCK)
   } catch (error) {
     return fault(`the file cannot be read (${systemCodeOf(error) ?? 'unknown fault'})`)

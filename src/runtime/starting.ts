@@ -7,14 +7,14 @@ export class StartFailure extends Error {
 }
 
 /**
- * Called with what ends a part, as soon as the part runs. The part that was started last is ended
- * first.
+ * Called with a function that ends a part, when the part runs. The part that was started last is
+ * ended first.
  */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
- * Waits for all parts, also when some of them fail, so that none is still starting when the caller
- * cleans up. Gives the values, or throws the one failure, or one StartFailure with all failures.
+ * Waits for all parts, even if some fail, so that no part is still starting when the caller cleans
+ * up. Gives the values. Throws the only failure, or one StartFailure that contains all failures.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {
@@ -23,7 +23,8 @@ export async function settleAll<Values extends readonly unknown[]>(
 ): Promise<Values> {
   const all = Promise.all(promises) as unknown as Promise<Values>
   const settled = await Promise.allSettled([all, ...promises])
-  // A part that waits for another part fails with the same error: that is one failure.
+  // A part that waits for another part fails with the other part's error. Equal errors are one
+  // failure.
   const failures = new Set(
     settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )
@@ -36,17 +37,17 @@ function messageOf(failure: unknown): string {
 }
 
 /**
- * The system's code of an error, such as `EADDRINUSE`, for a message; null for an error without a
- * code.
+ * Gives the system's code of an error, such as `EADDRINUSE`, for a message; null for an error
+ * without a code.
  */
 export function systemCodeOf(error: unknown): string | null {
   return error instanceof Error && 'code' in error ? String(error.code) : null
 }
 
 /**
- * Gives an optional package (optionalDependencies of package.json), loaded by `load`. When it is
- * not installed, rejects with a StartFailure that says what to install; `purpose` begins that
- * sentence, `instead` ends it.
+ * Gives an optional package (optionalDependencies of package.json), loaded by `load`. When the
+ * package is not installed, rejects with a StartFailure that says what to install. `purpose` is the
+ * beginning of this sentence, `instead` is its end.
  */
 export async function loadOptional<Module>(
   name: string,

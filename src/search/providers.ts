@@ -3,7 +3,7 @@ import type { SearchProviderName } from '../upstream/settings.ts'
 
 export type SearchQuery = { readonly query: string; readonly maxResults: number }
 
-/** A result in the provider's form; it is not checked. */
+/** A result as the provider gives it. It is not checked. */
 export type FoundItem = {
   readonly title: unknown
   readonly url: unknown
@@ -12,7 +12,7 @@ export type FoundItem = {
 
 /** How one provider is called, and how its answer is read. */
 export type SearchAdapter = {
-  /** The call for a query. `apiKey` is empty for a provider without keys. */
+  /** Gives the call for a query. `apiKey` is empty for a provider without keys. */
   request(
     query: SearchQuery,
     apiKey: string,
@@ -22,9 +22,9 @@ export type SearchAdapter = {
 }
 
 /**
- * SearXNG's JSON, which its `settings.yml` must allow (`search.formats`), or it answers 403. The
- * query is sent as a form and not in the URL: access logs must not hold what people search for. It
- * takes no number of results.
+ * SearXNG's JSON. SearXNG answers 403 unless its `settings.yml` allows JSON (`search.formats`). The
+ * query is sent as a form and not in the URL, because access logs must not contain people's
+ * searches. SearXNG has no parameter for the number of results.
  */
 const SEARXNG: SearchAdapter = {
   request: ({ query }) => ({
@@ -37,8 +37,8 @@ const SEARXNG: SearchAdapter = {
 }
 
 /**
- * Brave's web search. Without `text_decorations` its texts hold no HTML. An answer without hits has
- * no `web`.
+ * Brave's web search. Without `text_decorations`, its texts contain no HTML. An answer without
+ * results has no `web`.
  */
 const BRAVE: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => {
@@ -70,9 +70,9 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. It takes its key in the URL alone. `error` in a search whose status is
- * Success only says that nothing was found. In any other search it is a failure, with any HTTP
- * status.
+ * SerpApi's Google results. SerpApi takes its key only in the URL. When the search status is
+ * Success, `error` only means that there are no results. With any other status it is a failure,
+ * with any HTTP status.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {
@@ -112,7 +112,7 @@ function itemsOf(
   }))
 }
 
-/** A member of a provider's answer, or undefined for a value without that member. */
+/** Gives a member of a provider's answer; undefined when the value has no such member. */
 function memberOf(value: unknown, name: string): unknown {
   const hasMember = typeof value === 'object' && value !== null && Object.hasOwn(value, name)
   return hasMember ? Reflect.get(value, name) : undefined

@@ -1,14 +1,14 @@
 import type { FoundItem } from './providers.ts'
 
 /**
- * Code points of a title and a snippet that are kept; longer ones are cut. A result with a longer
- * address is left out.
+ * Maximum number of code points of a title and a snippet; longer texts are cut. A result whose
+ * address is too long is left out.
  */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000
 export const URL_LENGTH_MAX = 2_048
 
-/** One result, in the form for callers. */
+/** One result, in the form that callers get. */
 type SearchResult = {
   readonly title: string
   /** An http or https URL, without user and password. */
@@ -19,8 +19,8 @@ type SearchResult = {
 }
 
 /**
- * The first `max` items that have a usable address, in one form. Items without one are left out,
- * and take no position.
+ * Gives the first `max` items that have a usable address, all in the same form. Items without a
+ * usable address are left out and not counted.
  */
 export function normaliseResults(
   items: readonly FoundItem[],
@@ -42,8 +42,8 @@ export function normaliseResults(
 }
 
 /**
- * `javascript:` and the like are not results. `https://bank.example@evil.example/` is made to be
- * misread.
+ * Addresses such as `javascript:` are not results. An address such as
+ * `https://bank.example@evil.example/` is meant to deceive, and is refused too.
  */
 function readAddress(value: unknown): string | null {
   if (typeof value !== 'string' || value.length > URL_LENGTH_MAX || !URL.canParse(value))

@@ -7,7 +7,10 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
-/** Searches at once, and the bytes of all their bodies and answers, which are short. */
+/**
+ * Maximum number of searches at once, and maximum number of bytes of all their bodies and answers,
+ * which are short.
+ */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
@@ -19,7 +22,8 @@ const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
 /**
- * The interface sets no limit. Providers accept less, some 400 characters, and say so themselves.
+ * The interface sets no limit. Some providers accept only about 400 characters; they report this
+ * themselves.
  */
 const QUERY_LENGTH_MAX = 2_000
 

@@ -8,11 +8,11 @@ import { normaliseResults } from './results.ts'
 
 /** A valid call for a search. */
 type SearchCall = SearchQuery & {
-  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
-   * much.
+   * Counts bytes that are held for this call. Throws ApiError `overloaded` when all calls together
+   * hold too much.
    */
   readonly reserve: (bytes: number) => void
 }
@@ -20,21 +20,21 @@ type SearchCall = SearchQuery & {
 /** Search on the web. */
 export type WebSearch = {
   /**
-   * JSON text of the results (interface facts). Throws ApiError (`search_not_configured` without a
-   * provider) and the signal's reason.
+   * Gives the results as JSON text (interface facts). Throws ApiError (`search_not_configured`
+   * without a provider) and the signal's reason.
    */
   search(call: SearchCall): Promise<string>
 }
 
-/** The provider to search with, and how to call it. */
+/** The search provider, and how it is called. */
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
-  /** Read again for each search; empty for a provider without keys. */
+  /** The key is read again for each search. It is empty for a provider without keys. */
   readonly apiKey: string
 }
 
-/** Bytes of one answer of a search provider; a usual answer has 100 KB. */
+/** Maximum number of bytes of one answer of a search provider; a usual answer has 100 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 /** Opens the search that the operator configured; null: not configured. */

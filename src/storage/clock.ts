@@ -1,19 +1,20 @@
 import { type RawBuilder, sql } from 'kysely'
 
 /**
- * Unix seconds for a statement, or null for the database's own clock, which is one for all
- * gateways.
+ * Gives Unix seconds for a statement. Null: statements use the database's clock, which all gateways
+ * share.
  */
 export type StoreClock = (() => number) | null
 
 /**
- * The clock's reading as an SQL value, null for the database's own; for functions that take it so.
+ * The clock's time as an SQL value for functions with such an argument; null for the database's
+ * clock.
  */
 export function clockArgument(clock: StoreClock): RawBuilder<number | null> {
   return sql`${clock === null ? null : Math.floor(clock())}::bigint`
 }
 
-/** Now, in Unix seconds, as an SQL expression. */
+/** The present time in Unix seconds, as an SQL expression. */
 export function clockSeconds(clock: StoreClock): RawBuilder<number> {
   return clock === null
     ? sql`floor(extract(epoch from clock_timestamp()))::bigint`

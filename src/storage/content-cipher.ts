@@ -14,42 +14,41 @@ import { ContentUnavailable } from './errors.ts'
  */
 const VERSION = 1
 const KEY_ID_BYTES = 8
-/** Version and key id: what a row's content has at its beginning. */
+/** Bytes at the beginning of a row's content: version and key id. */
 export const CONTENT_HEAD_BYTES = 1 + KEY_ID_BYTES
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const LENGTH_BYTES = 4
 
-/** A key of AES-256-GCM and the id, 16 hex digits, that stored content names it by. */
+/** A key of AES-256-GCM, with its id of 16 hex digits. Stored content names its key by this id. */
 export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 
 /**
- * What the content belongs to: the table, and what names the row in it. Content opens under its own
- * identity alone, so that rows cannot be swapped.
+ * The row that content belongs to: its table, and the names that identify the row there. Content
+ * can be decrypted only with its own identity, so rows cannot be swapped.
  */
 export type ContentIdentity = readonly [table: string, ...names: string[]]
 
 /**
- * Encrypts what callers asked and were answered, for the database. Nonces are random: one key must
- * not seal more than 2^32 contents (NIST SP 800-38D, 8.3).
- *
- * Does NOT hide lengths and times, nor that a row was put back to an older content of its own.
+ * Encrypts callers' requests and answers for the database. Nonces are random: one key must not seal
+ * more than 2^32 contents (NIST SP 800-38D, 8.3). Does NOT hide lengths and times. Does NOT show
+ * that a row was replaced by its own older content.
  */
 export type ContentCipher = {
   /** Ids of the keys, 16 hex digits each, the newest last. */
   readonly keyIds: readonly string[]
-  /** The first bytes of all that `seal` gives. */
+  /** The first bytes of every result of `seal`. */
   readonly head: Uint8Array
-  /** Seals texts under the newest key. */
+  /** Encrypts texts with the newest key. */
   seal(parts: readonly string[], identity: ContentIdentity): Uint8Array
   /**
-   * Gives the texts. Throws ContentUnavailable `content_key_missing` when the key is not known,
-   * `content_unreadable` when the bytes are not those that were sealed for this identity.
+   * Gives the texts. Throws ContentUnavailable: `content_key_missing` when the key is not known,
+   * `content_unreadable` when the bytes were not sealed for this identity.
    */
   open(sealed: Uint8Array, identity: ContentIdentity): readonly string[]
 }
 
-/** Gives the cipher of these keys; the last one seals. */
+/** Gives the cipher of these keys. The last key encrypts. */
 export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]): ContentCipher {
   const byId = new Map(keys.map(({ id, key }) => [id, key]))
   const newest = keys.at(-1) ?? keys[0]
@@ -79,7 +78,10 @@ export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]
   }
 }
 
-/** Opens content where there may be no key at all: then `content_key_missing` is thrown. */
+/**
+ * Decrypts content with a cipher that may be missing. Without a cipher it throws
+ * `content_key_missing`.
+ */
 export function openContent(
   cipher: ContentCipher | null,
   sealed: Uint8Array,
@@ -89,7 +91,10 @@ export function openContent(
   return cipher.open(sealed, identity)
 }
 
-/** Id of the key that sealed this; null when it is too short, or of another version. */
+/**
+ * Gives the id of the key that encrypted this content; null when the content is too short or has
+ * another version.
+ */
 export function contentKeyId(sealed: Uint8Array): string | null {
   const isWhole = sealed.length >= CONTENT_HEAD_BYTES + NONCE_BYTES + TAG_BYTES
   if (!isWhole || sealed[0] !== VERSION) return null
@@ -111,7 +116,7 @@ function decrypt(sealed: Buffer, key: Uint8Array, identity: ContentIdentity): Bu
   }
 }
 
-/** The bytes are authentic: they are what `seal` wrote. */
+/** The bytes are authentic, so they have the form that `seal` writes. */
 function splitParts(bytes: Buffer): readonly string[] {
   const parts: string[] = []
   for (let at = 0; at < bytes.length; ) {

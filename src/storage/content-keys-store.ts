@@ -5,10 +5,10 @@ import { clockSeconds } from './clock.ts'
 import type { Database } from './database.ts'
 
 /**
- * Records under which key content is encrypted from now on. Rejects with StartFailure when content
- * was encrypted before and there is no key at all: new content would be stored in the clear beside
- * it, because of a setting that was forgotten. Warns of keys that are missing: what is encrypted
- * under them cannot be read. Gives the id of the key when it was not in use before, else null.
+ * Records the key that encrypts content from now on. Rejects with StartFailure when the database
+ * has encrypted content and there is no key at all: if the setting was forgotten, new content would
+ * be stored unencrypted. Logs a warning about missing keys, because content under such a key cannot
+ * be read. Gives the key's id when the key was not in use before, else null.
  */
 export async function admitContentKeys(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
@@ -35,8 +35,8 @@ export async function admitContentKeys(
 }
 
 /**
- * Records that a key is in use; true when it was not recorded as such before. When another gateway
- * does so at the same moment, only one of them gets true.
+ * Records that a key is in use. True when this was not recorded before. When two gateways do this
+ * at the same time, only one of them gets true.
  */
 async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`

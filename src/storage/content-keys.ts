@@ -4,19 +4,19 @@ import { constants, open } from 'node:fs/promises'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { type ContentCipher, type ContentKey, createContentCipher } from './content-cipher.ts'
 
-/** Where the keys are: a file, or a program that prints them. */
+/** Source of the keys: a file, or a program that prints them. */
 export type ContentKeySource =
   | { readonly file: string }
-  /** The program's path and its arguments: no shell reads them. */
+  /** The program's path and its arguments. The program is run without a shell. */
   | { readonly command: readonly [string, ...string[]] }
 
 /** Longest list of keys, bytes: some hundred lines. */
 const KEY_TEXT_BYTES_MAX = 64 * 1024
 
-/** Longest that the program may take, milliseconds. A key service answers within one second. */
+/** Longest run time of the program, milliseconds. A key service answers within one second. */
 const COMMAND_TIMEOUT_MS = 10_000
 
-/** Mode bits of a file that users other than its owner and its group have. */
+/** Permission bits for users other than the file's owner and group. */
 const OTHERS = 0o007
 
 const KEY_BYTES = 32
@@ -24,8 +24,8 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
 
 /**
- * Gives the cipher over the keys of the source; null without one: then content is stored in the
- * clear. Rejects with StartFailure, whose message never holds a key or what the program wrote.
+ * Gives the cipher with the keys of the source. Null without a source: content is then stored
+ * unencrypted. Rejects with StartFailure. Its message never contains a key or the program's output.
  */
 export async function openContentCipher(
   source: ContentKeySource | null,
@@ -42,9 +42,9 @@ export async function openContentCipher(
 }
 
 /**
- * Keys of a text, one a line: 32 bytes in hex or standard base64. Blank lines and lines that begin
- * with `#` are skipped. The last key is the newest. Gives what is wrong as a text that holds no
- * key.
+ * Reads keys from a text, one per line: 32 bytes in hex or standard base64. Blank lines and lines
+ * that begin with `#` are skipped. The last key is the newest. When the text is wrong, gives an
+ * error text that contains no key.
  */
 export function parseContentKeys(text: string): readonly [ContentKey, ...ContentKey[]] | string {
   const lines = text.split('\n').map((line) => line.trim())
@@ -67,13 +67,13 @@ function decodeKey(line: string): Uint8Array | null {
   if (HEX_FORM.test(line)) return Buffer.from(line, 'hex')
   if (!BASE64_FORM.test(line)) return null
   const key = Buffer.from(line, 'base64')
-  // Of the last character but one, two bits are not used: there is one text for each key.
+  // The last base64 character has two unused bits. This check accepts only one text for each key.
   return key.toString('base64') === line ? key : null
 }
 
 /**
- * The key's id, 16 hex digits. It is made from the key, so that no two keys are taken for each
- * other by mistake, and does not reveal the key.
+ * Gives the key's id, 16 hex digits. It is derived from the key, so that two keys are never
+ * confused. The id does not reveal the key.
  */
 function idOf(key: Uint8Array): string {
   return createHmac('sha256', key).update('affidavit content key id').digest('hex').slice(0, 16)
@@ -81,7 +81,7 @@ function idOf(key: Uint8Array): string {
 
 async function readKeyFile(path: string): Promise<string> {
   try {
-    // A pipe without a writer would otherwise hold up the start forever.
+    // Without O_NONBLOCK, a pipe without a writer would block the start forever.
     await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
     const facts = await file.stat()
     if (!facts.isFile())
@@ -122,7 +122,7 @@ function runKeyCommand(
   })
 }
 
-/** The command's output is not shown: it may be half of a key. */
+/** The command's output is not shown, because it may contain a part of a key. */
 function describeEnd(error: Error & { code?: unknown; killed?: boolean }): string {
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return 'printed too much'
   if (error.killed === true) return 'took too long'

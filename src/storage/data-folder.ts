@@ -5,18 +5,18 @@ import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { DataFolderInUse } from './errors.ts'
 import { type FolderLock, lockFolder } from './folder-lock.ts'
 
-/** Where a gateway that starts parts of its own keeps them. */
+/** The folders of a gateway that starts parts itself. */
 export type Home = {
-  /** What is kept between starts; locked for this process. */
+  /** Folder of data that is kept between starts. It is locked for this process. */
   readonly dataFolder: string
-  /** For sockets; gone with the process. */
+  /** Folder for sockets. It is removed when the process ends. */
   readonly privateFolder: string
   leave(): Promise<void>
 }
 
 /**
- * Opens the data folder for this process alone. Rejects with DataFolderInUse, or StartFailure when
- * it cannot be used.
+ * Opens the data folder; only one process can have it open. Rejects with DataFolderInUse, or
+ * StartFailure when the folder cannot be used.
  */
 export async function openHome(dataFolder: string): Promise<Home> {
   const lock = await takeFolder(dataFolder)
@@ -38,7 +38,7 @@ export async function openHome(dataFolder: string): Promise<Home> {
 
 async function takeFolder(folder: string): Promise<FolderLock> {
   try {
-    // Others have no business in it: it holds keys and prompts.
+    // Other users must not read the folder: it contains keys and prompts.
     await mkdir(folder, { recursive: true, mode: 0o700 })
     return await lockFolder(folder)
   } catch (error) {
@@ -49,14 +49,14 @@ async function takeFolder(folder: string): Promise<FolderLock> {
   }
 }
 
-/** A folder that only this user may enter (0700), gone after `remove`. */
+/** A folder that only this user can enter (0700). `remove` deletes it. */
 export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 
 const PREFIX = 'affidavit-'
 
 /**
- * Makes a folder for sockets under the system's folder for temporary files: the kernel takes about
- * 100 bytes of a socket's path, and a data folder may be anywhere.
+ * Makes a folder for sockets below the system's temporary folder. A socket's path has at most about
+ * 100 bytes, so a data folder with a long path could not contain sockets.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))
@@ -64,9 +64,9 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder that holds `file`, left by a gateway that was killed. Does nothing
- * when it is not a folder that makePrivateFolder makes, of this user: its place comes from a file
- * that another user may have written.
+ * Removes the private folder that contains `file` and that a killed gateway left. Has no effect
+ * unless it has the form of makePrivateFolder and belongs to this user: another user may have
+ * written the path.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

@@ -11,39 +11,40 @@ import { openPostgres } from './postgres.ts'
 import type { DatabaseSession } from './postgres-session.ts'
 import type { Queries, Tables } from './tables.ts'
 
-/**
- * Where the data lives: a Postgres server, or a folder of our own that the embedded PGlite keeps.
- */
+/** Where the data is: a Postgres server, or a folder in which the embedded PGlite stores it. */
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
- * An open, migrated database. Stores are made from it; only storage/ and the stores of the rooms
- * (…-store.ts) look inside. The same queries and types work on both kinds (tables.ts).
+ * An open, migrated database. Stores are made from it. Only storage/ and the stores of other
+ * folders (…-store.ts) use its members. The same queries and types work on both kinds of database
+ * (tables.ts).
  */
 export type Database = {
   readonly kind: 'postgres' | 'embedded'
-  /** For everything but commits. */
+  /** For all queries except commits. */
   readonly queries: Queries
   /**
-   * For commits alone: connections of their own, so that no flood of history reads can starve the
-   * committer.
+   * For commits only. Commits have their own connections, so that many history reads cannot block
+   * the committer.
    */
   readonly commits: Queries
-  /** Locks and notices among the gateways on it; null where there is one at most. */
+  /**
+   * Locks and notices between the gateways of this database; null when only one gateway can use it.
+   */
   readonly session: DatabaseSession | null
-  /** Names of the migrations that this opening ran, oldest first. */
+  /** Names of the migrations that ran when this database was opened, oldest first. */
   readonly migrated: readonly string[]
-  /** Encrypts what callers asked and were answered; null: that is stored in the clear. */
+  /** Encrypts callers' requests and answers. Null: they are stored unencrypted. */
   readonly content: ContentCipher | null
-  /** Ends all connections; a data folder may be opened again afterwards. */
+  /** Ends all connections. After that, a data folder can be opened again. */
   close(): Promise<void>
 }
 
 /**
- * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when it is
- * reachable but could not keep what we promise, DatabaseNewer when a newer release migrated it,
- * DataFolderInUse when another process holds the folder, else with the driver's error.
- * `onConnectionError` is called with failures in the background: idle connections that broke,
+ * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when the database
+ * answers but does not meet our requirements. Rejects with DatabaseNewer when a newer release
+ * migrated it, with DataFolderInUse when another process holds the folder, else with the driver's
+ * error. `onConnectionError` is called with background failures: broken idle connections, and
  * upkeep of the embedded database. Queries report their own failures.
  */
 export async function openDatabase(
@@ -75,12 +76,12 @@ export async function openDatabase(
   }
 }
 
-/** Folder of the embedded database within the data folder. */
+/** Name of the embedded database's folder in the data folder. */
 export const DATABASE_FOLDER = 'database'
 
 /**
- * Opens the Postgres server at `url`, or without one the embedded database in the data folder, and
- * migrates it. Rejects with StartFailure, whose message never holds the URL.
+ * Opens the Postgres server at `url`, and migrates it. Without `url`, this opens the embedded
+ * database in the data folder. Rejects with StartFailure, whose message never contains the URL.
  */
 export async function startDatabase(
   {
@@ -90,7 +91,7 @@ export async function startDatabase(
   }: {
     readonly url: string | null
     readonly dataFolder: string
-    /** Keys of stored content; null for none. */
+    /** Source of the keys of stored content; null without keys. */
     readonly contentKeys?: ContentKeySource | null
   },
   log: Pick<Logger, 'warn'>,
@@ -117,15 +118,15 @@ function describe(error: unknown, what: string): string {
     error instanceof DatabaseUnfit ||
     error instanceof DatabaseNewer
   if (isKnown) return `database: ${error.message}`
-  // Refused connections to several addresses come as one error without a message of its own.
+  // When several addresses refuse a connection, the error that contains these errors has an empty
+  // message.
   const first = error instanceof AggregateError ? error.errors[0] : error
   const reason = first instanceof Error ? first.message : 'unknown fault'
   return `database: ${what} cannot be used: ${reason}`
 }
 
 /**
- * Asks the database for the least there is. Rejects with the driver's error when it does not
- * answer.
+ * Sends the database the smallest query. Rejects with the driver's error when it does not answer.
  */
 export async function checkDatabase({ queries }: Pick<Database, 'queries'>): Promise<void> {
   await sql`select 1`.execute(queries)

@@ -3,15 +3,18 @@ import { Duplex } from 'node:stream'
 import { Worker } from 'node:worker_threads'
 import { DatabaseAwayError } from './errors.ts'
 
-/** An embedded database that runs in a thread of its own. */
+/** An embedded database that runs in its own thread. */
 export type EmbeddedThread = {
-  /** A connection, as `pg` takes it. There is one session: end one before the next is opened. */
+  /**
+   * Opens a connection for `pg`. There is only one session: end a connection before the next one is
+   * opened.
+   */
   connect(): Duplex
-  /** Closes the database, and resolves when the thread has ended. */
+  /** Closes the database. Resolves when the thread has ended. */
   close(): Promise<void>
 }
 
-/** Opens the database in `folder`. Rejects with what PGlite throws. */
+/** Opens the database in `folder`. Rejects with PGlite's error. */
 export async function startEmbeddedThread(folder: string): Promise<EmbeddedThread> {
   const worker = new Worker(new URL('./embedded-worker.ts', import.meta.url), {
     workerData: { folder },
@@ -47,7 +50,7 @@ export async function startEmbeddedThread(folder: string): Promise<EmbeddedThrea
   }
 }
 
-/** Resolves with the first message of the thread, rejects when it ends without one. */
+/** Resolves at the thread's first message. Rejects when the thread ends before it. */
 async function opened(worker: Worker): Promise<void> {
   const ended = new AbortController()
   const exit = once(worker, 'exit', { signal: ended.signal }).then(([code]) => {
@@ -61,10 +64,10 @@ async function opened(worker: Worker): Promise<void> {
   }
 }
 
-/** First byte of the message with which a client says that it goes. */
+/** First byte of the message by which a client ends its session. */
 const TERMINATE = 'X'.charCodeAt(0)
 
-/** The client's end of the connection: what is written in one go is sent as one message. */
+/** The client's end of the connection. Data that is written together is sent as one message. */
 class Connection extends Duplex {
   readonly #send: (bytes: Uint8Array) => void
 
@@ -73,7 +76,7 @@ class Connection extends Duplex {
     this.#send = send
   }
 
-  /** What `pg` asks of a socket. */
+  /** A method that `pg` calls on a socket. */
   connect(): this {
     process.nextTick(() => this.emit('connect'))
     return this
@@ -119,7 +122,8 @@ class Connection extends Duplex {
   #pass(chunks: readonly Buffer[], done: (error?: Error) => void): void {
     const kept = chunks.filter(([first]) => first !== TERMINATE)
     try {
-      // A copy: small buffers share their memory with others, which would be sent along.
+      // The bytes are copied: small buffers share one memory block, and the whole block would be
+      // sent.
       if (kept.length > 0) this.#send(new Uint8Array(Buffer.concat(kept)))
       done()
     } catch (error) {

@@ -5,9 +5,10 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { PGlite } from '@electric-sql/pglite'
 
 /**
- * The thread of the embedded database. In: `workerData.folder`, then messages of Postgres' protocol
- * as bytes, and null to close. Out: null once it is open, then what it answers to each, as bytes.
- * An error ends the thread, and its `error` event reports it.
+ * The thread of the embedded database. Its input is `workerData.folder`, then messages of Postgres'
+ * protocol as bytes, then null to close. Its output is null when the database is open, then the
+ * answer to each message as bytes. An error ends the thread, and its `error` event reports the
+ * error.
  */
 if (parentPort === null) throw new Error('expected to be run as a worker thread')
 const port = parentPort
@@ -19,9 +20,9 @@ port.on('message', (message: Uint8Array | null) => {
 port.postMessage(null)
 
 /**
- * Opens the database in `dataDir`, or makes it: from the packed one that PGlite has, because initdb
- * takes three times as long; by initdb where that optional package is not installed. A database
- * that a start left half made is made again.
+ * Opens the database in `dataDir`, or makes it. It is made from PGlite's packed database, because
+ * initdb takes three times as long. When this optional package is not installed, initdb makes it.
+ * If a start was interrupted while it made the database, the database is made again.
  */
 async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`
@@ -39,7 +40,7 @@ async function open(dataDir: string): Promise<PGlite> {
   return made
 }
 
-/** That a file is there, or is gone, is in its folder. */
+/** Writes the folder to disk: the folder records which files exist. */
 async function syncFolder(folder: string): Promise<void> {
   await using handle = await openFile(folder)
   await handle.sync()

@@ -12,10 +12,10 @@ const OWNER_ALONE = 0o700
 const OTHERS = 0o077
 
 /**
- * Opens the embedded PGlite in a folder of our own, which is made when it is missing and closed to
- * other users. What was committed survives a kill of the process, but not a power cut: PGlite does
- * not wait for the disk. Rejects with DataFolderInUse when another process holds the folder: two
- * would destroy each other's files.
+ * Opens the embedded PGlite in the data folder, which is made when it is missing. Other users
+ * cannot read it. Committed data survives a kill of the process, but not a power cut: PGlite does
+ * not wait for the disk. Rejects with DataFolderInUse when another process holds the folder,
+ * because two processes would destroy each other's files.
  */
 export async function openEmbedded(
   dataFolder: string,
@@ -23,7 +23,8 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
-  // PGlite lets all users write its files, under any umask: only the folder keeps others out.
+  // PGlite's files are writable for all users, under any umask. Only the folder's mode keeps other
+  // users out.
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {
@@ -56,29 +57,29 @@ export async function openEmbedded(
   }
 }
 
-/** As much of PGlite as upkeep needs. */
+/** The members of PGlite that upkeep uses. */
 type Statements = {
   query<Row>(statement: string, parameters?: unknown[]): Promise<{ readonly rows: readonly Row[] }>
 }
 
 type UpkeepLimits = {
-  /** How often the write-ahead log is looked at, milliseconds. */
+  /** How often the size of the write-ahead log is checked, milliseconds. */
   readonly intervalMs: number
-  /** How far it may grow until it is checkpointed, bytes. */
+  /** Size of the write-ahead log at which a checkpoint is made, bytes. */
   readonly walBytesMax: number
 }
 
 /**
- * A checkpoint of 64 MiB stalls the embedded database for some 0.1 s, and recovers in less than one
- * second after a kill.
+ * With 64 MiB, a checkpoint blocks the embedded database for about 0.1 s, and recovery after a kill
+ * takes less than one second.
  */
 const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
 
 /**
- * Does for the embedded database what a server's background processes do: without it, PGlite's
- * write-ahead log grows until the process ends (measured: 1.9 GiB, and 9 s of recovery after a
- * kill), and the dead rows of anchors, which are updated as the chain takes them, are never reused.
- * `stop` resolves when no statement of it is left running.
+ * Does for the embedded database the work of a server's background processes. Without this work,
+ * PGlite's write-ahead log grows until the process ends (measured: 1.9 GiB, and 9 s of recovery
+ * after a kill). Dead rows would never be reused either; anchors make many, because they are
+ * updated as the chain takes them. `stop` resolves when no upkeep statement is running.
  */
 export function startUpkeep(
   database: Statements,

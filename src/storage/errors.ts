@@ -1,22 +1,22 @@
 /**
- * There is no connection to the database, or the one that a query ran on broke: whether that query
- * was carried out is not known. The driver's error is the cause.
+ * There is no connection to the database, or the connection broke during a query. It is not known
+ * whether that query was carried out. The driver's error is the cause.
  */
 export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'
 }
 
 /**
- * The server is reachable, but its settings would break a promise, or its schema is older than the
- * first release; the message says which and what to do.
+ * The server can be reached, but its settings do not meet our requirements, or its schema is older
+ * than the first release. The message names the reason and the correction.
  */
 export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'
 }
 
 /**
- * A newer release has changed the schema: what this one would write may not fit there. The message
- * names the migrations and says what to do.
+ * A newer release has changed the schema, so the data that this release writes may not fit. The
+ * message names the migrations and the correction.
  */
 export class DatabaseNewer extends Error {
   override readonly name = 'DatabaseNewer'
@@ -28,7 +28,9 @@ export class DatabaseNewer extends Error {
   }
 }
 
-/** Another process has the data folder open. Stop it, or give this one a folder of its own. */
+/**
+ * Another process has the data folder open. Stop that process, or give this process another folder.
+ */
 export class DataFolderInUse extends Error {
   override readonly name = 'DataFolderInUse'
   constructor(folder: string, pid: number) {
@@ -39,12 +41,12 @@ export class DataFolderInUse extends Error {
   }
 }
 
-/** Why content that is stored encrypted cannot be given. */
+/** Why encrypted content cannot be read. */
 export type ContentFault = 'content_key_missing' | 'content_unreadable'
 
 /**
- * Stored content cannot be decrypted: its key is not among those that were given, or its bytes are
- * not those that were stored for it. What else there is of its record can be read.
+ * Stored content cannot be decrypted: its key was not given, or its bytes were changed. The other
+ * parts of its record can be read.
  */
 export class ContentUnavailable extends Error {
   override readonly name = 'ContentUnavailable'

@@ -2,20 +2,20 @@ import { link, readdir, readFile, rename, unlink, writeFile } from 'node:fs/prom
 import path from 'node:path'
 import { DataFolderInUse } from './errors.ts'
 
-/** A held lock; `release` gives the folder back. */
+/** A held lock; `release` unlocks the folder. */
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Takes a folder for this process. A lock whose process is gone (kill -9) is taken over; a process
- * is recognised by pid and, where the system shows it, start time, so that a reused pid does not
- * lock us out. Rejects with DataFolderInUse. It guards against accidents on one machine, not over
- * network file systems.
+ * Locks a folder for this process. The lock of a process that has ended (kill -9) is taken over. A
+ * process is identified by its pid and, if the system shows it, its start time; so a new process
+ * with the same pid does not keep us out. Rejects with DataFolderInUse. The lock protects against
+ * mistakes on one machine, not on network file systems.
  *
- * Locks are files `lock.1`, `lock.2`, …, of which the highest counts. A dead lock is not replaced,
- * because a process cannot delete a file on condition that it is still the file it read; instead,
- * the next number is created, which only one contender can. The highest file is never deleted, only
- * marked as released: a contender so slow that it creates an old number again finds a higher one
- * beside it.
+ * Locks are files `lock.1`, `lock.2`, …; only the highest number counts. A dead lock is not
+ * replaced, because a process cannot delete a file only if it is still the file that it read.
+ * Instead, a file with the next number is created, and only one process can succeed. The highest
+ * file is never deleted, only marked as released. So a slow process that creates an old number
+ * again finds a higher number.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
@@ -56,7 +56,9 @@ async function checkNotHeld(folder: string, number: number): Promise<void> {
   if (holder !== null && (await isAlive(holder))) throw new DataFolderInUse(folder, holder.pid)
 }
 
-/** Hard-linking a complete file is atomic: no process ever reads a lock that is half written. */
+/**
+ * Makes a hard link to a complete file. This is atomic: no process ever reads a half-written lock.
+ */
 async function linkExclusively(draft: string, file: string): Promise<boolean> {
   try {
     await link(draft, file)
@@ -92,7 +94,7 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
   try {
     process.kill(holder.pid, 0)
   } catch (error) {
-    // EPERM: it exists and belongs to another user.
+    // EPERM means that the process exists and belongs to another user.
     if (hasCode(error, 'ESRCH')) return false
   }
   const { startedAt } = await describeProcess(holder.pid)
@@ -100,14 +102,15 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
 }
 
 /**
- * Linux shows when a process began (proc_pid_stat(5), field 22, ticks since boot) and which boot
- * this is.
+ * Linux shows the start time of a process (proc_pid_stat(5), field 22, ticks since boot) and the id
+ * of the current boot.
  */
 async function describeProcess(pid: number): Promise<ProcessMark> {
   try {
     const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')
     const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
-    // The name, field 2, may hold anything, also brackets: fields are counted from the last one.
+    // The process name, field 2, may contain any character, also brackets. So fields are counted
+    // after the last bracket.
     const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]
     return { pid, startedAt: ticks === undefined ? null : `${boot.trim()}/${ticks}` }
   } catch {

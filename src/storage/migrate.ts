@@ -9,10 +9,11 @@ import type { Queries } from './tables.ts'
 const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
 
 /**
- * Brings the schema to the newest migration and gives the names of those it ran, oldest first; each
- * database runs each once, whichever of several gateways starts first. Throws DatabaseNewer when
- * the database has migrations that are not known here, DatabaseUnfit when it is older than the
- * first release, and the first failing migration's error, with everything of this run undone.
+ * Updates the schema to the newest migration. Gives the names of the migrations that it ran, oldest
+ * first. Each database runs each migration once, even if several gateways start at the same time.
+ * Throws DatabaseNewer when the database has unknown migrations, and DatabaseUnfit when it is older
+ * than the first release. When a migration fails, it throws that error and undoes all migrations of
+ * this run.
  */
 export async function migrateToLatest(queries: Queries): Promise<readonly string[]> {
   const provider = new FileMigrationProvider({
@@ -27,7 +28,9 @@ export async function migrateToLatest(queries: Queries): Promise<readonly string
   return results.map((result) => result.migrationName)
 }
 
-/** Refuses a database of a newer release, and of a time before the first; `known` is sorted. */
+/**
+ * Refuses a database of a newer release, or of a time before the first release. `known` is sorted.
+ */
 async function refuseOthers(
   queries: Queries,
   [initial = '', ...later]: readonly string[],

@@ -2,38 +2,45 @@ import pg from 'pg'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createLoop } from '../runtime/loop.ts'
 
-/** Channel of the notices that gateways on one database send each other. */
+/** Channel of the notices between the gateways of one database. */
 export const NOTICE_CHANNEL = 'affidavit'
 
-/** How often the server is asked whether it is there, and how long an answer may take. */
+/** How often the server is asked for an answer, and how long this answer may take. */
 const HEARTBEAT_MS = 1_000
 const ANSWER_TIMEOUT_MS = 3_000
 const BACKOFF = { minMs: 100, maxMs: 2_000 }
 
-/** Receives what happens on the session. */
+/** Receives the events of the session. */
 export type SessionSubscriber = {
-  /** What a gateway on this database sent, this one included. */
+  /** Called with each notice of a gateway on this database. Own notices are included. */
   onNotice(payload: string): void
-  /** The connection came or went: with it go all locks, and notices may have been missed. */
+  /**
+   * The connection was opened or lost. When it is lost, all its locks are lost too, and notices may
+   * have been missed.
+   */
   onChange(): void
 }
 
 /**
- * A connection of its own for locks that end with this process, and for notices. When it breaks, a
- * new one is made. Nothing may rely on it: a lock may be lost, and a notice never come.
+ * A separate connection for notices, and for locks that end with this process. When the connection
+ * breaks, a new one is opened. It is not reliable: a lock may be lost, and a notice may never
+ * arrive.
  */
 export type DatabaseSession = {
-  /** Opens the connection when it is the first. Gives what ends the subscription. */
+  /** The first subscriber opens the connection. Gives a function that ends the subscription. */
   subscribe(subscriber: SessionSubscriber): () => void
   isUp(): boolean
-  /** Takes the lock of this name if it is free. False also while there is no connection. */
+  /**
+   * Takes the lock with this name if it is free. False when it is taken, or while there is no
+   * connection.
+   */
   tryLock(name: string): Promise<boolean>
-  /** Gives the lock back, and then sends a notice. Does nothing while there is no connection. */
+  /** Releases the lock, and then sends a notice. Has no effect while there is no connection. */
   unlock(name: string, notice: string): Promise<void>
   close(): Promise<void>
 }
 
-/** A session on the server at `url`, not yet connected. */
+/** Creates a session on the server at `url`. It is not connected yet. */
 export function createPostgresSession(
   url: string,
   onConnectionError: (error: Error) => void,
@@ -75,7 +82,7 @@ export function createPostgresSession(
     for (const subscriber of subscribers) subscriber.onChange()
   }
 
-  /** Null while there is no connection, and when it broke. */
+  /** Null while there is no connection, and when the connection breaks. */
   async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
     const asked = client
     if (asked === null) return null
@@ -95,7 +102,7 @@ export function createPostgresSession(
       failures = 0
       return HEARTBEAT_MS
     } catch {
-      // A part that needs the database now reports that it is away.
+      // Other parts that need the database report that it is away.
       failures += 1
       return backOffMs(failures, BACKOFF, { jitter: 'half' })
     }

@@ -19,29 +19,29 @@ type PostgresLimits = {
   /** Connections for history, keys and the broadcaster. */
   readonly queryConnectionsMax: number
   /**
-   * One commit runs at a time; the second connection is for re-reading the log after the first one
-   * broke.
+   * Only one commit runs at a time. When its connection breaks, the second connection reads the log
+   * again.
    */
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
   readonly connectTimeoutMs: number
   /**
-   * The server ends a statement after this, 0 for never; a commit of a full batch takes well under
-   * one second.
+   * The server ends a statement after this time; 0: never. A commit of a full batch takes much less
+   * than one second.
    */
   readonly statementTimeoutMs: number
   /**
-   * The client gives up the query and the connection after this, 0 for never: the server, or the
-   * way to it, is gone.
+   * The client gives up the query and the connection after this time; 0: never. Then the server, or
+   * the network to the server, has failed.
    */
   readonly queryTimeoutMs: number
-  /** Idle connections are probed after this, so that a dead peer shows. */
+  /** Idle time after which a connection is probed, so that a dead server is found. */
   readonly keepAliveAfterMs: number
   /** Longest wait for the answer to a probe, which is sent every second. */
   readonly probeTimeoutMs: number
   /**
-   * A server that answered no probe for so long is away: queries fail at once then, those under
-   * way too; commits do not, because what became of one has to be known.
+   * When a server has answered no probe for this time, it counts as away. Queries then fail at
+   * once, running queries too. Commits do not, because their outcome must be known.
    */
   readonly silenceMaxMs: number
 }
@@ -61,31 +61,31 @@ export const POSTGRES_LIMITS: PostgresLimits = {
 const PROBE_INTERVAL_MS = 1_000
 
 /**
- * A database that is ready for Kysely. Where a dialect is null, its queries share the one
- * connection of `dialect`.
+ * A database that Kysely can use. If a dialect is null, its queries use the one connection of
+ * `dialect`.
  */
 export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
   /**
-   * Without time limits: a migration of a large table, or waiting for another gateway's, takes as
-   * long as it takes.
+   * Without time limits: to migrate a large table, or to wait for another gateway's migration, may
+   * take long.
    */
   readonly migrationDialect: Dialect | null
-  /** Null where no other process uses the database. */
+  /** Null when no other process uses the database. */
   readonly session: DatabaseSession | null
   /**
-   * Ends everything that the dialects leave behind, and also the dialects when they were never
-   * used. Call it after them.
+   * Ends what the dialects do not end themselves, and dialects that were never used. Call it after
+   * the dialects were ended.
    */
   close(): Promise<void>
 }
 
 /**
- * Opens pools on a Postgres server and checks its settings. The session's synchronous_commit is
- * set, so that what was acknowledged survives a crash of the server even when its default was
- * weakened. Needs a direct connection or a pooler in session mode (settings travel as start-up
- * parameters).
+ * Opens pools on a Postgres server and checks its settings. Sets synchronous_commit for the
+ * session, so that acknowledged data survives a crash of the server, even if the server's default
+ * is weaker. Needs a direct connection or a pooler in session mode, because settings are sent as
+ * start-up parameters.
  */
 export async function openPostgres(
   url: string,
@@ -150,14 +150,15 @@ function createPool(
     options: '-c synchronous_commit=on',
     types: { getTypeParser },
   })
-  // Without listeners, a connection that the server drops would end the process: the pool speaks
-  // for idle ones, and a client itself for the moments when it is taken but has no query under way.
+  // Without these listeners, a connection that the server drops would end the process. The pool
+  // reports errors of idle connections. A client reports errors while it is taken but runs no
+  // query.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', options.onConnectionError))
   return pool
 }
 
-/** The one connection to a database that has one session and no limits of time. */
+/** The only connection to a database that has one session and no time limits. */
 export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
   const pool = new pg.Pool({
     max: 1,
@@ -165,7 +166,7 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
     database: 'template1',
     idleTimeoutMillis: 0,
     stream: connect,
-    // What an earlier connection has prepared is still there, and a transaction that it left open.
+    // An earlier connection may have left prepared statements and an open transaction.
     onConnect: (client) => client.query('rollback; deallocate all').then(() => undefined),
     types: { getTypeParser },
   })
@@ -175,10 +176,10 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 }
 
 /**
- * The pool takes a connection back after any fault. A connection whose query timed out still waits
- * for that answer, and the next query would wait behind it until TCP gives up, a quarter of an hour
- * later. So it is thrown away, like every connection that failed with anything but an error that
- * the server reported.
+ * The pool takes a connection back after any fault. When a query has timed out, its connection
+ * still waits for the answer. The next query would wait behind it until TCP gives up, a quarter of
+ * an hour later. So this connection is closed. Every connection that fails is closed, except after
+ * an error that the server reported.
  */
 export function discardBroken(
   pool: pg.Pool,
@@ -197,9 +198,10 @@ export function discardBroken(
 const NEVER = new AbortController().signal
 
 /**
- * Probes the server over a connection of its own. While it has been silent for `silenceMaxMs`, the
- * signal that `signal` gives is aborted with DatabaseAwayError; `onSilence` is called with it once.
- * One failed probe is not enough: this process itself may have been held up.
+ * Probes the server over a separate connection. When the server has been silent for `silenceMaxMs`,
+ * the signal that `signal` gives is aborted with a DatabaseAwayError, and `onSilence` is called
+ * once with this error. One failed probe is not enough, because this process itself may have been
+ * blocked.
  */
 function watchSilence(
   pool: pg.Pool,
@@ -238,7 +240,7 @@ function watchSilence(
     }
     return PROBE_INTERVAL_MS
   })
-  // What was just opened answers.
+  // A server that was just connected does answer, so the first probe comes later.
   const start = setTimeout(() => loop.start(), PROBE_INTERVAL_MS)
   start.unref()
   return {
@@ -250,7 +252,7 @@ function watchSilence(
   }
 }
 
-/** Settles as the promise, or rejects with the signal's reason as soon as it is aborted. */
+/** Settles like the promise, or rejects with the signal's reason when the signal is aborted. */
 async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   const aborted = Promise.withResolvers<never>()
   const abort = () => aborted.reject(signal.reason)
@@ -264,8 +266,8 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
 }
 
 /**
- * Every failure to connect is the same to a caller that wants to query, for any reason that the
- * server gave.
+ * A caller who wants to query gets the same error for every failure to connect. The server's reason
+ * makes no difference.
  */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
@@ -301,9 +303,9 @@ function watchClient(client: pg.PoolClient, silence: () => AbortSignal): Postgre
 }
 
 /**
- * SQLSTATE class 08, and what a server says as it ends a session (PostgreSQL, appendix A: 57P01 to
- * 57P05). What the server did not say is the connection's end or its silence, but for a value that
- * the driver cannot send or read.
+ * True for SQLSTATE class 08, and for the codes of a server that ends a session (PostgreSQL,
+ * appendix A: 57P01 to 57P05). An error that the server did not report also means a lost or silent
+ * connection, except when the driver cannot encode or decode a value.
  */
 function isConnectionLost(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return /^(?:08...|57P0[1-5])$/.test(error.code ?? '')
@@ -314,7 +316,10 @@ function isConnectionLost(error: unknown): boolean {
   )
 }
 
-/** Refused connections to several addresses come as one error without a message of its own. */
+/**
+ * When several addresses refuse a connection, the error that contains these errors has an empty
+ * message.
+ */
 function awayError(cause: unknown): DatabaseAwayError {
   const first = cause instanceof AggregateError ? cause.errors[0] : cause
   return new DatabaseAwayError(first instanceof Error ? first.message : 'unknown fault', { cause })

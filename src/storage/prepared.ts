@@ -5,19 +5,22 @@ import { LruMap } from '../runtime/lru-map.ts'
 const MARK = '/* prepared */'
 
 /**
- * Begins a statement that a Postgres connection parses and plans once, because it is run for every
- * commit or call. Two things are asked of such a statement: its columns are named one by one, since
- * one with `*` fails on connections that are older than a migration; and one plan is right for all
- * its parameters.
+ * Marks a statement that a Postgres connection parses and plans once, because it runs for every
+ * commit or call. Such a statement must meet two conditions. It names its columns one by one: with
+ * `*` it fails on connections that are older than a migration. One plan must suit all its
+ * parameters.
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Texts whose names are remembered: some statements have several forms. */
+/** Maximum number of texts whose names are remembered. Some statements have several forms. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)
 
-/** The name of a statement that is to be prepared, which no other text has; null of any other. */
+/**
+ * Gives the name of a statement that is to be prepared; each text has a different name. Null for
+ * other statements.
+ */
 export function statementName(text: string): string | null {
   if (!text.trimStart().startsWith(MARK)) return null
   return names.getOrMake(text, () => createHash('sha256').update(text).digest('hex').slice(0, 32))

@@ -3,32 +3,34 @@ import type { Database } from './database.ts'
 import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
 
 /**
- * Without a renewal for so long a process counts as dead: what it reserved is given back, its calls
- * may be made again, and its nodes are disconnected.
+ * A process that was not renewed for this time counts as dead. Its reservations are given back, its
+ * calls may be made again, and its nodes count as disconnected.
  */
 export const LEASE_SECONDS = 15
-/** Between renewals: four may fail before the lease is over. */
+/** Time between two renewals: four renewals may fail before the lease ends. */
 const RENEW_INTERVAL_MS = 3_000
-/** So much earlier than others this process takes its own lease for over. */
+/** This process treats its lease as ended this much earlier than other processes do. */
 const LEASE_MARGIN_MS = 2_000
 
-/** This process's place among the living. */
+/** This process's lease: while it holds, other processes treat this process as alive. */
 export type ProcessLease = {
-  /** Id under which this process is known to be alive; another one after the lease was lost. */
+  /** Id of this process in the database. It changes after the lease was lost. */
   id(): string
   /**
-   * Whether others know it to be alive. Does NOT hold for a process that was stopped and goes on
-   * just now.
+   * Whether other processes treat this process as alive. Does NOT hold in the first moment after
+   * this process was suspended.
    */
   isHeld(): boolean
-  /** Enters the process, and begins to renew it. Rejects with the driver's error. */
+  /**
+   * Records the process in the database, and begins to renew it. Rejects with the driver's error.
+   */
   start(): Promise<void>
   /**
-   * Calls back when the lease is lost, before others take this process for dead, unless it was
-   * stopped meanwhile.
+   * Registers a listener that is called when the lease is lost. It is called before other processes
+   * treat this process as dead, unless this process was suspended meanwhile.
    */
   onLost(listener: () => void): void
-  /** Leaves in good order: everything that it still had is free at once. */
+  /** Ends the lease in good order. All its reservations are given back at once. */
   stop(): Promise<void>
 }
 
@@ -38,8 +40,8 @@ type ProcessLeaseOptions = {
   readonly makeId: () => string
   readonly log: Logger
   /**
-   * Whether no other process can have the database open: then every process that is listed there is
-   * dead.
+   * Whether no other process can have the database open. Then all processes that are recorded there
+   * are dead.
    */
   readonly isAlone?: boolean
   readonly leaseSeconds?: number
@@ -48,8 +50,8 @@ type ProcessLeaseOptions = {
 }
 
 /**
- * Enters this process among the living of the database, and keeps it there until `stop`. Rejects
- * with the driver's error.
+ * Records this process in the database as alive, and renews it until `stop`. Rejects with the
+ * driver's error.
  */
 export async function openProcessLease(
   database: Database,
@@ -58,7 +60,7 @@ export async function openProcessLease(
   const lease = createProcessLease({
     processes: createProcessesStore(database),
     makeId: () => crypto.randomUUID(),
-    // The embedded database takes one process.
+    // Only one process can open the embedded database.
     isAlone: database.kind === 'embedded',
     log,
   })
@@ -67,9 +69,7 @@ export async function openProcessLease(
   return lease
 }
 
-/**
- * Gives a lease that is not yet entered. With each renewal it also clears up after dead processes.
- */
+/** Gives a lease that is not started yet. Each renewal also cleans up after dead processes. */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)
 }
@@ -150,7 +150,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** The database counts from a moment after `sentAtMs`. */
+  /** The database counts the lease from a moment after `sentAtMs`. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

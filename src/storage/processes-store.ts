@@ -3,23 +3,24 @@ import { clockArgument, clockSeconds, type StoreClock } from './clock.ts'
 import type { Database } from './database.ts'
 
 /**
- * The gateways that are alive, each under an id of its own. Every method throws the driver's error
- * when the database fails.
+ * The gateways that are alive. Each has its own id. Every method throws the driver's error when the
+ * database fails.
  */
 export type ProcessesStore = {
-  /** Records a process, alive for so long from now. */
+  /** Records a process as alive for `leaseSeconds` from now. */
   enter(id: string, leaseSeconds: number): Promise<void>
   /**
-   * Prolongs a process's life. False when it was over already: others may have taken it for dead.
+   * Renews a process. False when it had already expired: other processes may have treated it as
+   * dead.
    */
   renew(id: string, leaseSeconds: number): Promise<boolean>
-  /** Ends a process's life: what it reserved is given back with the next `expire`. */
+  /** Expires a process at once. The next `expire` gives back its reservations. */
   leave(id: string): Promise<void>
-  /** Ends the lives of all processes: for a process that knows it is alone with the database. */
+  /** Expires all processes at once. Only for a process that has the database to itself. */
   leaveAll(): Promise<void>
   /**
-   * Forgets the processes whose lives are over, and gives back what they had reserved. Gives how
-   * many they were.
+   * Deletes expired processes, and gives back their reservations. Gives the number of deleted
+   * processes.
    */
   expire(): Promise<number>
 }

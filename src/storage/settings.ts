@@ -4,21 +4,25 @@ import { form, textField } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import type { ContentKeySource } from './content-keys.ts'
 
-/** Longest that content can be kept by a rule, days: a hundred years. */
+/** Longest time for which a retention rule can keep content, days: about a hundred years. */
 export const RETENTION_DAYS_MAX = 36_500
 
-/** Variables of the keys of stored content; part of the gateway's settings and the operator's. */
+/**
+ * Variables about the keys of stored content. They are part of the gateway's and the operator's
+ * settings.
+ */
 export const CONTENT_KEY_FIELDS = {
   /**
-   * File with the keys that requests and answers are encrypted under in the database: 32 bytes
-   * each, hex or base64, one a line; the last one encrypts, all decrypt. Users other than the
-   * file's owner and group must not have access. Default: none, and they are stored in the clear.
-   * Once content was encrypted, a gateway without keys does not start (src/storage/README.md).
+   * File with the keys that encrypt requests and answers in the database: 32 bytes each, hex or
+   * base64, one per line. The last key encrypts; all keys decrypt. Only the file's owner and group
+   * may have access. Default: no keys; requests and answers are stored unencrypted. When the
+   * database has encrypted content, a gateway without keys does not start (src/storage/README.md).
    */
   CONTENT_KEY_FILE: textField.optional(),
   /**
-   * Program that prints these keys instead, with its arguments, blanks between them: a client of a
-   * key service. Run once at each start, without a shell; it has 10 s.
+   * Program that prints these keys, such as a client of a key service; used instead of the file.
+   * Its arguments follow, separated by blanks. It runs once at each start, without a shell, for at
+   * most 10 s.
    */
   CONTENT_KEY_COMMAND: form(
     /^\/\S{0,1000}( +\S{1,1000}){0,32}$/,
@@ -28,14 +32,14 @@ export const CONTENT_KEY_FIELDS = {
 
 type KeySettings = z.output<z.ZodObject<typeof CONTENT_KEY_FIELDS>>
 
-/** What is wrong with the variables together. */
+/** Finds faults in the combination of variables. */
 export function contentFaults(given: Environment): readonly string[] {
   return given.CONTENT_KEY_FILE !== undefined && given.CONTENT_KEY_COMMAND !== undefined
     ? ['CONTENT_KEY_COMMAND: expected only without CONTENT_KEY_FILE']
     : []
 }
 
-/** Where the keys of stored content are; null for content in the clear. */
+/** Gives the source of the keys of stored content; null when content is stored unencrypted. */
 export function contentKeysOf(settings: KeySettings): ContentKeySource | null {
   const { CONTENT_KEY_FILE: file, CONTENT_KEY_COMMAND: command } = settings
   if (file !== undefined) return { file: resolve(file) }

@@ -2,10 +2,10 @@ import type { Generated, GeneratedAlways, Kysely } from 'kysely'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * Rows as the driver gives them, on both databases alike: bigint is a number (or a RangeError
- * beyond 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds. Addresses are
- * text, 0x and lower case; digests, keys, signatures and transactions are raw bytes. migrations/
- * says the same in SQL.
+ * Rows in the form that the driver gives, the same for both databases: bigint is a number (or a
+ * RangeError beyond 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds.
+ * Addresses are text, 0x and lower case; digests, keys, signatures and transactions are raw bytes.
+ * The SQL in migrations/ defines the same tables.
  */
 export type Tables = {
   readonly accounts: AccountRow
@@ -35,30 +35,33 @@ export type Tables = {
   readonly content_keys: ContentKeyRow
 }
 
-/** Query builder over Affidavit's tables; never leaves this room and the stores of the others. */
+/**
+ * Query builder over Affidavit's tables. Only src/storage and the …-store.ts files of other folders
+ * use it.
+ */
 export type Queries = Kysely<Tables>
 
 type BudgetRow = {
   readonly account_id: string
-  /** Empty for all of the account. */
+  /** Empty: the budget is for all keys of the account. */
   readonly key_id: string
   readonly what: string
   readonly per: string
-  /** Money is in billionths. */
+  /** Money is counted in billionths. */
   readonly bound: number
   readonly used: Generated<number>
-  /** Begin of the period that `used` is of, Unix seconds. */
+  /** Start of the period to which `used` belongs, Unix seconds. */
   readonly window_at: Generated<number>
 }
 
 type AdminActRow = {
-  /** From 1, without gaps. */
+  /** Counts from 1, without gaps. */
   readonly position: number
   readonly at: number
   readonly kind: string
-  /** JSON of all that is known about the act. */
+  /** JSON with all facts about the act. */
   readonly entry: string
-  /** SHA-256 of the hash before and of entry. */
+  /** SHA-256 of the previous act's hash and this act's entry. */
   readonly hash: Uint8Array
 }
 
@@ -68,16 +71,16 @@ type AccountRow = {
   readonly created_at: number
   /** Order of making. */
   readonly position: GeneratedAlways<number>
-  /** Name of a tier of the tiers file; null for its default. */
+  /** Name of a tier in the tiers file; null for the file's default tier. */
   readonly tier: Generated<string | null>
-  /** Null while its keys are taken. */
+  /** When the account was disabled; null while its keys are accepted. */
   readonly disabled_at: Generated<number | null>
-  /** Null while it is there; then `name` is a name that no user gave. */
+  /** When the account was deleted; null until then. After that, `name` is a generated name. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
-  /** Null: the gateway's. */
+  /** The account's own value; null: the gateway's value applies. */
   readonly retention_days: Generated<number | null>
-  /** Content of completions that finished until then is erased, by the act erasure_id. */
+  /** Content of completions that finished up to this time is erased, by the act erasure_id. */
   readonly erased_through: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -94,14 +97,14 @@ type ApiKeyRow = {
   readonly scopes: Generated<readonly string[]>
   readonly expires_at: Generated<number | null>
   readonly last_used_at: Generated<number | null>
-  /** Id of the key that made it; null when the operator did. */
+  /** Id of the key that made this key; null when the operator made it. */
   readonly made_by: Generated<string | null>
   /** Order of making. */
   readonly position: GeneratedAlways<number>
 }
 
 /**
- * One log per notary. `size` and `root` are those of its newest stored head; a commit moves both.
+ * One log per notary. `size` and `root` belong to its newest stored head; each commit updates both.
  */
 type LogRow = {
   readonly id: GeneratedAlways<number>
@@ -116,7 +119,7 @@ type LogRow = {
   readonly created_at: number
 }
 
-/** A perfect subtree of a log: 2^level leaves, the first of them leaf `index` × 2^level. */
+/** A perfect subtree of a log: it has 2^level leaves, and its first leaf is `index` × 2^level. */
 type LogNodeRow = {
   readonly log_id: number
   readonly level: number
@@ -132,7 +135,7 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /** Order of commit, over all logs; what history pages are cut by. */
+  /** Order of commit, over all logs. Pages of the history are divided by it. */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -140,47 +143,52 @@ type RecordRow = {
   readonly account_id: string | null
   readonly request_id: string | null
   readonly hash: Uint8Array
-  /** Null when they are encrypted in `content`, were erased, or were never known. */
+  /**
+   * Null when request and response are encrypted in `content`, were erased, or were never known.
+   */
   readonly request: string | null
   readonly response: string | null
   readonly receipt: string
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
   /**
-   * Of the anchor that was stored with it; null when the anchor came later. Not to be read: the
-   * anchor of a record is the first of its log that is over its leaf.
+   * The anchor that was stored with this record; null when the anchor came later. Not for reading:
+   * a record's anchor is the first anchor of its log whose size is above the record's index.
    */
   readonly relayer: string | null
   readonly nonce: number | null
   readonly outcome: Receipt['outcome']
   readonly created_at: number
-  /** Of the call that asked for it, unlike request_id never the caller's to choose. */
+  /** Id of the call that made this record. Unlike request_id, the caller can never choose it. */
   readonly call_id: string | null
-  /** JSON of what an encrypted call used; null of others. */
+  /** JSON of the usage of an encrypted call; null for other calls. */
   readonly usage: string | null
   /** Request and response, encrypted (content-cipher.ts). */
   readonly content: Generated<Uint8Array | null>
-  /** When request and response were erased, and by which act; null when they were not. */
+  /**
+   * When request and response were erased, and the act that erased them; null when they were not
+   * erased.
+   */
   readonly erased_at: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
 
-/** One act that erased content, of however many records. */
+/** One act that erased the content of any number of records. */
 type ErasureRow = {
   readonly id: GeneratedAlways<number>
   readonly requested_by: 'operator' | 'account' | 'retention'
   readonly reason: string
-  /** Whose content; null for the content of all accounts. */
+  /** The account whose content was erased; null: the content of all accounts. */
   readonly account_id: string | null
   readonly created_at: number
 }
 
-/** A key that content was encrypted under. */
+/** A key that encrypts or has encrypted content. */
 type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** When no content was left under it; null while there may be some. */
+  /** When the last content under this key was gone; null while there may be some. */
   readonly retired_at: number | null
 }
 
@@ -192,16 +200,16 @@ type BootStatementRow = {
   readonly created_at: number
 }
 
-/** The newest head of a log whose last commits wait for their anchor. */
+/** The newest head of a log whose last commits have no anchor yet. */
 type UnanchoredHeadRow = {
   readonly log_id: number
-  /** Leaves that are anchored, and the root over them. */
+  /** Number of anchored leaves, and the root over these leaves. */
   readonly first_index: number
   readonly anchored_root: Uint8Array
   readonly size: number
   readonly root: Uint8Array
   readonly signature: Uint8Array
-  /** When the first commit without an anchor was stored. */
+  /** When the oldest unanchored commit was stored. */
   readonly since: number
 }
 
@@ -222,15 +230,15 @@ type AnchorRow = {
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
   /**
-   * The first anchor of the same head, and how many were before this one; null and 0 for the first
-   * itself.
+   * The first anchor of the same head, and the number of anchors before this one. For the first
+   * anchor itself they are null and 0.
    */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>
   readonly attempt: Generated<number>
 }
 
-/** Where an anchor stands in its block, as long as that block is the anchor's own. */
+/** The position of an anchor in a block. It is valid while the anchor is in this block. */
 type AnchorBlockRow = {
   readonly relayer: string
   readonly nonce: number
@@ -247,7 +255,7 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
-  /** The gateway that follows it, until when. */
+  /** The gateway that follows this relayer, and the time until which it does. */
   readonly follower: Generated<string | null>
   readonly followed_until: Generated<number>
 }
@@ -260,7 +268,7 @@ type NodeRow = {
   readonly is_archived: Generated<boolean>
   /** A NodeState, or null before the first connection. */
   readonly state: string | null
-  /** When the hardware was reported; null before. */
+  /** When the hardware was reported; null until then. */
   readonly hardware_at: number | null
   readonly operating_system: string | null
   readonly cpu_model: string | null
@@ -275,7 +283,10 @@ type NodeRow = {
   readonly version: string | null
   readonly connected_since: number | null
   readonly last_seen_at: number | null
-  /** The gateway that holds its connection, and that connection; null while it is not connected. */
+  /**
+   * The gateway that holds the node's connection, and the connection's id; null while the node is
+   * not connected.
+   */
   readonly process_id: string | null
   readonly connection_id: string | null
   readonly models: Generated<readonly string[]>
@@ -290,7 +301,7 @@ type NodeBenchmarkRow = {
   readonly model: string
   readonly tokens_per_second: number
   readonly created_at: number
-  /** Order of measuring: a benchmark that takes the place of another gets a new one. */
+  /** Order of measurement. A benchmark that replaces another gets a new position. */
   readonly position: GeneratedAlways<number>
 }
 
@@ -308,12 +319,12 @@ type InferenceRow = {
   readonly created_at: number
 }
 
-/** Sums over one node's inferences of one hour, which begins at `hour_at`. */
+/** Sums over one node's inferences in the hour that begins at `hour_at`. */
 type NodeHourRow = {
   readonly node_id: string
   readonly hour_at: number
   readonly requests: number
-  /** How many of them had their first token timed, and those times together. */
+  /** Number of inferences whose first token was timed, and the sum of these times. */
   readonly first_tokens: number
   readonly first_token_ms: number
   readonly prompt_tokens: Generated<number>
@@ -325,7 +336,7 @@ type NetworkMinuteRow = {
   readonly requests: number
 }
 
-/** Of each size of a log the first attestation and the newest. */
+/** The first and the newest attestation of each size of a log. */
 type HeadAttestationRow = {
   readonly log_id: number
   readonly size: number
@@ -334,20 +345,20 @@ type HeadAttestationRow = {
   readonly block_number: number
   readonly block_hash: Uint8Array
   readonly document: Uint8Array
-  /** The second of the document's timestamp. */
+  /** The timestamp of the document, in seconds. */
   readonly created_at: number
 }
 
 type GatewayProcessRow = {
   readonly id: string
-  /** Dead from then on, unless it is renewed before. */
+  /** The process counts as dead after this time, unless it is renewed before. */
   readonly expires_at: number
-  /** The last batch of settlements that was counted. */
+  /** The last settlement batch that was counted. */
   readonly settled_batch: Generated<number>
 }
 
 /**
- * What one account used of a group of models; `minute` and `day` are numbers of windows since the
+ * What one account used of a group of models. `minute` and `day` are numbers of windows since the
  * epoch.
  */
 type RateLimitWindowRow = {
@@ -365,11 +376,11 @@ type RateLimitWindowRow = {
 type UsageHourRow = {
   readonly account_id: string
   readonly hour_at: number
-  /** The limiter's kind of call. */
+  /** The kind of call, as the limiter names it. */
   readonly operation: string
   /** One of MODEL_FAMILIES (src/observability/model-family.ts). */
   readonly family: string
-  /** Empty: unknown, and so is the model. */
+  /** Empty: the key is unknown, and the model too. */
   readonly key_id: Generated<string>
   readonly model: Generated<string>
   readonly requests: number
@@ -385,25 +396,25 @@ type IdempotencyKeyRow = {
   readonly account_id: string
   readonly key: string
   readonly call_id: string
-  /** SHA-256 of path and body. */
+  /** SHA-256 of the request's path and body. */
   readonly request_hash: Uint8Array
   /** The gateway that took the call. */
   readonly process_id: string
-  /** Whose log a verified completion would be in; null for other calls. */
+  /** The notary in whose log a verified completion would be stored; null for other calls. */
   readonly notary: string | null
-  /** The answer, where no record is. */
+  /** The answer of a call that has no record. */
   readonly answer: string | null
-  /** The same, encrypted. */
+  /** The answer, encrypted. */
   readonly sealed_answer: Generated<Uint8Array | null>
-  /** When its gateway gave up the call without knowing its outcome. */
+  /** When the gateway gave up the call; the call's outcome is not known. */
   readonly abandoned_at: number | null
   readonly created_at: number
   readonly expires_at: number
 }
 
 /**
- * Gives a bigint column's text as a number. Throws a RangeError beyond 2^53-1, where a number would
- * be another one.
+ * Gives a bigint column's text as a number. Throws a RangeError beyond 2^53-1, because the number
+ * would not be exact.
  */
 export function parseInt8(text: string): number {
   const value = Number(text)

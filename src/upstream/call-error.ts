@@ -3,8 +3,8 @@ import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
  * The error for a caller when a configured service gave no answer. The service's own words are
- * shown only when it refused the caller's request: a 401 or 403 concerns the operator's key, and
- * may name it.
+ * shown only when it refused the caller's request. They are not shown for 401 and 403, because
+ * these concern the operator's key, and the text may contain it.
  */
 export function serviceCallErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -28,7 +28,10 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
   }
 }
 
-/** The statuses of a service that concern the caller's request, or that the caller can wait for. */
+/**
+ * Statuses of a service that the caller gets: they concern the caller's request, or the caller can
+ * wait and try again.
+ */
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
 function refusalOf(

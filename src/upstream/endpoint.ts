@@ -6,24 +6,24 @@ import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/prot
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
-/** Connections to one service; more calls wait for a free connection. */
+/** How many connections one service gets. Further calls wait for a free connection. */
 const ENDPOINT_CONNECTIONS_MAX = 64
-/** Limit for opening a connection. */
+/** Longest time to open a connection. */
 const CONNECT_TIMEOUT_MS = 5_000
 const KEEP_ALIVE_MS = 30_000
 
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * The path below the endpoint's address, `/embeddings`, with a query if there is one. Our code
-   * writes it, never a caller.
+   * The path below the endpoint's address, such as `/embeddings`, with a query if there is one.
+   * Only our code writes it, never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
-  /** Ends the call; its reason is thrown. */
+  /** Aborts the call. The signal's reason is thrown. */
   readonly signal: AbortSignal
-  /** Counts bytes of the answer as held; an error that it throws ends the call. */
+  /** Counts held bytes of the answer. If it throws, the call ends with this error. */
   readonly reserve: (bytes: number) => void
 }
 
@@ -40,21 +40,21 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Sent with every call, and read again for each; may hold the credential. */
+  /** Headers of every call. They are read again for each call, and may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
-  /** Limit for a whole call. */
+  /** Longest time of a whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }
 
-/** A client as createEndpoint gives it, which is closed with the gateway. */
+/** Opens a client as createEndpoint does, and closes it when the gateway stops. */
 export function openEndpoint(options: EndpointOptions, onStarted: OnStarted): Endpoint {
   const endpoint = createEndpoint(options)
   onStarted(() => endpoint.close())
   return endpoint
 }
 
-/** Options for an API in OpenAI's form. An answer has at most `answerBytesMax`. */
+/** Options for an API in OpenAI's form. An answer has at most `answerBytesMax` bytes. */
 export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {
   const { url, timeoutMs } = api
   return {
@@ -68,8 +68,8 @@ export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointO
 }
 
 /**
- * A client of the service at `url`, an HTTP address with or without a path. It connects with the
- * first call.
+ * Creates a client of the service at `url`, an HTTP address with or without a path. The first call
+ * opens a connection.
  */
 export function createEndpoint(options: EndpointOptions): Endpoint {
   const { timeoutMs, answerBytesMax } = options
@@ -144,7 +144,7 @@ function secretOf({ authorization }: Readonly<Record<string, string>>): string |
   return authorization?.replace(/^Bearer /, '') ?? null
 }
 
-/** Some services compress although the request asked for no compression. */
+/** Some services compress their answers even if the request asked for no compression. */
 async function undoCoding(
   bytes: Buffer,
   {
@@ -187,7 +187,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** Leaving the loop destroys the body, and with it the call to the service. */
+/** When the loop is left, the body is destroyed, which ends the call to the service. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },
@@ -237,12 +237,12 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
 
 type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
 
-/** A service's own words when it refused. */
+/** A service's own words about its refusal. */
 export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
- * A configured service gave no answer. `message` is for the operator's log; it holds no key and no
- * part of a request.
+ * A configured service gave no answer. `message` is for the operator's log. It contains no key and
+ * no part of a request.
  */
 export class EndpointError extends Error {
   override readonly name = 'EndpointError'
@@ -265,14 +265,14 @@ type FormFile = {
 }
 
 /**
- * The body of a `multipart/form-data` call (RFC 7578), and its content type. Our code chooses the
- * names; values may be anything.
+ * Writes the body of a `multipart/form-data` call (RFC 7578), and its content type. Our code
+ * chooses the names; values may have any content.
  */
 export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
 ): { readonly contentType: string; readonly body: Uint8Array } {
-  // The author of a value cannot have known it.
+  // A random boundary, so that a value cannot contain it.
   const boundary = `form-${randomUUID()}`
   const texts = Object.entries(fields).map(
     ([field, value]) =>

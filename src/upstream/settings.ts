@@ -28,7 +28,7 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
 export const UPSTREAM_FIELDS = {
   /**
    * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
-   * `https://api.openai.com/v1`. Default: none; in development, the demo provider. Needs
+   * `https://api.openai.com/v1`. Default: no service; in development, the demo provider. Needs
    * EMBEDDINGS_MODELS.
    */
   EMBEDDINGS_URL: baseUrl().optional(),
@@ -41,8 +41,8 @@ export const UPSTREAM_FIELDS = {
    */
   EMBEDDINGS_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
-   * Inputs that go into one request to EMBEDDINGS_URL. Default 128: few servers take more than
-   * 2048, small ones far less.
+   * Maximum number of inputs in one request to EMBEDDINGS_URL. Default 128: few servers accept more
+   * than 2048, and small servers accept far fewer.
    */
   EMBEDDINGS_BATCH_MAX: integer({ min: 1, max: 2_048 }).default(128),
   /** Time for one request to EMBEDDINGS_URL, milliseconds. Default 60000. */
@@ -58,19 +58,22 @@ export const UPSTREAM_FIELDS = {
    * `http://searxng:8080`.
    */
   SEARCH_URL: baseUrl().optional(),
-  /** Key of the search provider. All but SearXNG need one. */
+  /** Key of the search provider. All providers except SearXNG need a key. */
   SEARCH_API_KEY: secret.optional(),
   /** Time for one search, milliseconds. Default 10000. */
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
 
   /**
-   * Base address of an API that makes images in OpenAI's form. Default: none; in development, the
-   * demo provider.
+   * Base address of an API that makes images in OpenAI's form. Default: no service; in development,
+   * the demo provider.
    */
   IMAGES_URL: baseUrl().optional(),
   /** Bearer token for IMAGES_URL. Default: no token is sent. */
   IMAGES_API_KEY: secret.optional(),
-  /** Models at IMAGES_URL, comma-separated. Nodes serve other models; else they get 404. */
+  /**
+   * Models at IMAGES_URL, comma-separated. For other models, nodes are asked; if no node has the
+   * model, the answer is 404.
+   */
   IMAGES_MODELS: listField({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
    * Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take
@@ -80,19 +83,20 @@ export const UPSTREAM_FIELDS = {
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
   /**
-   * Most bytes of all images that are kept in DATA_DIR/images; with IMAGE_STORE_S3_URL, of all
-   * images that this process has put there and that have not expired. Default 2147483648 (2 GiB).
+   * Maximum number of bytes of all images that are kept in DATA_DIR/images; with
+   * IMAGE_STORE_S3_URL, of all images that this process has put there and that have not expired.
+   * Default 2147483648 (2 GiB).
    */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**
    * Bucket of an S3-compatible store for images, addressed by path, with or without a prefix:
-   * `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need a bucket, so
-   * that each finds the images of the others. The key must be allowed to put, get, delete and list
-   * there; the gateways remove expired images. Default: the folder DATA_DIR/images. Needs both
-   * variables of its key.
+   * `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need a common
+   * bucket, so that each finds the images of the others. The bucket's key must be allowed to put,
+   * get, delete and list there; the gateways remove expired images. Default: the folder
+   * DATA_DIR/images. Needs both variables of its key.
    */
   IMAGE_STORE_S3_URL: bucketUrl().optional(),
-  /** Region that requests to the bucket are signed for. Default us-east-1. */
+  /** Region with which requests to the bucket are signed. Default us-east-1. */
   IMAGE_STORE_S3_REGION: form(/^[a-z0-9-]{1,64}$/, 'a region such as eu-central-1').default(
     'us-east-1',
   ),
@@ -101,10 +105,10 @@ export const UPSTREAM_FIELDS = {
   /** The key's secret. */
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
-   * Origin under which callers reach this service, `https://api.example.com`: for the addresses of
-   * images, and in evidence bundles as a hint at their source, which no check uses. Default: images
-   * have the origin that each caller called, with http, so set it behind a proxy that ends TLS;
-   * bundles name no origin.
+   * Origin under which callers reach this service, `https://api.example.com`. The addresses of
+   * images use it. Evidence bundles also name it, as a hint at their source; no check uses this
+   * hint. Default: images have the origin that each caller called, with http, so set this variable
+   * behind a proxy that ends TLS. Bundles then name no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {
@@ -147,7 +151,7 @@ export type UpstreamConfig = {
   readonly publicOrigin: string | null
 }
 
-/** A bucket, addressed by path, and the key for it. */
+/** A bucket, addressed by path, with its key. */
 export type BucketConfig = {
   readonly url: string
   readonly region: string
@@ -158,7 +162,7 @@ export type BucketConfig = {
 export type ImageStoreConfig = {
   readonly ttlMs: number
   readonly bytesMax: number
-  /** Null: a folder of this machine. */
+  /** Null: images are stored in a folder of this machine. */
   readonly bucket: BucketConfig | null
 }
 
@@ -179,7 +183,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** The services, from variables without faults. */
+/** Gives the services. The variables must have no faults. */
 export function upstreamOf(settings: Settings): UpstreamConfig {
   const { EMBEDDINGS_URL: embeddingsUrl } = settings
   return {
@@ -230,8 +234,8 @@ function bucketUrl() {
 }
 
 /**
- * In production, a bucket on another machine needs TLS; otherwise images would be sent in the
- * clear.
+ * In production, a bucket on another machine needs TLS. Without TLS, images would be sent
+ * unencrypted.
  */
 function bucketFaults(given: Environment): readonly string[] {
   const [url, ...key] = [
@@ -306,7 +310,7 @@ function imagesOf(settings: Settings): ImagesConfig | null {
   return url === undefined ? null : { url, apiKey: apiKey ?? null, models: models ?? [], timeoutMs }
 }
 
-/** Ids hold colons and slashes, but no `=`. */
+/** Ids may contain colons and slashes, but no `=`. */
 const MODEL_PATTERN = /^([^=\p{Cc}]+)(?:=([1-9]\d{0,6}))?$/u
 
 function modelFaults(text: string): readonly string[] {

@@ -14,11 +14,11 @@ import {
 } from './choices.ts'
 import { createRandom } from './random.ts'
 
-/** The answer to a chat completion request, to be written whole or as chunks. */
+/** The answer to a chat completion request. It is written as a whole or as chunks. */
 type ChatAnswer = {
   readonly request: DemoChatRequest
   readonly answers: readonly ChosenAnswer[]
-  /** The members that the whole and each of its chunks share. */
+  /** Members that the whole answer and each of its chunks have. */
   readonly identity: {
     readonly id: string
     readonly created: number
@@ -28,20 +28,23 @@ type ChatAnswer = {
   }
 }
 
-/** `system_fingerprint` of every answer: says that no model made it. */
+/** `system_fingerprint` of every answer: it shows that no model made the answer. */
 const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000
 const ID_START = 'chatcmpl-demo-'
 
-/** Ids are a random number of this process followed by a count: new for each answer, at no cost. */
+/**
+ * Ids are a random number of this process, followed by a counter. So each answer gets a new id
+ * without new random bytes.
+ */
 const PROCESS_ID = randomBytes(8).toString('hex')
 let answers = 0
 
 /**
- * Gives the answer to a request. With `seed` in the request the id and the time are derived from
- * the request, so that the same call gives the same answer to the byte; without, they are new for
- * each call. Throws DemoError.
+ * Gives the answer to a request. With `seed`, the id and the time are derived from the request, so
+ * the same request gets the same answer, byte for byte. Without `seed` they are new for each call.
+ * Throws DemoError.
  */
 export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
   const isSeeded = typeof request.seed === 'number'
@@ -88,7 +91,7 @@ function said({ request, identity }: ChatAnswer, answer: ChosenAnswer, index: nu
   return { tool_calls: called }
 }
 
-/** Where a message has a text of each kind. */
+/** The member of a message for each kind of text. */
 const MEMBERS = { text: 'content', refusal: 'refusal' } as const
 
 function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
@@ -96,15 +99,15 @@ function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
   return usesFunctions(request) ? 'function_call' : 'tool_calls'
 }
 
-/** Its id differs within an answer, and is the same whenever the answer's id is. */
+/** Calls in one answer have different ids. Answers with the same id have the same call ids. */
 function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): object {
   return { id: `call_${id.slice(ID_START.length)}_${index}_${at}`, type: 'function' }
 }
 
 /**
- * Gives the `chat.completion.chunk` objects of an answer, one token at a time, the choices taking
- * turns; with `stream_options.include_usage` a last one without choices carries the usage, and all
- * others say `usage: null`.
+ * Gives the `chat.completion.chunk` objects of an answer, one token each; the choices alternate.
+ * With `stream_options.include_usage`, a last chunk without choices has the usage, and all other
+ * chunks have `usage: null`.
  */
 export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
   const includeUsage = chat.request.stream_options?.include_usage === true
@@ -158,8 +161,8 @@ function callDeltas(
 }
 
 /**
- * Gives made-up log probabilities of tokens, in OpenAI's shape; null when the request did not ask.
- * They are drawn from the tokens themselves: the same each time, without a meaning.
+ * Gives invented log probabilities of tokens, in OpenAI's form; null when the request did not ask
+ * for them. They are derived from the tokens, so they are the same each time. They have no meaning.
  */
 function logprobsOf(
   { request }: ChatAnswer,
@@ -185,7 +188,9 @@ function describeToken(token: string, { seed, top_logprobs: top }: DemoChatReque
   return { ...chosen, top_logprobs: all }
 }
 
-/** What OpenAI counts for each message beside its text, and for the beginning of the answer. */
+/**
+ * Tokens that OpenAI adds for each message besides its text, and for the beginning of the answer.
+ */
 const TOKENS_PER_MESSAGE = 3
 
 /** Gives the usage of a request and its choices, in tokens of the demonstration. */

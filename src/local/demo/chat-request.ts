@@ -63,16 +63,16 @@ const requestSchema = z
 /** A chat completion request that passed the demo provider's checks. Unknown members are kept. */
 export type DemoChatRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body, as parseBody does. */
+/** Gives the request in a body. Throws DemoError, as parseBody does. */
 export const parseChatRequest = (body: Uint8Array): DemoChatRequest =>
   parseBody(requestSchema, body)
 
-/** Whether functions are called in the form that came before tools. */
+/** Whether the request uses `functions`, the older form of `tools`. */
 export function usesFunctions({ tools, functions }: DemoChatRequest): boolean {
   return !tools?.length && Boolean(functions?.length)
 }
 
-/** Gives what is asked for one of the choices. Throws DemoError for an unknown model. */
+/** Gives the question for one of the choices. Throws DemoError for an unknown model. */
 export function questionOfChat(request: DemoChatRequest, index: number): Question {
   const { messages, stop, seed = null, tool_choice: toolChoice } = request
   const last = messages.at(-1)
@@ -108,7 +108,9 @@ function formatOf({ response_format: format }: DemoChatRequest): Question['forma
   return format?.type === 'json_schema' ? { schema: format.json_schema.schema ?? {} } : null
 }
 
-/** Gives the text of a message: its string, or its text parts joined; others say nothing here. */
+/**
+ * Gives the text of a message: its string, or its text parts joined. Other parts are ignored here.
+ */
 export function textOfMessage({ content }: DemoChatRequest['messages'][number]): string {
   if (typeof content === 'string') return content
   return (content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')

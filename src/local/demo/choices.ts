@@ -2,23 +2,23 @@ import type { DemoModel } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
 import { exampleOf, type Schema } from './schema-example.ts'
 
-/** What is asked of the demonstration, apart from the form that it was written in. */
+/** A question to the demonstration. It does not depend on the API's form. */
 export type Question = {
   readonly model: DemoModel
-  /** Text of the last message of a user; empty without one. */
+  /** Text of the last user message; empty when there is no user message. */
   readonly said: string
-  /** What a tool answered, when that is the last message; else null. */
+  /** A tool's answer, if it is the last message; else null. */
   readonly toolResult: string | null
-  /** How many answers of tools came after that message of a user. */
+  /** How many tool answers follow the last user message. */
   readonly answered: number
   readonly tools: readonly Callable[]
   readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
   readonly callsMax: number
-  /** A JSON object, or an example of a schema, in place of the plain text; null: the text. */
+  /** Not null: the answer is a JSON object, or an example of the schema. Null: it is plain text. */
   readonly format: { readonly schema: Schema | null } | null
   readonly stops: readonly string[]
   readonly tokensMax: number
-  /** What is drawn depends on this alone. */
+  /** All random choices depend on this text only. */
   readonly seed: string
 }
 
@@ -28,22 +28,22 @@ export type Callable = {
   readonly parameters?: Schema | null | undefined
 }
 
-/** What the demonstration answers: a text, cut or whole, or calls. */
+/** The demonstration's answer: a text, complete or cut, or calls. */
 export type ChosenAnswer =
   | {
       readonly kind: 'text' | 'refusal'
       readonly tokens: readonly string[]
-      /** Whether tokensMax ended it. */
+      /** Whether the text was cut at tokensMax. */
       readonly isCut: boolean
     }
   | { readonly kind: 'calls'; readonly calls: readonly PlannedCall[] }
 
-/** One call of a function that the demonstration decided on; `arguments` is JSON text. */
+/** One function call that the demonstration makes; `arguments` is JSON text. */
 export type PlannedCall = { readonly name: string; readonly arguments: string }
 
 /**
- * Gives the answer to a question: the same to the same question. Throws DemoError for a schema
- * without example.
+ * Gives the answer to a question. The same question gets the same answer. Throws DemoError for a
+ * schema without an example.
  */
 export function chooseAnswer(question: Question): ChosenAnswer {
   const calls = planCalls(question)
@@ -61,9 +61,12 @@ function formatText(format: Question['format'], text: string): string {
   return JSON.stringify(format.schema ? exampleOf(format.schema) : { demonstration: true, text })
 }
 
-/** What every text of the demonstration begins with, so that no reader takes it for a model's. */
+/**
+ * Every text of the demonstration begins with this label, so that no reader thinks a model wrote
+ * it.
+ */
 const DEMO_LABEL = '[demonstration]'
-/** Most words that `demo/lorem` writes. */
+/** Maximum number of words that `demo/lorem` writes. */
 const WORDS_MAX = 100_000
 const WORDS_DEFAULT = 40
 const WORDS =
@@ -140,13 +143,13 @@ function writtenCalls(
   return calls
 }
 
-/** What `demo/agent` thinks before it answers; other models do not think. */
+/** Gives the thoughts of `demo/agent` before its answer. Other models have no thoughts. */
 export function thinkAbout({ model, answered }: Question): readonly string[] {
   if (model !== 'demo/agent') return []
   return splitTokens(`${DEMO_LABEL} No model thinks here. Answers of tools so far: ${answered}.`)
 }
 
-/** Gives the JSON object in the brackets after a name, as it was written; null without one. */
+/** Gives the JSON text in the brackets after a name; null when there is no such text. */
 function argumentsAfter(name: string, said: string): string | null {
   const start = said.indexOf(`${name}(`)
   const end = said.indexOf('})', start)
@@ -165,17 +168,17 @@ function objectIn(text: string): string | null {
 }
 
 /**
- * One token of the demonstration: up to eight letters, digits or marks with one blank before them,
- * else one character.
+ * One token of the demonstration: up to eight letters, digits or marks, with one blank before them
+ * if present; else one character.
  */
 const TOKEN = / ?[\p{L}\p{N}\p{M}]{1,8}|./gsu
 
-/** Gives the tokens of a text, in order; joined together they are the text again. */
+/** Gives the tokens of a text, in order. Joined together, they are the text again. */
 export function splitTokens(text: string): readonly string[] {
   return text.match(TOKEN) ?? []
 }
 
-/** Gives how many tokens a text has. */
+/** Counts the tokens of a text. */
 export function countTokens(text: string): number {
   return splitTokens(text).length
 }

@@ -4,7 +4,7 @@ import { DEMO_EMBEDDING_MODEL, findModel } from './models.ts'
 import { createRandom } from './random.ts'
 import { parseBody } from './request.ts'
 
-/** Most inputs of one request, as at OpenAI. */
+/** Maximum number of inputs of one request, as at OpenAI. */
 const INPUTS_MAX = 2_048
 const DIMENSIONS_MAX = 3_072
 
@@ -23,9 +23,9 @@ const requestSchema = z.looseObject({
 })
 
 /**
- * Gives the answer to an embedding request's body. A vector is the normalised sum of one fixed
- * pseudo-random vector for each token: the same text always has the same, and texts that share
- * words lie nearer to each other. No model made it.
+ * Gives the answer to an embedding request's body. Each token has a fixed pseudo-random vector; a
+ * text's vector is the normalised sum of its tokens' vectors. So the same text always has the same
+ * vector, and texts with common words are nearer to each other. No model made it.
  */
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)

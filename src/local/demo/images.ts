@@ -9,10 +9,10 @@ import { DemoError, parseBody } from './request.ts'
 export type Drawing = {
   readonly prompt: string
   readonly n: number
-  /** Of both edges, pixels. */
+  /** Length of both edges, pixels. */
   readonly edge: number
   readonly format: 'url' | 'b64_json'
-  /** Digest of the picture to be changed; empty for a new one. */
+  /** Digest of the picture that an edit changes; empty for a new picture. */
   readonly picture: string
 }
 
@@ -26,12 +26,12 @@ const shared = {
 const generation = z.looseObject({ ...shared, n: z.int().min(1).max(10).default(1) })
 const edit = z.looseObject({ ...shared, n: z.coerce.number().int().min(1).max(10).default(1) })
 
-/** Gives what a body of `POST /v1/images/generations` asks for, or throws DemoError. */
+/** Reads the body of `POST /v1/images/generations`. Throws DemoError. */
 export function parseGeneration(body: Uint8Array): Drawing {
   return drawingOf(parseBody(generation, body), '')
 }
 
-/** Gives what a form of `POST /v1/images/edits` asks for, or throws DemoError. */
+/** Reads the form of `POST /v1/images/edits`. Throws DemoError. */
 export async function parseEdit(body: Uint8Array, contentType: string): Promise<Drawing> {
   const form = await new Response(new Uint8Array(body), {
     headers: { 'content-type': contentType },
@@ -55,7 +55,7 @@ function drawingOf(asked: z.infer<typeof generation>, picture: string): Drawing 
 }
 
 /**
- * Gives the answer to a request for images. The same request has the same pictures. `nowMs`: Unix
+ * Gives the answer to a request for images. The same request gets the same pictures. `nowMs`: Unix
  * milliseconds.
  */
 export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<string, unknown>> {
@@ -74,10 +74,10 @@ type Colour = readonly [number, number, number]
 
 const INK: Colour = [255, 255, 255]
 const COLOURS = 4
-/** Fields of one colour in an edge. */
+/** An edge has this many fields; each field has one colour. */
 const FIELDS = 32
 
-/** DEMO, each letter of five rows. */
+/** The word DEMO; each letter has five rows. */
 const WORD = [
   '##..###.#...#..#..',
   '#.#.#...##.##.#.#.',
@@ -86,7 +86,7 @@ const WORD = [
   '##..###.#...#..#..',
 ]
 
-/** Fields of a few colours, and the word over them. */
+/** Draws fields of a few colours, and the word DEMO over them. */
 function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
   const random = createRandom(JSON.stringify([prompt, picture, index]))
   const channel = () => 64 + Math.floor(random() * 128)
@@ -98,7 +98,7 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
       const isInk = WORD[row - 2]?.[column - 2] === '#'
       return Buffer.alloc(3 * side, Buffer.from(isInk ? INK : colour))
     })
-    // A row begins with a byte for its filter, which is 0 for none.
+    // Each row begins with the byte of its filter; 0: no filter.
     const pixels = Buffer.concat([Buffer.of(0), ...fields])
     return Buffer.alloc(side * pixels.length, pixels)
   })
@@ -106,12 +106,12 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
 }
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
-/** Of eight bits per channel, truecolour, and the only methods that there are. */
+/** Eight bits per channel, truecolour, and the only methods that PNG defines. */
 const DEPTH_AND_METHODS = [8, 2, 0, 0, 0]
-/** The text is how a reader of the file knows it, however it was cropped. */
+/** This text identifies the file as a demonstration, even if the visible word was cropped. */
 const COMMENT = 'Comment\0[demonstration] No model made this picture.'
 
-/** Gives a square picture as PNG (3rd edition), of rows with their filters. */
+/** Gives a square picture as PNG (3rd edition). Each of the rows begins with its filter byte. */
 export function writePng(edge: number, rows: Buffer): Uint8Array {
   const header = Buffer.alloc(8)
   header.writeUInt32BE(edge, 0)

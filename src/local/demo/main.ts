@@ -31,7 +31,8 @@ function start(config: DemoConfig): void {
   }
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
-  // The parent is gone, however it died: nothing else would stop this process.
+  // The parent has ended for any reason. Without this listener, this process would continue
+  // forever.
   process.once('disconnect', stop)
 }
 

@@ -2,16 +2,16 @@ import { chooseAnswer, splitTokens, thinkAbout } from './choices.ts'
 import { countInput, type MessagesRequest, questionOfMessages } from './messages-request.ts'
 import { type NamedEvent, nameAnswer } from './responses-answer.ts'
 
-/** A block of a message, and the pieces that stream into it. */
+/** A block of a message, and the pieces in which it is streamed. */
 type Block = {
   readonly whole: object
-  /** As it begins. */
+  /** The block when it begins. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number
 }
 
-/** The answer to a Messages request, to be written whole or as events. */
+/** The answer to a Messages request. It is written as a whole or as events. */
 type MessagesAnswer = {
   readonly message: {
     readonly [name: string]: unknown
@@ -22,7 +22,7 @@ type MessagesAnswer = {
   readonly blocks: readonly Block[]
 }
 
-/** Gives the answer to a request: the same to the same request. Throws DemoError. */
+/** Gives the answer to a request. The same request gets the same answer. Throws DemoError. */
 export function answerMessages(request: MessagesRequest): MessagesAnswer {
   const question = questionOfMessages(request)
   const answer = chooseAnswer(question)
@@ -58,7 +58,7 @@ function stopOf(answer: ReturnType<typeof chooseAnswer>): string {
   return answer.isCut ? 'max_tokens' : 'end_turn'
 }
 
-/** Gives the events of an answer, in their order. */
+/** Gives the events of an answer, in order. */
 export function* writeMessagesEvents({ message, blocks }: MessagesAnswer): Generator<NamedEvent> {
   const { stop_reason, stop_sequence, usage } = message
   const begun = {
@@ -93,7 +93,7 @@ function textBlock(tokens: readonly string[]): Block {
 }
 
 function thinkingBlock(tokens: readonly string[]): Block {
-  // A signature that nothing checks, and that says so.
+  // Its text shows that the signature is only for demonstration. Callers do not check it.
   const signature = Buffer.from('demonstration').toString('base64')
   return {
     whole: { type: 'thinking', thinking: tokens.join(''), signature },

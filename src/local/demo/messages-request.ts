@@ -18,7 +18,7 @@ const block: z.ZodType<Block> = z.lazy(() =>
 )
 const content = z.union([z.string(), z.array(block)])
 
-/** What is counted: all of a request but how its answer is made. */
+/** The members that are counted. Members about the form of the answer are not counted. */
 const countedSchema = z.looseObject({
   model: z.string(),
   messages: z
@@ -32,7 +32,7 @@ const requestSchema = countedSchema.extend({
   stream: z.boolean().nullish(),
   stop_sequences: z.array(z.string()).nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
-  // Tools of other types are known to the callers of them alone.
+  // The provider's own tool types have other members, which only the caller knows.
   tools: z
     .array(z.looseObject({ name: z.string().optional(), input_schema: jsonObject.nullish() }))
     .nullish(),
@@ -48,7 +48,7 @@ const requestSchema = countedSchema.extend({
 /** A Messages request that passed the demo provider's checks. Unknown members are kept. */
 export type MessagesRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body, as parseBody does. */
+/** Gives the request in a body. Throws DemoError, as parseBody does. */
 export const parseMessagesRequest = (body: Uint8Array): MessagesRequest =>
   parseBody(requestSchema, body)
 
@@ -57,7 +57,7 @@ export function countRequest(body: Uint8Array): { readonly input_tokens: number 
   return { input_tokens: countInput(parseBody(countedSchema, body)) }
 }
 
-/** Gives what is asked. Throws DemoError for an unknown model. */
+/** Gives the question of a request. Throws DemoError for an unknown model. */
 export function questionOfMessages(request: MessagesRequest): Question {
   const { messages, tool_choice: choice } = request
   const at = messages.findLastIndex(
@@ -83,7 +83,7 @@ export function questionOfMessages(request: MessagesRequest): Question {
   }
 }
 
-/** Gives the tokens of the texts that are asked. */
+/** Counts the tokens of all texts in the input. */
 export function countInput({ messages, system }: z.infer<typeof countedSchema>): number {
   const texts = [textOf(system ?? ''), ...messages.map(({ content: said }) => textOf(said))]
   return texts.reduce((sum, text) => sum + countTokens(text), 0)

@@ -1,7 +1,7 @@
 import { DemoError } from './request.ts'
 
 /**
- * Every model id that the demo provider serves. README.md of this folder says what each answers.
+ * Ids of all models of the demo provider. README.md of this folder describes the answers of each.
  */
 export const DEMO_MODELS = [
   'demo/echo',
@@ -13,10 +13,7 @@ export const DEMO_MODELS = [
 
 export type DemoModel = (typeof DEMO_MODELS)[number]
 
-/**
- * The model of `POST /v1/embeddings`: how many numbers its vectors have, and how many tokens it
- * takes.
- */
+/** The model of `POST /v1/embeddings`: the length of its vectors, and its limit of tokens. */
 export const DEMO_EMBEDDING_MODEL = {
   id: 'demo/embedding',
   dimensions: 256,
@@ -26,7 +23,10 @@ export const DEMO_EMBEDDING_MODEL = {
 /** The model of `POST /v1/images/generations` and `/v1/images/edits`. */
 export const DEMO_IMAGE_MODEL = 'demo/image'
 
-/** Gives that id when it is one of `known`, or throws the 404 that OpenAI gives for another one. */
+/**
+ * Gives the id if it is in `known`. Otherwise throws the 404 that OpenAI sends for an unknown
+ * model.
+ */
 export function findModel<Id extends string>(id: string, known: readonly Id[]): Id {
   const model = known.find((candidate) => candidate === id)
   if (model !== undefined) return model

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 
-/** Gives what a body's JSON says, or throws the DemoError that says what is wrong with it. */
+/** Parses the JSON of a body. Throws a DemoError that describes the first fault. */
 export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   let value: unknown
   try {
@@ -30,7 +30,7 @@ export class DemoError extends Error {
     this.#where = where
   }
 
-  /** Gives the body to answer with, as Anthropic's API has it. */
+  /** Gives the body of the error's answer, in the form of Anthropic's API. */
   toMessagesBody(): object {
     const types: Readonly<Record<number, string>> = {
       400: 'invalid_request_error',
@@ -41,7 +41,7 @@ export class DemoError extends Error {
     return { type: 'error', error: { type, message: this.message } }
   }
 
-  /** Gives the body to answer with, as OpenAI's API has it. */
+  /** Gives the body of the error's answer, in the form of OpenAI's API. */
   toBody(): object {
     const type = this.status >= 500 ? 'server_error' : 'invalid_request_error'
     const { param = null, code = null } = this.#where

@@ -7,18 +7,18 @@ import {
   textOfItem,
 } from './responses-request.ts'
 
-/** An event of a stream, which its type names. */
+/** An event of a stream. Its `type` is also its event name. */
 export type NamedEvent = { readonly type: string }
 
-/** An item of the output, and the texts that stream into it. */
+/** An item of the output, and the texts in which it is streamed. */
 type Item = {
   readonly item: Readonly<Record<string, unknown>> & { readonly id: string }
-  /** How its text streams; null for arguments of a function. */
+  /** How the item's text is streamed; null for the arguments of a function. */
   readonly part: Part | null
   readonly tokens: readonly string[]
 }
 
-/** A part of an item: the list that it is in, and how its events are called. */
+/** A part of an item: the list that contains it, and the names of its events. */
 type Part = {
   readonly list: 'content' | 'summary'
   readonly events: 'content_part' | 'reasoning_summary_part'
@@ -51,14 +51,15 @@ const PARTS = {
   },
 } as const satisfies Readonly<Record<string, Part>>
 
-/** The answer to a Responses request, to be written whole or as events. */
+/** The answer to a Responses request. It is written as a whole or as events. */
 export type ResponsesAnswer = {
   readonly response: Readonly<Record<string, unknown>>
   readonly items: readonly Item[]
 }
 
 /**
- * Gives the answer to a request: the same to the same request, but for its time. Throws DemoError.
+ * Gives the answer to a request. The same request gets the same answer, except its time. Throws
+ * DemoError.
  */
 export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
   const question = questionOfResponses(request)
@@ -117,13 +118,16 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
   }
 }
 
-/** Gives what ids of the answer to a request have in common, whole or streamed. */
+/**
+ * Gives the common part of all ids in an answer. It is the same for a complete and a streamed
+ * answer.
+ */
 export function nameAnswer(request: { readonly stream?: unknown }): string {
   const { stream: _, ...asked } = request
   return hash('sha256', JSON.stringify(asked), 'hex').slice(0, 24)
 }
 
-/** Gives the events of an answer, in their order. */
+/** Gives the events of an answer, in order. */
 export function* writeResponsesEvents({ response, items }: ResponsesAnswer): Generator<NamedEvent> {
   let sequence_number = 0
   const numbered = (event: NamedEvent) => ({ ...event, sequence_number: sequence_number++ })
@@ -176,7 +180,7 @@ function endOf({ item, part, tokens }: Item): object {
   return part.list === 'content' ? { ...ended, status: 'completed' } : ended
 }
 
-/** Gives the usage in tokens of the demonstration. */
+/** Gives the usage, in tokens of the demonstration. */
 function countUsage(request: ResponsesRequest, output: readonly Item[], reasoning: number): object {
   const texts = [request.instructions ?? '', ...itemsOf(request).map(textOfItem)]
   const input = texts.reduce((sum, text) => sum + countTokens(text), 0)

@@ -22,7 +22,7 @@ const requestSchema = z.looseObject({
   stream: z.boolean().nullish(),
   max_output_tokens: z.int().min(1).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  // Tools of other types are known to the callers of them alone.
+  // The provider's own tool types have other members, which only the caller knows.
   tools: z
     .array(
       z.looseObject({
@@ -45,11 +45,11 @@ const requestSchema = z.looseObject({
 /** A Responses request that passed the demo provider's checks. Unknown members are kept. */
 export type ResponsesRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body, as parseBody does. */
+/** Gives the request in a body. Throws DemoError, as parseBody does. */
 export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
   parseBody(requestSchema, body)
 
-/** Gives what is asked. Throws DemoError for an unknown model. */
+/** Gives the question of a request. Throws DemoError for an unknown model. */
 export function questionOfResponses(request: ResponsesRequest): Question {
   const items = itemsOf(request)
   const at = items.findLastIndex(({ role }) => role === 'user')
@@ -73,12 +73,12 @@ export function questionOfResponses(request: ResponsesRequest): Question {
   }
 }
 
-/** The items of the input: a text is one message of a user. */
+/** The items of the input. An input that is a text becomes one user message. */
 export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof item>[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : input
 }
 
-/** Gives the text of an item: of a message, or what a tool answered. */
+/** Gives the text of an item: of a message, or of a tool's answer. */
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? output ?? ''
   if (typeof said === 'string') return said

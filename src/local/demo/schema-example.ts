@@ -1,6 +1,6 @@
 import { DemoError } from './request.ts'
 
-/** Most values that one example may have; a schema that needs more is refused. */
+/** Maximum number of values that one example may have; a schema that needs more is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
 /** Most characters of all its texts together. */
 const EXAMPLE_CHARACTERS_MAX = 100_000
@@ -16,11 +16,11 @@ type Search = {
 }
 
 /**
- * Gives a small JSON value that fits a JSON Schema: required members only, fewest items, first of
- * the alternatives that has an example. Understands type, const, enum, properties, required, items,
- * prefixItems, anyOf, oneOf, allOf, $ref within the schema, and the bounds of strings, numbers and
- * arrays; not `pattern`. Throws a DemoError (400) when there is no finite example within the limits
- * above.
+ * Gives a small JSON value that fits a JSON Schema. It has only the required members and the fewest
+ * items. Of several alternatives it uses the first that has an example. Understands type, const,
+ * enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and
+ * the bounds of strings, numbers and arrays; not `pattern`. Throws a DemoError (400) when there is
+ * no finite example within the limits above.
  */
 export function exampleOf(schema: Schema): unknown {
   const budget = { values: EXAMPLE_VALUES_MAX, characters: EXAMPLE_CHARACTERS_MAX }
@@ -127,7 +127,7 @@ function exampleText({ format, minLength, maxLength }: Schema): unknown {
   return 'demonstration'.slice(0, boundOf(maxLength, 13)).padEnd(shortest, '.')
 }
 
-/** Zero where it is allowed, else the step next to one of the bounds. */
+/** Gives zero when the bounds allow it; otherwise the allowed number next to a bound. */
 function exampleNumber(schema: Schema, step: number): unknown {
   const least = boundOf(schema.minimum, Number.NEGATIVE_INFINITY)
   const above = boundOf(schema.exclusiveMinimum, Number.NEGATIVE_INFINITY)

@@ -12,21 +12,24 @@ import { DemoError } from './request.ts'
 import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
 
-/** Largest request body, bytes: more than the gateway lets through. */
+/** Largest request body, bytes. The gateway's limit is lower. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
-/** How long an idle connection is kept, so that callers with a pool do not meet a closing one. */
+/**
+ * How long an idle connection stays open. It is long, so that callers with a pool rarely use a
+ * connection that is just closing.
+ */
 const DEMO_KEEP_ALIVE_MS = 60_000
 
 type DemoOptions = {
-  /** Pause before each chunk of a stream, and before a whole answer, milliseconds. */
+  /** Pause before each chunk of a stream, and before a complete answer, milliseconds. */
   readonly delayMs: number
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Gives the demo provider's HTTP server, not yet listening. README.md of this folder says how it
- * answers.
+ * Gives the demo provider's HTTP server; it does not listen yet. README.md of this folder describes
+ * its answers.
  */
 export function createDemoServer(options: DemoOptions): Server {
   const server = createServer((request, response) => {
@@ -118,7 +121,7 @@ function writeEvent(event: NamedEvent): string {
   return `event: ${event.type}\n${writeData(event)}`
 }
 
-/** Writes events, and leaves the response open; not once its reader went away. */
+/** Writes events, and leaves the response open. Stops when the reader has left. */
 async function stream<Event>(
   response: ServerResponse,
   write: (event: Event) => string,
@@ -136,7 +139,7 @@ async function stream<Event>(
   }
 }
 
-/** Waits until the reader took what was written, or went away. */
+/** Waits until the reader has taken the written data, or has left. */
 async function drained(response: ServerResponse): Promise<void> {
   const settled = new AbortController()
   const { signal } = settled
@@ -145,8 +148,8 @@ async function drained(response: ServerResponse): Promise<void> {
 }
 
 /**
- * Listens for events rather than iterating: half the cost per request, and this is what benchmarks
- * measure against.
+ * Uses event listeners, because an async iteration costs twice as much per request, and benchmarks
+ * measure against this server.
  */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
@@ -175,7 +178,7 @@ function refuse(request: IncomingMessage, response: ServerResponse, fault: unkno
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {
-  // A string, not bytes: Node then sends headers and body in one write.
+  // The body is a string because Node then sends headers and body in one write.
   const text = JSON.stringify(body)
   response.writeHead(status, {
     'content-type': 'application/json',

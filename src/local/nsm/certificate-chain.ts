@@ -10,11 +10,11 @@ import {
 } from './certificate.ts'
 import { type DevelopmentRoot, ROOT_LEFT_SECONDS, SoftwareNsmError } from './development-root.ts'
 
-/** What a document is signed with, and what it carries to be checked. */
+/** The key that signs documents, and the certificates that each document contains for the check. */
 export type SigningChain = {
   /** Leaf, DER. */
   readonly certificate: Uint8Array
-  /** DER, root first, the leaf's issuer last. */
+  /** DER. The root is first, the leaf's issuer last. */
   readonly cabundle: readonly Uint8Array[]
   readonly privateKey: KeyObject
 }
@@ -26,16 +26,17 @@ export type ModuleIdentity = {
   readonly enclaveId: Uint8Array
 }
 
-/** `i-…-enc…`, as documents name the module. */
+/** Gives `i-…-enc…`, the module's name in documents. */
 export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
   return `${instanceId}-enc${Buffer.from(enclaveId).toString('hex')}`
 }
 
 /**
- * Gives a function from the time (Unix milliseconds) to a chain valid then, whose leaf has at least
- * half of its life left. The leaf is issued again when it is due, the authorities between it and
- * the root together, and both when the clock was turned back before their start. Throws
- * SoftwareNsmError `invalid_root` when the root is about to expire.
+ * Gives a function from a time (Unix milliseconds) to a chain that is valid then. Its leaf has at
+ * least half of its life left. The leaf is issued again when that half is over. The authorities
+ * between leaf and root are issued again together. Both are issued again when the clock was turned
+ * back to a time before their start. Throws SoftwareNsmError `invalid_root` when the root is about
+ * to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -62,7 +63,7 @@ export function createCertificateChain(
   }
 }
 
-/** Certificates that were issued together, from `issuedAt`, Unix seconds. */
+/** Certificates that were issued together at `issuedAt`, Unix seconds. */
 type Issued = {
   readonly certificates: readonly Uint8Array[]
   readonly last: Issuer
@@ -71,8 +72,8 @@ type Issued = {
 }
 
 /**
- * Due when half of the life of the last one, which is the shortest, is over: an authority's is more
- * than a leaf lives.
+ * Certificates are due when half the life of the last, shortest one is over. Half an authority's
+ * life is longer than a leaf's life.
  */
 function isDue({ role, issuedAt }: Issued, now: number): boolean {
   const { lifeSeconds, backdateSeconds } = CERTIFICATE_PROFILES[role]
@@ -107,13 +108,13 @@ function issue(
 
 type IssuedRole = Exclude<CertificateRole, 'root'>
 
-/** Stands where AWS has the region; nothing in it is a real place. */
+/** Used in the place of AWS's region. It is not a real place. */
 const REGION = 'dev-local-1'
 
-/** RFC 2606: never resolves, so no client ever fetches a list there. */
+/** A name that never resolves (RFC 2606), so no client ever fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
-/** AWS's attribute orders and forms of CN, with our own organisation in place of theirs. */
+/** AWS's attribute orders and forms of CN, with our organisation's name. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =
   {
     regional: () => [
@@ -146,7 +147,8 @@ function instanceName(commonName: string): readonly NameAttribute[] {
 }
 
 /**
- * Random, but for the leaf's: the enclave id, then the second of issue, as AWS's leaves have it.
+ * Serial numbers are random, except the leaf's: the enclave id, then the second of issue, as in
+ * AWS's leaves.
  */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {

@@ -24,8 +24,8 @@ import {
 } from 'pkijs'
 
 /**
- * The five certificates of a Nitro attestation document, root first, read off AWS's own (facts:
- * life, constraints, key usage and which extensions stand in which order). A validator that accepts
+ * The five certificates of a Nitro attestation document, root first. They copy AWS's own: life,
+ * constraints, key usage, and the extensions and their order (facts). A validator that accepts
  * AWS's profile accepts these.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
@@ -59,11 +59,11 @@ const AUTHORITY = {
   ],
 } as const
 
-/** By role. The root is never renewed: its file is what verifiers were given. */
+/** Profiles by role. The root is never renewed, because verifiers have its file. */
 export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateProfile>> = {
   root: {
     ...AUTHORITY,
-    // 30 years with 8 leap days.
+    // 30 years, including 8 leap days.
     lifeSeconds: (30 * 365 + 8) * DAY,
     pathLength: null,
     extensions: ['basicConstraints', 'subjectKeyIdentifier', 'keyUsage'],
@@ -91,7 +91,9 @@ export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateP
 /** One attribute of a distinguished name: `['CN', 'aws.nitro-enclaves']`. Order is kept. */
 export type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
 
-/** Who signs: the issuer's name (DER), key and (for the authority key identifier) key id. */
+/**
+ * The signing issuer: its name (DER), its key, and its key id (for the authority key identifier).
+ */
 export type Issuer = {
   readonly name: Uint8Array
   readonly keyId: Uint8Array
@@ -109,7 +111,7 @@ type CertificateRequest = {
   /** Unix seconds, both inclusive. */
   readonly notBefore: number
   readonly notAfter: number
-  /** The one URI of the CRL distribution points, where the profile has them. */
+  /** The only URI of the CRL distribution points; used when the profile has this extension. */
   readonly crlUri: string
 }
 
@@ -143,8 +145,8 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
 }
 
 /**
- * Gives a DER Name, one attribute in each set: country printable, everything else UTF-8, as AWS
- * writes them.
+ * Gives a DER Name with one attribute in each set. The country is a PrintableString, all others are
+ * UTF-8, as in AWS's certificates.
  */
 export function encodeName(attributes: readonly NameAttribute[]): Uint8Array {
   const sets = attributes.map(([type, text]) => {
@@ -177,7 +179,7 @@ function exportSpki(publicKey: KeyObject): Buffer {
   return publicKey.export({ type: 'spki', format: 'der' })
 }
 
-/** A zero byte before a first byte that would make the number negative (X.690, 8.3). */
+/** Adds a zero byte when the first byte would make the number negative (X.690, 8.3). */
 function encodeSerial(bytes: Uint8Array): Integer {
   const first = bytes.findIndex((byte) => byte !== 0)
   const significant = bytes.subarray(Math.max(0, first))
@@ -185,7 +187,7 @@ function encodeSerial(bytes: Uint8Array): Integer {
   return new Integer({ valueHex: Uint8Array.from(signed).buffer })
 }
 
-/** UTCTime through 2049, GeneralizedTime after (RFC 5280, 4.1.2.5). Unix seconds in. */
+/** Encodes Unix seconds: UTCTime through 2049, GeneralizedTime after (RFC 5280, 4.1.2.5). */
 function encodeTime(unixSeconds: number): Time {
   const value = new Date(unixSeconds * 1000)
   return new Time({ type: value.getUTCFullYear() >= 2050 ? 1 : 0, value })

@@ -18,8 +18,8 @@ import {
 } from './certificate.ts'
 
 /**
- * The software NSM cannot be used: its root's file, or the source that it measures. The message
- * says what to mend.
+ * The software NSM cannot be used, because of its root's file or the source that it measures. The
+ * message describes the correction.
  */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
@@ -32,7 +32,7 @@ export class SoftwareNsmError extends Error {
 }
 
 /**
- * A root of trust for development: no default policy trusts it; a verifier has to be given its
+ * A root of trust for development. No default policy trusts this root; a verifier must be given its
  * certificate.
  */
 export type DevelopmentRoot = Issuer & {
@@ -42,21 +42,24 @@ export type DevelopmentRoot = Issuer & {
   readonly notAfter: number
 }
 
-/** A root that has less than this left is not used: more than what it signs lives. */
+/**
+ * A root with less time left than this is refused. It is longer than the life of the certificates
+ * that the root signs.
+ */
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * Subject of every development root. AWS's is CN=aws.nitro-enclaves; this one must never be taken
- * for it.
+ * Subject of every development root. AWS's subject is CN=aws.nitro-enclaves; the two must never be
+ * confused.
  */
 const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
 
 /**
- * Gives the root kept in `rootFile` (PEM: private key and certificate, mode 0600), made on first
- * use, so that documents stay checkable after a restart. Two processes that start together end up
- * with the same root. Beside it lies its certificate alone (rootCertificateFile), for `--root`.
- * With null the root lives in memory only. `nowMs` is Unix milliseconds. Throws SoftwareNsmError
- * `invalid_root`.
+ * Gives the root in `rootFile` (PEM: private key and certificate, mode 0600). It is made on first
+ * use and kept, so that documents can be checked after a restart. Two processes that start at the
+ * same time get the same root. A second file has only the certificate (rootCertificateFile), for
+ * `--root`. With null, the root exists in memory only. `nowMs` is Unix milliseconds. Throws
+ * SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,
@@ -72,7 +75,7 @@ export async function openDevelopmentRoot(
   return root
 }
 
-/** Where the certificate of the root in `rootFile` lies: `root.pem` → `root.crt.pem`. */
+/** Gives the path of the certificate for the root in `rootFile`: `root.pem` → `root.crt.pem`. */
 export function rootCertificateFile(rootFile: string): string {
   return `${rootFile.replace(/\.pem$/, '')}.crt.pem`
 }
@@ -133,7 +136,7 @@ function parseDevelopmentRoot(
   }
 }
 
-/** Null when there is no such file. */
+/** Null when the file does not exist. */
 async function readRootFile(rootFile: string): Promise<string | null> {
   try {
     const { mode } = await stat(rootFile)
@@ -148,7 +151,7 @@ async function readRootFile(rootFile: string): Promise<string | null> {
   }
 }
 
-/** Creates the file whole or not at all; leaves a file that another process created first. */
+/** Creates the file completely or not at all. Keeps a file that another process created first. */
 async function createOnce(rootFile: string, pem: string): Promise<void> {
   const draft = `${rootFile}.${randomUUID()}`
   try {

@@ -8,28 +8,26 @@ import { isJsonObject } from '../../../attestation/json/value.ts'
 import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
 import { SoftwareNsmError } from './development-root.ts'
 
-/**
- * Files below the measured root that fix what runs besides: the exact version of each dependency.
- */
+/** Further measured files below the root: they fix the exact version of each dependency. */
 const MEASURED_RUNTIME_FILES = ['package-lock.json'] as const
 
 export type SourceMeasurements = {
-  /** Runtime and application. */
+  /** Register of runtime and application. */
   readonly pcr0: Uint8Array
-  /** Runtime: the names of platform and Node's version, MEASURED_RUNTIME_FILES. */
+  /** Register of the runtime: the platform's name, Node's version, MEASURED_RUNTIME_FILES. */
   readonly pcr1: Uint8Array
-  /** Application: every file that enclave/main.ts loads. */
+  /** Register of the application: every file that enclave/main.ts loads. */
   readonly pcr2: Uint8Array
 }
 
 /**
- * Gives measurements of the enclave's own source, in the place of those of an enclave image: any
- * file that it loads and that is added, removed, renamed or changed changes PCR2 and PCR0. Each
- * list is one line `<SHA-384 hex> <path>` per file, paths with `/`, sorted by code unit; the
- * register is SHA384(48 zero bytes || SHA384(list)), as for images. `runtime` are lines that go
- * before the runtime's files, e.g. Node's version. Does not prove anything: the user who runs this
- * can measure any files, and no process is held against these files. Throws SoftwareNsmError
- * `invalid_source` for a missing file, a symbolic link or anything else but a plain file.
+ * Measures the enclave's own source, instead of an enclave image. PCR2 and PCR0 change when a file
+ * that it loads is added, removed, renamed or changed. Each list has one line `<SHA-384 hex>
+ * <path>` per file; paths have `/` and are sorted by code unit. The register is SHA384(48 zero
+ * bytes || SHA384(list)), as for images. The lines in `runtime` come before the runtime's files,
+ * e.g. Node's version. Does not prove anything: the user who runs this can measure any files, and
+ * no process is compared with these files. Throws SoftwareNsmError `invalid_source` for a missing
+ * file, a symbolic link or any other file that is not plain.
  */
 export async function measureSource(options: {
   readonly root: string
@@ -67,14 +65,15 @@ function digestRegister(list: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
 }
 
-/** Most bytes of such a file: three registers, with white space. */
+/** Maximum number of bytes of a file with given measurements: three registers, with white space. */
 export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
- * Measurements for the software module, as the machine that booted the image states them: a JSON
- * object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. The real module
- * gets them from a hypervisor in the same way. Throws FormatError `invalid_measurements`, or
- * JsonError. Does NOT prove that this image runs: the user who started the machine wrote the file.
+ * Reads measurements for the software module from a file. The machine that booted the image wrote
+ * the file; the real module gets its measurements from a hypervisor in the same way. The file is a
+ * JSON object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws
+ * FormatError `invalid_measurements`, or JsonError. Does NOT prove that this image runs: the user
+ * who started the machine wrote the file.
  */
 export function parseGivenMeasurements(bytes: Uint8Array): SourceMeasurements {
   if (bytes.length > MEASUREMENTS_FILE_BYTES_MAX)

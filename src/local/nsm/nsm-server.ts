@@ -14,16 +14,17 @@ import { bootSecurityModule } from './security-module.ts'
 /** A software security module that enclaves can reach. */
 export type NsmServer = {
   readonly socketPath: string
-  /** Certificate of the root that its documents lead to. */
+  /** File with the root certificate of its documents. */
   readonly rootFile: string
   close(): Promise<void>
 }
 
 /**
- * Serves software security modules on the Unix socket at `socketPath` (mode 0600; a file that is
- * there is replaced), each message with its length before it. A connection is one enclave's life: a
- * module is booted for it, a new instance with measurements of its own (bootSecurityModule has the
- * options), and ends with it. Throws SoftwareNsmError.
+ * Serves software security modules on the Unix socket at `socketPath` (mode 0600; an existing file
+ * is replaced). Each message has its length before it. A connection lasts as long as one enclave.
+ * Each connection boots its own module, a new instance with its own measurements
+ * (bootSecurityModule has the options); the module ends with the connection. Throws
+ * SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
   readonly socketPath: string
@@ -31,8 +32,8 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // Made now, so that its certificate is there before the first enclave is, and the caller learns
-  // of a fault.
+  // Opened now, so that its certificate exists before the first enclave, and the caller gets any
+  // error.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -64,8 +65,8 @@ async function serveEnclave(
   boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
 ): Promise<void> {
   const module = await bootSecurityModule({ ...boot, now: Date.now })
-  // A request that is too large for the device is answered as the device does; one beyond all
-  // reason ends the connection.
+  // A request that is too large for the device gets the device's error. A request that is larger
+  // than four times that size ends the connection.
   for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
     socket.write(encodeFrame(module.processRequest(request)))
 }

@@ -27,20 +27,18 @@ import {
 import { openDevelopmentRoot } from './development-root.ts'
 import { measureSource, type SourceMeasurements } from './measured-source.ts'
 
-/** A module behind the wire: bytes of one request in, bytes of its answer out. */
+/** A security module: it takes the bytes of one request and gives the bytes of its answer. */
 export type SecurityModule = {
-  /** Never throws: what goes wrong is an Error answer, as from the device. */
+  /** Never throws. A fault gives an Error answer, as from the device. */
   processRequest(request: Uint8Array): Uint8Array
 }
 
 /**
- * Boots a security module in software: documents of the same form as AWS's, of a new instance at
- * each boot, under the development root in `rootFile` (openDevelopmentRoot; null keeps it in
- * memory, gone with the process). PCR0 to 2 are `measurements`, or those of this project's own
- * source. `now` gives Unix milliseconds. Throws SoftwareNsmError.
- *
- * Does NOT protect anything: the user who runs the process controls the key, the clock and the
- * measurements.
+ * Boots a security module in software. Its documents have the same form as AWS's. Each boot is a
+ * new instance, under the development root in `rootFile` (openDevelopmentRoot; null keeps the root
+ * in memory until the process ends). PCR0 to 2 are `measurements`, or the measurements of this
+ * project's own source. `now` gives Unix milliseconds. Throws SoftwareNsmError. Does NOT protect
+ * anything: the user who runs the process controls the key, the clock and the measurements.
  */
 export async function bootSecurityModule(options: {
   readonly rootFile: string | null
@@ -70,17 +68,17 @@ function makeIdentity(nowMs: number): ModuleIdentity {
 type ModuleParts = {
   readonly identity: ModuleIdentity
   readonly measurements: SourceMeasurements
-  /** The chain to sign with at a time, Unix milliseconds. */
+  /** Gives the chain that signs at a time, Unix milliseconds. */
   readonly chainAt: (nowMs: number) => SigningChain
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Gives a module in the state of a booted enclave: PCR0 to 2 as measured, PCR4 from the instance
- * id, the rest zero; 0 to 15 locked, which is what documents list. It knows the two calls that
- * enclaves make. Where AWS's texts are silent it errs as QEMU's Nitro device does
- * (hw/virtio/virtio-nsm.c).
+ * Gives a module in the state of a booted enclave. PCR0 to 2 are the measurements, PCR4 comes from
+ * the instance id, and all others are zero. PCR0 to 15 are locked; documents list the locked
+ * registers. The module has the two calls that enclaves make. For errors that AWS's texts do not
+ * describe, it follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
  */
 export function createSecurityModule(parts: ModuleParts): SecurityModule {
   const pcrs = bootRegisters(parts)
@@ -99,7 +97,7 @@ export function createSecurityModule(parts: ModuleParts): SecurityModule {
   }
 }
 
-/** Why the module gives no answer, as its own error name. */
+/** The reason for a refusal, with the module's own error name. */
 class Refusal extends Error {
   override readonly name = 'Refusal'
   readonly code: NsmWireError
@@ -133,7 +131,7 @@ function answer(request: NsmRequest, pcrs: readonly Uint8Array[], parts: ModuleP
   for (const field of [publicKey, userData, nonce])
     if (field !== null && field.length > ATTESTATION_FIELD_BYTES_MAX)
       throw new Refusal('InputTooLarge')
-  // No validator accepts a document with an empty key, so none is made.
+  // No validator accepts a document with an empty key, so the module does not make one.
   if (publicKey?.length === 0) throw new Refusal('InvalidArgument')
   const timestampMs = parts.now()
   const moduleId = moduleIdOf(parts.identity)
@@ -148,9 +146,9 @@ type DocumentContent = AttestationInput & {
 }
 
 /**
- * Gives the document: untagged COSE_Sign1 (RFC 9052) with ES384, the payload's members in the order
- * of AWS's documents and its map of indefinite length, as theirs has been since mid-2025. The
- * signature is r || s, 96 bytes; like theirs it may have a high s.
+ * Gives the document: untagged COSE_Sign1 (RFC 9052) with ES384. The payload's members have the
+ * order of AWS's documents; its map has indefinite length, as in AWS's documents since mid-2025.
+ * The signature is r || s, 96 bytes; s may be high, as in AWS's signatures.
  */
 function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array {
   const payload = encodePayload(content, chain)
@@ -190,8 +188,8 @@ function encodePayload(content: DocumentContent, chain: SigningChain): Uint8Arra
 }
 
 /**
- * Reads a request: a bare name, or a map of one name to its members. Throws an error whose `code`
- * is the module's own.
+ * Reads a request: a bare name, or a map from one name to its members. Throws an error whose `code`
+ * is the module's own error name.
  */
 export function decodeRequest(bytes: Uint8Array): NsmRequest {
   let value: unknown
@@ -221,7 +219,7 @@ function optionalBytes(value: unknown): Uint8Array | null {
   throw new Refusal('InvalidArgument')
 }
 
-/** Gives the response's bytes on the wire. */
+/** Encodes a response. */
 export function encodeResponse(response: NsmResponse): Uint8Array {
   switch (response.kind) {
     case 'GetRandom':

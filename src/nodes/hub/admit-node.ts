@@ -13,7 +13,7 @@ export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchiv
   readonly hardware: { readonly vram: number | null } | null
 }
 
-/** The node registry, as far as connections need it: a NodesStore is one. */
+/** The methods of the node registry that connections need. A NodesStore has them. */
 export type ConnectionRegistry = Pick<
   NodesStore,
   'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
@@ -22,15 +22,18 @@ export type ConnectionRegistry = Pick<
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
 }
 
-/** The reason that the node gets with close code 1008. */
+/** A refusal: the node gets this reason with close code 1008. */
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
- * Why the registry does not let a node connect, or stay. The words are the deployed service's where
- * they are known.
+ * Why the registry does not let a node connect, or stay connected. The texts are copied from the
+ * deployed service where they are known.
  */
 export const REFUSALS = {
-  /** Also for a node of another account: the answer must not show that it exists. */
+  /**
+   * This answer is also given for a node of another account, because the answer must not show that
+   * such a node exists.
+   */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',
@@ -39,21 +42,24 @@ export const REFUSALS = {
 } as const
 
 /**
- * A node that may connect now. Its id is claimed until `release`, so that two handshakes at once
- * cannot both have it.
+ * A node that may connect now. Its id is reserved until `release`, so that only one of two
+ * simultaneous handshakes gets it.
  */
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
-  /** The API key that it dialled with; it is checked again while the node is connected. */
+  /** The API key of the node's handshake. It is checked again while the node is connected. */
   readonly key: string
   release(): void
 }
 
-/** Decides on a handshake by its headers. Rejects with ApiError for what is answered over HTTP. */
+/**
+ * Decides on a handshake by its headers. Rejects with ApiError when the handshake is answered over
+ * HTTP.
+ */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
-/** A connection that is already there. */
+/** A connection that the node already has. */
 type Connected = {
   isAlive(timeoutMs: number): Promise<boolean>
   terminate(why: string): void
@@ -68,16 +74,16 @@ type AdmissionParts = {
   readonly connected: (nodeId: string) => Connected | null
   /**
    * Claims the node among the gateways of this service. False when another gateway has a connection
-   * of the node that answers; a connection that does not answer is ended.
+   * to the node that answers. A connection that does not answer is ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void
 }
 
 /**
- * Admission of nodes: key, headers, registration, and one connection per node. An old connection
- * that does not answer a ping gives way to the new one: it is half-open, and its node is dialling
- * again. An old connection that answers stays, and the new one is refused.
+ * Admission of nodes: key, headers, registration, and one connection per node. When the old
+ * connection does not answer a ping, it is half-open and its node connects again; so the new
+ * connection replaces it. When the old connection answers, it stays, and the new one is refused.
  */
 export function createNodeAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()
@@ -118,7 +124,7 @@ async function checkHeaders(
 ): ReturnType<typeof checkHello> {
   const parsed = parseHello(headers)
   if (parsed.kind === 'refused') return parsed
-  // The end of its last connection must be stored before its state is read.
+  // The end of the node's last connection must be stored before the node's state is read.
   await parts.records.settled(parsed.hello.nodeId)
   return checkHello(parsed.hello, accountId, parts).catch((cause: unknown) => {
     throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
@@ -126,9 +132,10 @@ async function checkHeaders(
 }
 
 /**
- * Checks a node against the registry: it belongs to the account, is neither archived nor disabled,
- * and an LLM has a benchmark of its model that is fast enough. Rejects when the database is away.
- * The benchmark is the node's own claim: it lets the node connect, and nothing more.
+ * Checks a node against the registry. The node must belong to the account, and be neither archived
+ * nor disabled. An LLM node also needs a benchmark of its model that is fast enough. Rejects when
+ * the database is away. The benchmark is the node's own claim: it only decides whether the node may
+ * connect.
  */
 async function checkHello(
   hello: NodeHello,
@@ -145,7 +152,7 @@ async function checkHello(
     hello.modelType === 'LLM'
       ? await benchmarked(hello, registry, limits)
       : hello.models.slice(0, 1)
-  // Further models may lack a benchmark; the first one may not.
+  // Only the first model must have a benchmark. Further models may lack it.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
   return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }

@@ -36,61 +36,63 @@ import { createNodeSocket } from './node-socket.ts'
 import { createProber, type ProbeOptions } from './probe.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
 
-/** Counts of everything that is held for nodes and their calls: all are 0 after stop(). */
+/**
+ * Counts of all resources that are held for nodes and their calls. All counts are 0 after stop().
+ */
 type HubStatus = {
   readonly connected: number
-  /** Of these, how many are given work. */
+  /** How many of the connected nodes get calls. */
   readonly serving: number
   readonly slotsInUse: number
-  /** Runs that are not over; runs that only drain count too. */
+  /** Runs that have not ended. Runs that only drain count too. */
   readonly runs: number
   /** Callers that wait for a node. */
   readonly queued: number
   readonly probes: number
-  /** Bytes set aside for answers with images. */
+  /** Bytes that are reserved for answers with images. */
   readonly imageBytes: number
   readonly handshakes: number
-  /** WebSockets, also while they are closing. */
+  /** Open WebSockets. WebSockets that are closing count too. */
   readonly sockets: number
   readonly timers: number
-  /** Writes to the registry under way, and served runs that are not stored yet. */
+  /** Writes to the registry that are under way, and served runs that are not stored yet. */
   readonly writes: number
 }
 
 /** The nodes of this process. */
 export type Hub = {
-  /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
+  /** Handles the server's `upgrade` event at `/v1/node/ws`. It owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   readonly dispatcher: Dispatcher
   readonly images: ImageDispatcher
   /**
-   * Ends a node's connection with 1008, when it is archived or disabled. False when it is not
-   * connected.
+   * Ends the connection of a node that was archived or disabled, with code 1008. False when the
+   * node is not connected.
    */
   disconnect(nodeId: string, reason: string): boolean
   status(): HubStatus
   /** How many of the connected nodes are in each state. */
   countStates(): ReadonlyMap<NodeState, number>
   /**
-   * Accepts no more nodes, no longer offers the nodes here to other gateways, and resolves when the
-   * calls of other gateways are done, or after `graceMs`.
+   * Accepts no more nodes, and no longer offers the nodes here to other gateways. Resolves when the
+   * calls of other gateways have ended, or after `graceMs`.
    */
   drain(graceMs: number): Promise<void>
   /**
-   * Accepts no more nodes and calls, lets runs go on for `graceMs`, then ends them, closes all
-   * nodes with 1012 and stores what is left. Resolves when no socket, timer and write is left; the
-   * database must be there until then.
+   * Accepts no more nodes and calls. Runs may continue for `graceMs`; then they are ended, all
+   * nodes are closed with 1012, and the remaining data is stored. Resolves when all sockets, timers
+   * and writes have ended. The database must be available until then.
    */
   stop(graceMs?: number): Promise<void>
 }
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly nodes: ConnectionRegistry
-  /** Id under which this process is known to be alive; it changes after the lease was lost. */
+  /** Id of this process in the list of living processes. It changes after the lease was lost. */
   readonly processId: () => string
   /**
-   * Models that nodes have offered before: while these nodes are away, a call for such a model is
-   * not its caller's error. Default none.
+   * Models that nodes have offered before. While the nodes of such a model are away, a call for the
+   * model is not the caller's error. Default: empty.
    */
   readonly offeredModels?: readonly string[]
   readonly inferences: InferencesSink
@@ -98,20 +100,28 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly limits: NodeLimits
   /** Unix milliseconds; it may have a fraction. */
   readonly now: () => number
-  /** From 0 to below 1. It picks nodes and spreads pings; no secret depends on it. */
+  /**
+   * Gives numbers from 0 to below 1, to choose nodes and to spread pings. No secret depends on
+   * them.
+   */
   readonly random: () => number
-  /** Connects this gateway to the others of its service; null for a gateway that is alone. */
+  /**
+   * Connects this gateway to the other gateways of its service. Null when it is the only gateway.
+   */
   readonly bus?: Bus | null
-  /** Opens the reader that judges a node's answer to a chat request of another gateway. */
+  /**
+   * Opens a reader for a node's answer to another gateway's chat request. The reader checks the
+   * answer.
+   */
   readonly judge?: (request: JsonObject) => AnswerReader
-  /** A new unguessable UUID, for request ids and nonces. */
+  /** Makes an unguessable UUID for request ids and nonces. */
   readonly makeId: () => string
   readonly log: Logger
 }
 
 /**
- * Builds the nodes' side of the gateway, and starts its one timer. Chat and images have an index
- * and a queue each: one model's name on both sides is two models.
+ * Builds the gateway's part that serves nodes, and starts its only timer. Chat and images have
+ * separate indexes and queues: the same model name in chat and in images means two models.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export function createHub(options: HubOptions): Hub {
@@ -260,7 +270,7 @@ async function until(isDone: () => boolean, timeoutMs: number): Promise<void> {
     await sleep(STOP_STEP_MS)
 }
 
-/** Where calls of one kind find nodes: an index, and a queue of those who wait. */
+/** An index of nodes and a queue of waiting callers, for calls of one kind. */
 type Place = {
   readonly index: NodeIndex<CallableNode>
   readonly queue: WaitQueue<CallableNode>
@@ -268,7 +278,7 @@ type Place = {
 
 type State = ReturnType<typeof createState>
 
-/** Everything that connected nodes share. */
+/** Creates the state that all connected nodes share. */
 function createState(options: HubOptions) {
   const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
   const { processId } = options
@@ -278,8 +288,8 @@ function createState(options: HubOptions) {
   })
   const connections = new Map<string, KeyedNode>()
   const chat = place(offeredModels)
-  // The registry does not store whether a model chats or draws, so models for images are known only
-  // after a node offered them to this process.
+  // The registry does not store whether a model is for chat or images. So a model for images is
+  // known only after a node has offered it to this process.
   const images = place([])
   const { bus = null } = options
   return {
@@ -292,10 +302,10 @@ function createState(options: HubOptions) {
     images,
     /** The process id under which the connections are stored. */
     storedUnder: processId(),
-    /** Whether the connections of dead processes are being ended now. */
+    /** Whether the connections of dead processes are being ended at the moment. */
     isEnding: false,
     runs: new Set<Run>(),
-    /** Null for a gateway that is alone. */
+    /** Null when this is the only gateway. */
     sharing:
       bus === null
         ? null
@@ -355,7 +365,7 @@ function* nodesOf({ connections }: State): Iterable<NodeConnection> {
   for (const { node } of connections.values()) yield node
 }
 
-/** Takes in a node that has connected. */
+/** Adds a node that has connected. */
 function enter(state: State, node: NodeConnection, key: string): void {
   const { connections, records, registry, prober, log } = state
   const { nodeId, accepted } = node
@@ -419,8 +429,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left while waiting, and the node sent nothing later either: only now is that
-      // known.
+      // The caller left before the first token, and the node sent nothing until now. Only now is
+      // this known as the node's failure.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break
@@ -433,12 +443,10 @@ function reduceRun(
   }
 }
 
-/**
- * Draws the conclusions of a run: the node's new speed, and whether its health is better or worse.
- */
+/** Updates the node after a run: its speed, and its health. */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
-  // The prober judges its own runs.
+  // The prober itself judges its own runs.
   if (run.options.isProbe || result.kind === 'left') return
   const { model } = run.options.offer
   if (result.kind === 'done') health.succeeded(model)
@@ -454,19 +462,19 @@ function checkDeadlines({ runs, chat, images, now }: State): void {
   images.queue.sweep(nowMs)
 }
 
-/** Sends the pings and probes that are due, and stores what was served. */
+/** Sends the pings and probes that are due, and stores the served runs. */
 function tend(state: State): void {
   for (const node of nodesOf(state)) node.tend()
   state.prober.probeDue(nodesOf(state))
   void state.inferenceLog.flush()
 }
 
-/** How many nodes one write stores as present. */
+/** Number of nodes per write when connected nodes are stored as present. */
 const SEEN_BATCH_MAX = 1_000
-/** Takes the place of a node id in a write about many nodes; no node's id is empty. */
+/** Used in place of a node id for a write about many nodes. No node has an empty id. */
 const ALL_NODES = ''
 
-/** Stores that the connected nodes are still there. */
+/** Stores that the connected nodes are still connected. */
 function markSeen(state: State): void {
   const nodes = [...nodesOf(state)]
   for (let from = 0; from < nodes.length; from += SEEN_BATCH_MAX) {
@@ -476,8 +484,9 @@ function markSeen(state: State): void {
 }
 
 /**
- * A connection that is no longer stored is stored again, unless its node has another one: this
- * process was taken for dead, or the node's other connection ended first.
+ * Stores again a connection that is no longer stored, unless its node has another connection. This
+ * happens when other processes treated this process as dead, or when the node's other connection
+ * ended first.
  */
 async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
   const { registry, records, connections, processId } = state

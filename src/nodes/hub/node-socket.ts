@@ -9,19 +9,22 @@ import type { AcceptedNode } from '../runs/connection.ts'
 import type { NodeLimits } from '../runs/limits.ts'
 import type { AdmitNode } from './admit-node.ts'
 
-/** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
+/** Path at which nodes connect (interface facts: the public client appends `/ws` to `/v1/node`). */
 export const NODE_SOCKET_PATH = '/v1/node/ws'
 
 /** Accepts the WebSockets of nodes. */
 type NodeSocket = {
-  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
+  /** Handles the server's `upgrade` event at NODE_SOCKET_PATH. It owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
-  /** Open WebSockets, also while they are closing. */
+  /** Open WebSockets. WebSockets that are closing count too. */
   sockets(): number
   /** Refuses all handshakes from now on. */
   stop(): void
-  /** Destroys what is left, and resolves when every socket is closed and every handshake over. */
+  /**
+   * Destroys the remaining sockets. Resolves when every socket is closed and every handshake has
+   * ended.
+   */
   destroy(): Promise<void>
 }
 
@@ -35,12 +38,15 @@ type NodeSocketOptions = {
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
-/** How much is buffered for one message that comes in tiny segments: each costs memory. */
+/**
+ * How many segments of one message are buffered. A message may come in tiny segments, and each
+ * segment takes memory.
+ */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
 /**
- * Packets of 1 KiB in which a frame with images may come. Each connection also has a bound for
- * their sum (`image-memory.ts`).
+ * How many packets of 1 KiB a frame with images may have. Each connection also has a limit for the
+ * sum of its packets (`image-memory.ts`).
  */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
@@ -124,7 +130,7 @@ function openServer(
   limits: NodeLimits,
   { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
 ): WebSocketServer {
-  // A variable, since the types do not know closeTimeout yet.
+  // The options are in a variable because the types do not have closeTimeout yet.
   const options = {
     noServer: true,
     clientTracking: true,
@@ -141,10 +147,7 @@ function openServer(
   return server
 }
 
-/**
- * Closes a WebSocket whose node may not connect. If the node still sends frames, the socket is no
- * longer read.
- */
+/** Closes the WebSocket of a node that may not connect. Later frames of the node are not read. */
 function turnAway(socket: WebSocket, code: number, reason: string): void {
   socket.on('error', ignore)
   for (const event of ['message', 'ping', 'pong']) socket.once(event, () => socket.pause())
@@ -171,5 +174,5 @@ function refuse(socket: Duplex, error: unknown): void {
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
 }
 
-/** The close of a socket reports what broke it. */
+/** Errors are ignored here. The close of the socket reports the reason. */
 function ignore(): void {}

@@ -16,14 +16,14 @@ import { NODE_LIMITS, type NodeLimits } from '../runs/limits.ts'
 import { createHub, type Hub, type HubOptions } from './hub.ts'
 import { NODE_SOCKET_PATH } from './node-socket.ts'
 
-/** Contributed nodes as the API sees them: they dial in at NODE_SOCKET_PATH and serve calls. */
+/** Contributed nodes, as the API uses them. They connect at NODE_SOCKET_PATH and serve calls. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
-  /** Absent: no node makes images. */
+  /** Absent when no node makes images. */
   readonly images?: Hub['images']
-  /** Absent: no nodes are shared with other gateways. */
+  /** Absent when nodes are not shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** Ends all nodes' connections, when no call needs them. */
+  /** Ends all nodes' connections. Call it when no call needs nodes. */
   stop(): Promise<void>
 }
 
@@ -37,8 +37,8 @@ type NodeParts = Opening &
   }
 
 /**
- * Opens the registry, and prepares to accept nodes. Gives the nodes, the sockets that they dial in
- * at, and the routes of the registry.
+ * Opens the registry, and prepares to accept nodes. Gives the nodes, the sockets at which they
+ * connect, and the routes of the registry.
  */
 export async function openNodes({ database, nodes: own, onStarted, ...parts }: NodeParts): Promise<{
   readonly serving: ServingNodes
@@ -69,8 +69,8 @@ export async function openNodes({ database, nodes: own, onStarted, ...parts }: N
 }
 
 /**
- * The connections that dead gateways left are ended first. `stop` ends every node's connection and
- * stores what is left.
+ * Accepts nodes, after the connections that dead gateways left were ended. `stop` ends every node's
+ * connection and stores the remaining data.
  */
 async function acceptNodes(
   { lease, limits = NODE_LIMITS, log, ...parts }: Omit<NodeParts, 'database' | 'onStarted'>,

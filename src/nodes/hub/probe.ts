@@ -9,17 +9,20 @@ import type { NodeSlot, Offer } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
 /**
- * Probes nodes: asks them something short, and judges the answer by the gateway's own measurements.
+ * Probes nodes: it sends a node a short question, and judges the answer by the gateway's own
+ * measurements.
  */
 type Prober = {
-  /** Probes the nodes whose time has come, as far as there is room; the others stay due. */
+  /**
+   * Probes the nodes whose probe is due, up to the limit of running probes. The others stay due.
+   */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
   /** Ends the probes under way. */
   stop(): void
 }
 
-/** The question of a probe: its answer is long enough to measure the speed. */
+/** The question of a probe. Its answer is long enough to measure the node's speed. */
 function probeRequest(model: string): JsonObject {
   return {
     model,
@@ -34,10 +37,13 @@ function probeRequest(model: string): JsonObject {
 export type ProbeOptions = {
   readonly limits: NodeLimits
   /**
-   * Checks that what a node drew, base64, is one image. Rejects with FormatError when it is not.
+   * Checks that a node's answer, in base64, is one image. Rejects with FormatError when it is not.
    */
   readonly checkImage: (images: readonly string[]) => Promise<unknown>
-  /** Opens the reader that judges an answer to this request, as callers' answers are judged. */
+  /**
+   * Opens a reader for the answer to this request. The reader checks the answer in the same way as
+   * callers' answers.
+   */
   readonly judge?: (request: JsonObject) => AnswerReader
 }
 
@@ -104,7 +110,7 @@ function probeChat(
 }
 
 /**
- * Null when the probe was broken off and shows nothing: a node that disconnects keeps its stored
+ * Null when the probe was interrupted and has no result. A node that disconnects keeps its stored
  * state.
  */
 async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
@@ -124,12 +130,15 @@ async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome
   return isSlow ? 'slow' : 'healthy'
 }
 
-/** Errors after which a probe showed nothing, also when the node's backend was at its limit. */
+/**
+ * Errors after which a probe has no result. One of them means that the node's backend was at its
+ * limit.
+ */
 const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
 
 /**
- * The question of a probe: the smallest image that callers can ask for. The public client ignores
- * the size and draws its pipeline's own.
+ * The question of an image probe: the smallest image that callers can ask for. The public client
+ * ignores the size and uses its pipeline's own size.
  */
 const IMAGE_PROBE = {
   prompt: 'A red circle on white.',
@@ -139,9 +148,9 @@ const IMAGE_PROBE = {
 } as const
 
 /**
- * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no
- * memory for its answer: then it shows nothing. The answer must be an image; its content is not
- * checked.
+ * Probes a DIFFUSION node with one small image. Null when the probe has no result: it was
+ * interrupted, or there was no memory for its answer. The answer must be an image; its content is
+ * not checked.
  */
 async function probeImages(
   node: NodeConnection,

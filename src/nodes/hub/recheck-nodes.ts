@@ -3,26 +3,26 @@ import { CLOSE_CODES } from '../protocol/hello.ts'
 import type { NodeConnection } from '../runs/connection.ts'
 import { type Authenticate, type ConnectionRegistry, REFUSALS } from './admit-node.ts'
 
-/** A connected node, with the key it dialled with. */
+/** A connected node, with the key of its handshake. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
 
 /** Ends the connections of nodes whose key was revoked or expired while they are connected. */
 type KeyWatch = {
-  /** Checks every key once, unless the last round still goes on. */
+  /** Checks every key, unless the last round is still running. */
   step(): void
   /** Checks under way. */
   running(): number
 }
 
 /**
- * Keys that are checked at once. With many more keys in use, a round takes longer than its
+ * How many keys are checked at the same time. With many more keys, a round takes longer than its
  * interval.
  */
 export const KEYS_CHECKED_MAX = 32
 
 /**
- * Watches the keys of connected nodes: each key is checked once for all its nodes. While the
- * database is away, a key counts as valid, as it was when its node connected.
+ * Watches the keys of connected nodes. A key of several nodes is checked only once per round. While
+ * the database is away, a key counts as valid, as it was when its node connected.
  */
 export function createKeyWatch(options: {
   readonly nodes: ReadonlyMap<string, KeyedNode>
@@ -41,7 +41,7 @@ export function createKeyWatch(options: {
         if (caller?.accountId !== node.accepted.accountId || !caller.scopes.includes('nodes'))
           node.close(CLOSE_CODES.policy, 'API key is no longer valid')
     } catch (error) {
-      // Once for each outage, not once for each round.
+      // An outage is logged once, not in each round.
       if (!isAway) log.warn({ err: error }, 'keys of nodes not checked')
       isAway = true
     }
@@ -69,8 +69,8 @@ export function createKeyWatch(options: {
 }
 
 /**
- * Reads the registrations of connected nodes again, because nodes are archived and disabled while
- * they are connected.
+ * Reads the registrations of connected nodes again, because a node may be archived or disabled
+ * while it is connected.
  */
 type Recheck = {
   /** Checks the next few nodes. Called every `everyMs`, it checks all of them within `periodMs`. */
@@ -82,7 +82,7 @@ type Recheck = {
 const RECHECKS_MAX = 32
 
 export function createRecheck(options: {
-  /** Live: nodes come and go while it is iterated. */
+  /** The live map: nodes are added and removed during an iteration. */
   readonly nodes: ReadonlyMap<string, KeyedNode>
   readonly everyMs: number
   readonly periodMs: number
@@ -118,7 +118,7 @@ export function createRecheck(options: {
         if (keyed === null) continue
         running++
         void check(keyed)
-          // The database is away: the node was in order before, and a later round checks it again.
+          // The database is away. The node was allowed before, and a later round checks it again.
           .catch((error: unknown) =>
             log.warn({ err: error, nodeId: keyed.node.nodeId }, 'node not rechecked'),
           )

@@ -6,9 +6,9 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. The
- * gateway closes the connection of a node that sends a malformed one; a node ignores a frame that
- * it does not understand.
+ * Control frames, `{ protocol, data }`. Both ends of a node's WebSocket write and read them. When a
+ * node sends a malformed control frame, the gateway closes its connection. A node ignores a frame
+ * that it does not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -16,14 +16,14 @@ const REQUEST = 1
 const REPLY = 2
 const RECONNECT = 3
 
-/** Longest nonce: in an answer that the gateway reads, and in a request that a node echoes. */
+/** Longest nonce. The gateway reads nonces in answers, and a node echoes nonces of requests. */
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
-/** Most GPUs whose load is read from one health answer. */
+/** Maximum number of GPUs whose load is read from one health answer. */
 export const GPUS_MAX = 64
 
-/** How busy a machine is, percent from 0 to 100, one decimal. */
+/** Load of a machine, percent from 0 to 100, one decimal. */
 export type Load = {
   readonly cpuPercent: number
   readonly ramPercent: number
@@ -31,12 +31,15 @@ export type Load = {
   readonly gpus: readonly {
     readonly gpuPercent: number
     readonly vramPercent: number
-    /** Of the power limit; 0 when the driver reports no limit. */
+    /** Percent of the power limit; 0 when the driver reports no limit. */
     readonly powerPercent: number
   }[]
 }
 
-/** The load as the node reports it; null where it gave no percentage. Not to be trusted. */
+/**
+ * The load as the node reports it. A value is null when the node gave no percentage. The values are
+ * not trusted.
+ */
 export type NodeLoad = {
   readonly cpuPercent: number | null
   readonly ramPercent: number | null
@@ -44,11 +47,11 @@ export type NodeLoad = {
   readonly gpus: number
 }
 
-/** What a gateway asks of a node. */
+/** Requests of a gateway to a node. */
 export type GatewayControl =
   /**
-   * Answered by a `pong` with the same nonce. The figures are of the gateway's last pings; the
-   * protocol requires them.
+   * The node answers with a `pong` that has the same nonce. The figures belong to the gateway's
+   * last pings; the protocol requires them.
    */
   | {
       readonly kind: 'ping'
@@ -58,7 +61,7 @@ export type GatewayControl =
       readonly pingStreak: number
       readonly missStreak: number
     }
-  /** Asks a node without runs to close with 1000 and dial again. */
+  /** Asks a node without runs to close with 1000 and connect again. */
   | { readonly kind: 'reconnect'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string }
   /**
@@ -67,9 +70,11 @@ export type GatewayControl =
    */
   | { readonly kind: 'cancel'; readonly requestId: string }
 
-/** What a node reports to a gateway. */
+/** Reports of a node to a gateway. */
 type NodeControl =
-  /** `roundTripMs` is the node's own newest round trip, null before the first. */
+  /**
+   * `roundTripMs` is the newest round trip that the node itself measured; null before the first.
+   */
   | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
   /** The node takes no new runs, and closes when its runs are done. */
@@ -131,15 +136,15 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** What a control frame asks of a node. A node does not use the figures of a ping. */
+/** A gateway's request in a control frame. A node does not use the figures of a ping. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /**
- * Reads what a control frame asks of the node `nodeId`. Null when it asks for nothing: an unknown
- * protocol, version or type, a member of the wrong kind, or another node's id.
+ * Reads the request in a control frame to the node `nodeId`. Null when the frame contains no
+ * request: an unknown protocol, version or type, a member of the wrong kind, or another node's id.
  */
 export function parseGatewayControl(
   protocol: string,
@@ -158,8 +163,8 @@ export function parseGatewayControl(
 }
 
 /**
- * A control frame of a node, as the gateway reads it. `other`: for another node id, to be ignored.
- * `malformed`: close with 1002.
+ * A control frame of a node, as the gateway reads it. `other`: the frame has another node's id and
+ * is ignored. `malformed`: the connection is closed with 1002.
  */
 type ReceivedControl =
   | { readonly kind: 'pong'; readonly nonce: string }
@@ -202,8 +207,8 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * Not used. The public client sends a time for each round that it measured since the last PING,
- * also for hours in which it was away.
+ * The times are not used. The public client sends one for each round that it measured since the
+ * last PING, also for hours in which it was away.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true

@@ -8,28 +8,28 @@ import {
 import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts'
 
 /**
- * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and
- * what it answers. Source: the public node client (facts), with the extensions of ../README.md.
- * What a node sends is attacker-controlled, and the gateway reads it strictly; a node reads the
+ * Frames of runs: requests to a node, and the node's answers. Both ends of a node's WebSocket write
+ * and read them. Source: the public node client (facts), with the extensions of ../README.md. A
+ * node's frames are attacker-controlled, and the gateway reads them strictly; a node reads the
  * gateway's frames leniently. No input makes a reader throw.
  */
 
 /**
- * One frame in either direction, except answers with images. A chunk has some hundred bytes, with
- * logprobs some thousand.
+ * Largest frame in either direction, except answers with images. A chunk has some hundred bytes,
+ * with logprobs some thousand.
  */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /**
- * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, serialised
+ * Largest frame to a node that announced `large-frames`: a body of 10 MiB with pictures, serialised
  * again.
  */
 export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
-/** One answer with images: ten images of 1,024 pixels. */
+/** Largest answer with images: ten images of 1,024 pixels. */
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
- * Status codes that an error may carry; anything else is read and written as 500. The public client
- * knows no others.
+ * Status codes that an error may have. Any other value is read and written as 500. The public
+ * client knows only these codes.
  */
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
   400, 401, 403, 404, 409, 422, 429, 500,
@@ -39,28 +39,30 @@ export const FAULT_MESSAGE_LENGTH_MAX = 500
 
 /** Ids that the gateway makes are shorter, so a frame with a longer one was not asked for. */
 const REQUEST_ID_LENGTH_MAX = 64
-/** Longest id that a node answers: it echoes it in every frame. */
+/** Longest id that a node accepts, because the node repeats the id in every frame. */
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
 /**
- * What went wrong with a run, as a node reports it: bounded and printable once the gateway has read
- * it.
+ * A run's error, as a node reports it. When the gateway has read it, its text is short and
+ * printable.
  */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
   /**
-   * Seconds after which the backend may be asked again, as our own agent reports; null: not
+   * Seconds until the backend may be asked again, as our own agent reports them; null when not
    * reported.
    */
   readonly retryAfterSeconds: number | null
 }
 
-/** What a DIFFUSION node is asked to draw. The connection has one model, so none is named. */
+/**
+ * A request for images to a DIFFUSION node. It names no model, because the connection has only one.
+ */
 export type ImageRequest = {
   readonly prompt: string
-  /** The image to change, base64; null for a new one. */
+  /** The image to change, base64; null when a new image is requested. */
   readonly image: string | null
   readonly n: number
   /** Width and height, `512x512`. */
@@ -68,17 +70,18 @@ export type ImageRequest = {
 }
 
 /**
- * What JSON adds around a request in its frame, at most: id, member names, numbers and brackets.
+ * Maximum number of bytes that JSON adds to a request in its frame: id, member names, numbers and
+ * brackets.
  */
 const ENVELOPE_BYTES = 256
 
-/** A chat frame without its id: it is written once, even if the call is retried. */
+/** A chat frame without its id. The frame's text is made only once, even if the call is retried. */
 type ChatFrame = {
   /** Size of the request, UTF-8. */
   readonly requestBytes: number
-  /** Upper bound of the frame's size, UTF-8: the frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size, UTF-8. The frame may be a few bytes smaller. */
   readonly frameBytes: number
-  /** `traceparent`: W3C trace context, for a node that asked for it. */
+  /** Writes the frame. `traceparent`: W3C trace context, for a node that asked for it. */
   readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
@@ -102,8 +105,8 @@ export function imageFrame(requestId: string, { prompt, image, n, size }: ImageR
 }
 
 /**
- * Computes the size of that frame, UTF-8, without writing it: the frame may be a few bytes smaller.
- * `imageBytes`: size of the image before it is base64.
+ * Computes the size of a frame that asks for images, UTF-8, without writing it. The frame may be a
+ * few bytes smaller. `imageBytes`: size of the image before it is encoded in base64.
  */
 export function imageFrameBytes({
   prompt,
@@ -115,7 +118,9 @@ export function imageFrameBytes({
   return ENVELOPE_BYTES + Buffer.byteLength(JSON.stringify(prompt)) + Math.ceil(imageBytes / 3) * 4
 }
 
-/** A frame of the gateway, as far as a node understands it. */
+/**
+ * A frame of the gateway, as a node reads it. `unknown`: the node does not understand the frame.
+ */
 export type GatewayFrame =
   | {
       readonly kind: 'chat'
@@ -125,7 +130,7 @@ export type GatewayFrame =
       /** W3C trace context of the call; null when it is not traced. */
       readonly traceparent: string | null
     }
-  /** A chat frame that names its request but cannot be served. */
+  /** A chat frame that has an id but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
   /** For a DIFFUSION node. */
   | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
@@ -179,8 +184,8 @@ const DONE = 2
 const FAILED = 3
 
 /**
- * Writes the frame that carries one chunk of a run. `chunk` is JSON text; it goes out as the
- * backend wrote it.
+ * Writes the frame that carries one chunk of a run. `chunk` is JSON text, sent as the backend wrote
+ * it.
  */
 export function encodeChunk(requestId: string, chunk: string): string {
   return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
@@ -207,8 +212,8 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Writes the frame that answers with an error in place of images. The status is included unless it
- * is 500; gateways of others read `error` alone.
+ * Writes the frame that answers a request for images with an error. The status is included unless
+ * it is 500. Other implementations of the gateway read only `error`.
  */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
@@ -228,7 +233,7 @@ function retryAfterMember({ retryAfterSeconds }: SentFault): { readonly retry_af
   return typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
 }
 
-/** A node's answer to a chat frame, whole or in part. */
+/** A node's answer to a chat frame, or a part of the answer. */
 export type ChatRunFrame = {
   readonly kind: 'run'
   readonly requestId: string
@@ -238,26 +243,26 @@ export type ChatRunFrame = {
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** A DIFFUSION node's answer. Its strings are not checked yet, nor is their number. */
+/** A DIFFUSION node's answer. The contents and the number of its strings are not checked yet. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string
-  /** Null when the answer holds no list of strings. */
+  /** Null when the answer contains no list of strings. */
   readonly images: readonly string[] | null
-  /** What went wrong, in the node's words, printable; null: nothing went wrong. */
+  /** The error in the node's words, printable; null when there was no error. */
   readonly error: string | null
   /**
-   * The error's status, and the seconds after which to ask again, as our own agent reports them;
-   * null: not reported.
+   * The error's status, and the seconds until the node may be asked again. Our own agent reports
+   * them; null when not reported.
    */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
 }
 
 /**
- * A frame from a node. `stray`: an object that the protocol does not know; ignored, but held
- * against the node. `malformed`: no JSON object, or a malformed control frame; the connection is
- * closed with 1002.
+ * A frame from a node. `stray`: an object that the protocol does not know; it is ignored, but uses
+ * the node's stray budget. `malformed`: not a JSON object, or a malformed control frame; the
+ * connection is closed with 1002.
  */
 export type NodeFrame =
   | ChatRunFrame
@@ -268,8 +273,8 @@ export type NodeFrame =
 
 /**
  * Reads one text frame of a node that chats. Unknown members are ignored, because clients of other
- * versions may send more. It uses `JSON.parse` and not our own reader: with one frame per token
- * this is the hottest path here, and the depth is checked later.
+ * versions may send more. It uses `JSON.parse` and not our own reader, because it runs for every
+ * token and must be fast. The depth is checked later.
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   const value = parseJson(bytes.toString('utf8'))
@@ -279,21 +284,22 @@ export function decodeNodeFrame(bytes: Buffer): NodeFrame {
 }
 
 /**
- * Bytes of a large frame outside its strings: ten images, an id and an error have about a hundred.
+ * Maximum number of bytes of a large frame outside its strings. Ten images, an id and an error have
+ * about a hundred.
  */
 const LARGE_FRAME_STRUCTURE_MAX = 4_096
 
 /**
  * Reads one text frame of a DIFFUSION node. A frame of more than `smallBytesMax` is read only if it
- * looks like an answer with images: few and long strings. 32 MiB of brackets would become 700 MB of
- * objects.
+ * looks like an answer with images, which has few and long strings. Otherwise 32 MiB of brackets
+ * could become 700 MB of objects.
  */
 export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame {
   const isLarge = bytes.length > smallBytesMax
   if (isLarge && !isStringsMostly(bytes))
     return { kind: 'malformed', reason: 'Expected an answer with images' }
-  // Base64 has one byte for each character; any other content of a large frame is wrong in both
-  // encodings.
+  // Base64 has one byte for each character, so latin1 is enough. Any other content of a large frame
+  // is wrong in both encodings.
   const value = parseJson(bytes.toString(isLarge ? 'latin1' : 'utf8'))
   if (!isJsonObject(value) || typeof value.request_id !== 'string')
     return isLarge ? { kind: 'malformed', reason: 'Expected a request_id' } : otherFrame(value)
@@ -341,7 +347,7 @@ function otherFrame(value: Json | undefined): NodeFrame {
   return { kind: 'control', protocol, data }
 }
 
-/** An error of any form counts: a node that says it failed is believed. */
+/** An error of any form is accepted: if a node reports a failure, the run has failed. */
 function faultOf(error: Json | undefined): NodeFault | null {
   if (error === null || error === undefined) return null
   if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
@@ -364,8 +370,8 @@ function retryAfterOf(value: Json | undefined): number | null {
 }
 
 /**
- * Attacker-controlled text that may end up in a log or an error message: without control characters
- * and lone surrogates.
+ * Makes attacker-controlled text safe for logs and error messages: replaces control characters and
+ * lone surrogates.
  */
 function printable(text: string): string {
   return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
@@ -379,8 +385,8 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * Whether nearly all bytes are inside strings that contain no quotes. One pass, most of it a search
- * for the next quote.
+ * Whether nearly all bytes are inside strings that contain no quotes. It makes one pass, which
+ * mostly searches for the next quote.
  */
 function isStringsMostly(bytes: Buffer): boolean {
   let structure = 0

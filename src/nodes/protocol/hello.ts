@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
 /**
- * Headers of a node's handshake, written and read by both ends. Source: the public node client
+ * Headers of a node's handshake. Both ends write and read them. Source: the public node client
  * (facts).
  */
 
-/** What a node does: chats, or makes images with its one model. */
+/** Types of nodes: for chat, or for images with its only model. */
 export const NODE_TYPES = ['LLM', 'DIFFUSION'] as const
 export type NodeType = (typeof NODE_TYPES)[number]
 
@@ -21,12 +21,12 @@ const NODE_FEATURES = [
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
 /**
- * What a node says about itself when it dials. Attacker-controlled for the gateway; the form is
- * checked.
+ * What a node says about itself when it connects. For the gateway these values are
+ * attacker-controlled; their form is checked.
  */
 export type NodeHello = {
   readonly nodeId: string
-  /** Its `Model` first, then the models of `Node-Models`, each once. */
+  /** The model of the `Model` header, then the models of `Node-Models`, without duplicates. */
   readonly models: readonly string[]
   readonly modelType: NodeType
   readonly features: ReadonlySet<NodeFeature>
@@ -34,14 +34,14 @@ export type NodeHello = {
 
 const NODE_ID_LENGTH_MAX = 128
 const MODEL_LENGTH_MAX = 256
-/** Further models besides `Model`. */
+/** How many models a node may name in addition to `Model`. */
 const MORE_MODELS_MAX = 16
-/** Models that one connection can name. */
+/** How many models one connection can name. */
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
 /**
- * Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends: `policy`
- * refuses a node, `later` has no room for it.
+ * Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends. `policy`
+ * refuses a node; with `later` the gateway has no room for the node.
  */
 export const CLOSE_CODES = {
   protocol: 1002,
@@ -52,7 +52,9 @@ export const CLOSE_CODES = {
   later: 1013,
 } as const
 
-/** What is wrong with the headers, in the deployed service's words where they are known. */
+/**
+ * Texts for faults in the headers. They are copied from the deployed service where they are known.
+ */
 const FAULTS = {
   nodeIdMissing: 'Node-Id header is required',
   nodeIdMalformed: 'Node-Id header is not a node id',
@@ -62,7 +64,7 @@ const FAULTS = {
   modelTypeUnknown: 'Model-Type header is neither LLM nor DIFFUSION',
 } as const
 
-/** Gives the headers of a handshake, without the API key's. */
+/** Gives the headers of a handshake, without the header of the API key. */
 export function helloHeaders({
   nodeId,
   models,

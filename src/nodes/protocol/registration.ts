@@ -4,24 +4,27 @@ import { boundedInteger } from '../../api/form-schema.ts'
 import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
 
 /**
- * The registration of nodes over HTTP: what owners and agents send, and what they are answered
- * (interface, 2.7). The gateway checks requests by these schemas; an agent reads the answers by the
- * types.
+ * Registration of nodes over HTTP: the requests of owners and agents, and the answers (interface,
+ * 2.7). The gateway checks requests by these schemas; an agent reads the answers by the types.
  */
 
-/** Interface facts: how long a changed name may be. A new node's name has the same bounds. */
+/**
+ * Interface facts: limits for the length of a changed name. A new node's name has the same limits.
+ */
 export const NODE_NAME_LENGTH_MIN = 3
 export const NODE_NAME_LENGTH_MAX = 40
 
 /**
- * Not bounded by the interface. A node id has at most 44 characters; a longer one is let through,
- * and is not found.
+ * The interface sets no limit. A node id has at most 44 characters; a longer id is accepted, but no
+ * node has it.
  */
 const NODE_ID_LENGTH_MAX = 128
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
 
-/** Not bounded by the interface. No machine exceeds these, and sums of them stay exact. */
+/**
+ * The interface sets no limit. No machine has more than this, and sums of such values stay exact.
+ */
 const HARDWARE_COUNT_MAX = 1_000_000
 const HARDWARE_SIZE_MAX = 1_000_000_000_000
 const NETWORK_SPEED_MAX = 1_000_000_000
@@ -36,8 +39,8 @@ const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
 /**
- * A machine as its agent reports it. A member that the machine may lack (a GPU, a measured speed)
- * is present, and null.
+ * A machine as its agent reports it. Every member is present; it is null when the machine lacks the
+ * part (a GPU, a measured speed).
  */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
@@ -54,8 +57,8 @@ const hardwareMembers = {
 }
 
 /**
- * What a node's agent says about its machine: claims, not facts. Sizes in MB, speeds in Mbps, power
- * in watts; `version` is the agent's. The names are the same on the wire, in the code and as
+ * A machine as its agent describes it: claims, not facts. Sizes are in MB, speeds in Mbps, power in
+ * watts; `version` is the agent's. The names are the same in requests, in the code and in the
  * columns.
  */
 export type NodeHardware = {
@@ -65,7 +68,9 @@ export type NodeHardware = {
   >
 }
 
-/** Gives the hardware among the members of a request or a row; what is missing there is null. */
+/**
+ * Picks the hardware members of a request or a row. A member that is missing there becomes null.
+ */
 export function pickHardware(
   members: { readonly [Name in keyof NodeHardware]?: unknown },
 ): NodeHardware {
@@ -100,7 +105,7 @@ export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
 const amount = z.number().min(0).nullable()
 
-/** A node as its owner reads it; its hardware is null until the agent has reported it. */
+/** A node as its owner reads it. Its hardware is null until the agent has reported it. */
 const described = {
   node_id: z.string(),
   name_alias: z.string(),
@@ -166,11 +171,13 @@ export const nodeStatsReply = z.strictObject({
 
 export type NodeStatsReply = z.output<typeof nodeStatsReply>
 
-/** Hours of a node's history: the default, and the most, which is as long as they are kept. */
+/**
+ * Hours of a node's history: the default and the maximum. The maximum is as long as hours are kept.
+ */
 const HISTORY_HOURS_DEFAULT = 24
 const HISTORY_HOURS_MAX = 30 * 24
 
-/** Query for the history of a node: the current hour, and the hours before it. */
+/** Query for the history of a node: the current hour and the hours before. */
 export const nodeHistoryQuery = z.object({
   node_id: nodeId,
   hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),

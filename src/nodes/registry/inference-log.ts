@@ -2,25 +2,25 @@ import type { Logger } from '../../observability/logger.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import { DAY_SECONDS, type Inference, type InferencesStore } from './inferences-store.ts'
 
-/** Where served runs are stored; an InferencesStore fits. */
+/** Stores served runs. An InferencesStore has this form. */
 export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown> }
 
 /** Rows in one insert. */
 export const FLUSH_ROWS_MAX = 500
 
-/** Served runs on their way to the database. */
+/** Served runs that wait to be stored in the database. */
 type InferenceLog = {
-  /** Keeps a row; no call waits for it. */
+  /** Keeps a row until the next flush. No call waits for this. */
   add(row: Inference): void
-  /** Stores what is kept; at most one insert is under way. Never rejects. */
+  /** Stores the kept rows. At most one insert is under way. Never rejects. */
   flush(): Promise<void>
   waiting(): number
 }
 
 /**
- * Between a call's end and the next flush (`tendMs`, a second), rows are in memory alone: a kill -9
- * loses them. No payment depends on them. While the database is away, the newest `inferencesMax`
- * rows are kept; each id is stored once, even after several tries.
+ * A log of served runs. Until the next flush (`tendMs`, a second), rows are in memory only, and a
+ * kill -9 loses them. No payment depends on them. While the database is away, the newest
+ * `inferencesMax` rows are kept. Each id is stored once, even after several tries.
  */
 export function createInferenceLog({
   sink,
@@ -51,7 +51,7 @@ export function createInferenceLog({
     add(row) {
       rows.push(row)
       if (rows.length <= inferencesMax) return
-      // Dropped in blocks: to drop rows one by one would copy the array for each.
+      // Rows are dropped in blocks, because each drop copies the array.
       const dropped = Math.ceil(inferencesMax / 10)
       rows = rows.slice(dropped)
       log.error({ rows: dropped }, 'served runs dropped, the database is away')
@@ -61,16 +61,18 @@ export function createInferenceLog({
   }
 }
 
-/** How long single inferences, and sums of hours, are kept; counts are kept forever. */
+/** How long single inferences and hourly sums are kept. Counts are kept forever. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
-/** Time between two prunings: each removes about as much as came in during that time. */
+/**
+ * Time between two prunings. Each pruning removes about as many rows as were added in this time.
+ */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Removes old inferences once in each interval, first after one interval. A failure is logged, and
- * the next pruning removes what was left. `now` is Unix milliseconds. `stop` waits for a removal
- * that is under way.
+ * Removes old inferences at each interval, first after one interval. A failure is logged, and the
+ * next pruning removes what was left. `now` is Unix milliseconds. `stop` waits for a removal that
+ * is under way.
  */
 export function startInferenceUpkeep(options: {
   readonly inferences: Pick<InferencesStore, 'prune'>

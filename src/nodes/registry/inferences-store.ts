@@ -2,18 +2,18 @@ import { type Selectable, sql } from 'kysely'
 import type { Database } from '../../storage/database.ts'
 import type { Queries, Tables } from '../../storage/tables.ts'
 
-/** The window of a day's figures. */
+/** Length of a day, for figures of one day. */
 export const DAY_SECONDS = 86_400
 
 /** How many completions a node's statistics show. */
 export const COMPLETED_MAX = 10
 
 /**
- * One call that a node served to its end. The node claims the token counts; the gateway measured
+ * One call that a node served completely. The node claims the token counts; the gateway measured
  * the time.
  */
 export type Inference = {
-  /** UUID; adding the same id again changes nothing. */
+  /** A UUID. When an id is added again, nothing changes. */
   readonly id: string
   readonly nodeId: string
   /** The caller's account; null for a probe. */
@@ -28,7 +28,7 @@ export type Inference = {
   readonly createdAt: number
 }
 
-/** What a node's owner sees of a call it served. */
+/** The facts about a served call that the node's owner sees. */
 type CompletedInference = Pick<
   Inference,
   'model' | 'promptTokens' | 'completionTokens' | 'totalTokens' | 'createdAt'
@@ -36,9 +36,9 @@ type CompletedInference = Pick<
 
 export type NodeStats = {
   readonly requestsServedDay: number
-  /** Over the last day; null when nothing was measured. */
+  /** Average over the last day; null when no call was measured. */
   readonly averageTimeToFirstTokenMs: number | null
-  /** The last COMPLETED_MAX, newest first. */
+  /** The last COMPLETED_MAX completions, newest first. */
   readonly completed: readonly CompletedInference[]
 }
 
@@ -49,8 +49,8 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * From the hour's last FIRST_TOKENS_MAX calls, as far as their first token was timed; null when
-   * no call was timed.
+   * Percentiles over the hour's last FIRST_TOKENS_MAX calls, of the calls whose first token was
+   * timed. Null when no call was timed.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
@@ -59,24 +59,25 @@ export type NodeHour = {
 export const FIRST_TOKENS_MAX = 200
 
 /**
- * What nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every method
- * throws the driver's error when the database fails.
+ * The calls that nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every
+ * method throws the driver's error when the database fails.
  */
 export type InferencesStore = {
   /**
-   * Adds inferences and counts them for their nodes (`requestsServed`), in one statement: all or
-   * nothing. A batch whose outcome is unknown may be added again, because each id counts once.
+   * Adds inferences and counts them for their nodes (`requestsServed`). All is done in one
+   * statement, which succeeds or fails as a whole. A batch whose outcome is unknown may be added
+   * again, because each id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
   /**
-   * Gives a node's figures. It reads 24 sums and the rows of a part of an hour, for any number of
-   * calls served.
+   * Gives a node's figures. For any number of served calls, it reads only 24 hourly sums and the
+   * rows of a part of an hour.
    */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
-   * Gives what a node served, hour by hour, oldest first, starting with the hour that begins at
-   * `from`; hours without calls are left out. It reads one sum and at most FIRST_TOKENS_MAX rows
-   * for each hour, so the caller must bound the range.
+   * Gives a node's figures for each hour, oldest first, from the hour that begins at `from`. Hours
+   * without calls are left out. It reads one sum and at most FIRST_TOKENS_MAX rows per hour, so the
+   * caller must limit the number of hours.
    */
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /**
@@ -85,12 +86,12 @@ export type InferencesStore = {
    */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
   /**
-   * Gives how many calls all nodes served in the last day; here the day begins with a full minute.
+   * Gives how many calls all nodes served in the last day. Here the day begins at a full minute.
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
-   * Removes inferences, and sums of hours, from before `before`. It keeps the last COMPLETED_MAX
-   * inferences of each node, and everything that belongs to `now`'s day.
+   * Removes inferences and hourly sums that are older than `before`. It keeps the last
+   * COMPLETED_MAX inferences of each node, and all data of the day before `now`.
    */
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }
@@ -135,7 +136,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/** The day before `now`: it begins after `from`, and its whole hours begin at `firstHour`. */
+/** The day before `now`. It begins after `from`, and its whole hours begin at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -146,7 +147,7 @@ function firstAfter(at: number, step: number): number {
   return (Math.floor(at / step) + 1) * step
 }
 
-/** Sums of nodes' claims stop at this value: larger ones would not be exact in JavaScript. */
+/** Largest sum of nodes' claims. Larger sums would not be exact in JavaScript. */
 const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
 
 async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
@@ -265,8 +266,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Goes node by node through the index: the cost grows with the nodes and the removed rows, not with
- * the rows that stay.
+ * Removes old rows node by node, by an index. The cost grows with the number of nodes and of
+ * removed rows, not with the rows that stay.
  */
 async function prune(
   queries: Queries,

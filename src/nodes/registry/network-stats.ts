@@ -1,18 +1,21 @@
 import type { InferencesStore } from './inferences-store.ts'
 import type { NodesStore } from './nodes-store.ts'
 
-/** How old the network's figures may be: reading them goes over every connected node. */
+/**
+ * How old the network's figures may be. To read them, the database must go through all connected
+ * nodes.
+ */
 export const NETWORK_AGE_MAX_MS = 2_000
 
 /**
- * The network's figures, as the JSON value of the answer in the facts. The throughputs are the
+ * The network's figures, as the JSON value of the answer (interface facts). The throughputs are the
  * nodes' own claims.
  */
 export type NetworkStats = { read(): Promise<object> }
 
 /**
- * Network figures from the stores, read once for all requests within NETWORK_AGE_MAX_MS. `now` is
- * Unix milliseconds.
+ * Gives network figures from the stores. All requests within NETWORK_AGE_MAX_MS share one reading.
+ * `now` is Unix milliseconds.
  */
 export function createNetworkStats(options: {
   readonly nodes: Pick<NodesStore, 'network'>
@@ -44,7 +47,7 @@ export function createNetworkStats(options: {
       if (last !== null && Math.abs(now() - last.askedAtMs) < NETWORK_AGE_MAX_MS) return last.reply
       const asked = { reply: ask(), askedAtMs: now() }
       last = asked
-      // An answer that failed is not given to later requests.
+      // If the reading fails, later requests do not get this failed answer.
       asked.reply.catch(() => {
         if (last === asked) last = null
       })

@@ -1,6 +1,6 @@
 /**
- * The stored state of a node. RUNNING… is connected, STOPPED… is not. Only a node in RUNNING gets
- * work.
+ * The stored state of a node. RUNNING… means connected, STOPPED… means not connected. Only a node
+ * in RUNNING gets calls.
  */
 export const NODE_STATES = [
   'RUNNING',
@@ -15,12 +15,12 @@ export const NODE_STATES = [
 
 export type NodeState = (typeof NODE_STATES)[number]
 
-/** What a probe found: the node answers well, too slowly, or not at all. */
+/** A probe's result: the node answers well, too slowly, or not at all. */
 export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
- * The state of a node that connects, from its stored state; null for a node that never connected. A
- * killed gateway leaves a RUNNING… state behind, which counts as stopped.
+ * The state of a connecting node, computed from its stored state; null for a node that never
+ * connected. A killed gateway leaves a stored RUNNING… state, which counts as stopped.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {
@@ -56,8 +56,8 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * The state of a connected node after a probe. A node that was being verified and gave no answer
- * keeps its state, and is probed again; only the operator changes a disabled node.
+ * The state of a connected node after a probe. A node that is being verified and gave no answer
+ * keeps its state, and is probed again. Only the operator changes a disabled node.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED')
@@ -76,7 +76,8 @@ export function statusText(state: NodeState | null): string {
       return 'Running - verifying performance'
     case 'RUNNING_DEGRADED':
       return 'Running - performance degraded'
-    // A disabled node may be connected, but does no work; the documentation has no text for it.
+    // A disabled node may be connected, but gets no calls. The documentation has no text for this
+    // state.
     case 'RUNNING_DISABLED':
     case 'STOPPED':
     case 'STOPPED_BENCHMARK_FAILED':

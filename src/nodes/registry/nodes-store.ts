@@ -5,7 +5,10 @@ import type { Queries, Tables } from '../../storage/tables.ts'
 import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
-/** How many nodes an account can have, archived ones included: a list of nodes has no pages. */
+/**
+ * How many nodes an account can have; archived nodes count. The limit is needed because a list of
+ * nodes has no pages.
+ */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
 /** How many models are remembered when their nodes are not connected. */
@@ -14,7 +17,10 @@ const OFFERED_MODELS_MAX = 10_000
 /** How many models a node can have benchmarks for. */
 export const BENCHMARKS_PER_NODE_MAX = 100
 
-/** How many models the network's figures list, the fastest first: the nodes choose the names. */
+/**
+ * How many models the network's figures list, the fastest first. The limit is needed because nodes
+ * choose the names.
+ */
 const NETWORK_MODELS_MAX = 500
 
 /** A contributed node. Times are Unix seconds. */
@@ -31,9 +37,9 @@ export type StoredNode = {
   /** Null while it is not connected. */
   readonly connectedSince: number | null
   readonly lastSeenAt: number | null
-  /** What it serves on its connection; empty while it is not connected. */
+  /** Models that the node serves on its connection; empty while it is not connected. */
   readonly models: readonly string[]
-  /** Sum over connections that have ended. */
+  /** Sum of all ended connections. */
   readonly totalUptimeSeconds: number
   readonly requestsServed: number
 }
@@ -43,7 +49,7 @@ type ListedNode = StoredNode & {
   readonly speeds: ReadonlyMap<string, number>
 }
 
-/** What a node's agent measured at its backend: a claim. */
+/** An agent's measurement at its backend. It is a claim. */
 export type NodeBenchmark = {
   readonly nodeId: string
   readonly model: string
@@ -56,29 +62,32 @@ type NetworkFigures = {
   /** Archived nodes are not counted. */
   readonly nodes: number
   readonly connectedNodes: number
-  /** Each connected node counts once, with the fastest of its models. */
+  /** Sum over connected nodes. Each node counts with its fastest model. */
   readonly tokensPerSecond: number
-  /** At most NETWORK_MODELS_MAX, fastest first. */
+  /** At most NETWORK_MODELS_MAX models, the fastest first. */
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
 /**
- * One connection of a node. Each connection has its own id: a write for an earlier connection that
- * comes late has no effect.
+ * One connection of a node. Each connection has its own id, so a late write for an earlier
+ * connection has no effect.
  */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
-/** What is stored when a node's connection begins. */
+/** Data that is stored when a node's connection begins. */
 export type BegunConnection = ConnectionOfNode & {
-  /** The process that holds it, as `ProcessLease.id` gives it. */
+  /** Id of the process that holds the connection, as `ProcessLease.id` gives it. */
   readonly processId: string
   readonly at: number
   readonly models: readonly string[]
-  /** A disabled node stays disabled: only the operator ends that. */
+  /**
+   * The node's new state. A disabled node stays disabled, because only the operator can change
+   * that.
+   */
   readonly state: NodeState
 }
 
-/** A node as its owner names it. Another account's node is treated as unknown. */
+/** A node and the account that asks for it. Another account's node is treated as unknown. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
 /**
@@ -96,11 +105,13 @@ export type NodesStore = {
   /** Gives the node, of any account, or null. */
   find(nodeId: string): Promise<StoredNode | null>
   /**
-   * Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark, and
-   * with the benchmarks (tokens per second) of the models that it serves now.
+   * Gives the account's nodes, oldest first; archived nodes are included. Each node has its newest
+   * benchmark, and the benchmarks (tokens per second) of the models that it serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
-  /** Sets what is not null. Gives what changed, or null when there is no such node. */
+  /**
+   * Changes the members that are not null. Gives the changes, or null when the node does not exist.
+   */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
@@ -109,8 +120,8 @@ export type NodesStore = {
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Stores a benchmark in place of the model's last one. Refuses a node of another account, and a
-   * node without hardware.
+   * Stores a benchmark. It replaces the last benchmark of the same model. Refuses a node of another
+   * account, and a node without hardware.
    */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
@@ -125,51 +136,52 @@ export type NodesStore = {
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Stores that a node's connection began, and what it serves. From now on this is the node's
-   * connection, even if another process held an earlier one; the earlier one counts up to when the
-   * node was last seen. With `takes` 'when_free' it is stored only while the node has no
-   * connection. False, and nothing is stored, when 'when_free' finds a connection, or when the node
-   * is unknown or archived.
+   * Stores that a node's connection began, and the models that the node serves. From now on this is
+   * the node's connection, even if another process held an earlier connection. The earlier
+   * connection's uptime ends when the node was last seen. With `takes` 'when_free' the connection
+   * is stored only if the node has no connection. False, and the connection is not stored, when
+   * 'when_free' finds a connection, or when the node is unknown or archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Stores that connections are still there, and which process holds them: if the gateway is
-   * killed, its connections count up to this time. Gives the ids of the nodes that still have these
-   * connections; the others were taken over, or ended by a gateway that took this process for dead.
+   * Stores that connections still exist, and which process holds them. If the gateway is killed,
+   * their uptime counts up to this time. Gives the ids of the nodes that still have these
+   * connections. Other connections were replaced, or were ended by a gateway that treated this
+   * process as dead.
    */
   markSeen(
     connections: readonly ConnectionOfNode[],
     by: { readonly processId: string; readonly at: number },
   ): Promise<ReadonlySet<string>>
   /**
-   * Stores that a node's connection ended, adds it to the uptime, and stores the state. No effect
-   * when the node has another connection, or no connection.
+   * Stores that a node's connection ended: adds its time to the uptime, and stores the state. No
+   * effect when the node has another connection, or no connection.
    */
   markDisconnected(
     connection: ConnectionOfNode,
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections whose process is not alive, as of when their nodes were last seen, and
-   * stops the nodes' states. Gives how many there were. Any gateway may call it at any time: each
-   * connection is ended once.
+   * Ends the connections whose process is dead, and stops their nodes' states. Each connection ends
+   * at the time when its node was last seen. Gives the number of ended connections. Any gateway may
+   * call this at any time: each connection is ended only once.
    */
   endAbandoned(): Promise<number>
   /**
-   * Figures of all nodes that the gateways of this database have connected; dead gateways do not
+   * Figures of all nodes that are connected to the gateways of this database. Dead gateways do not
    * count.
    */
   network(): Promise<NetworkFigures>
   /**
-   * Gives the models that nodes have benchmarks for, by name, at most OFFERED_MODELS_MAX: these may
-   * be served once their nodes connect.
+   * Gives the models that nodes have benchmarks for, by name, at most OFFERED_MODELS_MAX. These
+   * models may be served when their nodes connect.
    */
   offeredModels(): Promise<readonly string[]>
 }
 
 /**
- * Nodes on the database's shared connections, for any number of gateways: a row belongs to the
- * connection that was stored last, while the process that holds it is alive.
+ * Opens the store on the database's shared connections, for any number of gateways. A row belongs
+ * to the connection that was stored last, while this connection's process is alive.
  */
 export function createNodesStore(
   { queries }: Pick<Database, 'queries'>,
@@ -274,21 +286,24 @@ export function createNodesStore(
   }
 }
 
-/** Uptime including the open connection, up to when the node was last seen. */
+/** Uptime that includes the open connection, up to the time when the node was last seen. */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
 
 const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
 
-/** The state to store over the present one: only the operator ends a disablement. */
+/**
+ * The state to store. A disabled node stays disabled, because only the operator can change that.
+ */
 function unlessDisabled(state: NodeState): RawBuilder<string> {
   const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
   return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
 }
 
 /**
- * Rows that another gateway is ending now are left to it. The processes are read once, before the
- * rows: if a row changes while this statement waits for it, its new content decides.
+ * If another gateway is ending a row now, this statement skips it. The processes are read once,
+ * before the rows. If a row changes while this statement waits for it, the row's new content
+ * decides.
  */
 async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
   const { numAffectedRows } = await sql`
@@ -316,7 +331,10 @@ async function insertNode(
   return (numAffectedRows ?? 0n) > 0n
 }
 
-/** The row is locked before it is read: of two equal updates at once, only one reports a change. */
+/**
+ * The row is locked before it is read. So only one of two equal simultaneous updates reports a
+ * change.
+ */
 async function updateNode(
   queries: Queries,
   { nodeId, accountId, name, isArchived }: Parameters<NodesStore['update']>[0],
@@ -396,7 +414,7 @@ async function saveBenchmark(
   return rows[0]?.is_known ? 'too_many' : 'unknown_node'
 }
 
-/** Gives the newest benchmark of one node, or of each of an account's nodes, by node id. */
+/** Gives the newest benchmark of one node, or of each node of an account, by node id. */
 async function findNewestBenchmarks(
   queries: Queries,
   of: { readonly nodeId: string } | { readonly accountId: string },
@@ -426,7 +444,7 @@ async function readServedSpeeds(queries: Queries, accountId: string) {
   return speeds
 }
 
-/** One pass over the connected nodes and their benchmarks. */
+/** Reads the figures in one pass over the connected nodes and their benchmarks. */
 async function readNetworkFigures(queries: Queries): Promise<NetworkFigures> {
   const [counts, models] = await Promise.all([readCounts(queries), readModels(queries)])
   return { ...counts, models }

@@ -19,27 +19,27 @@ import {
 import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 
-/** How many new ids are tried for one node before the randomness must be faulty. */
+/** How many new ids are tried for one node. If all are taken, the randomness must be faulty. */
 export const NODE_ID_TRIES = 8
 
 /**
  * An account's nodes. The methods give the JSON value of the interface's answer (2.7). Every method
- * that names a node throws ApiError `not_found` both for a node that does not exist and for another
- * account's node: the error is the same.
+ * for one node throws ApiError `not_found` when the node does not exist. The error is the same for
+ * another account's node.
  */
 export type OwnedNodes = {
-  /** Throws ApiError `limit_reached` when the account has too many. */
+  /** Throws ApiError `limit_reached` when the account has too many nodes. */
   create(node: { readonly accountId: string; readonly name: string }): Promise<object>
-  /** Changes what is not null. Archiving ends the node's connection. */
+  /** Changes the members that are not null. Archiving ends the node's connection. */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<object>
-  /** The account's nodes, oldest first, archived ones too. */
+  /** Gives the account's nodes, oldest first; archived nodes are included. */
   list(accountId: string): Promise<object>
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
-  /** What the node served in the current hour and the hours before it, `hours` in all. */
+  /** What the node served in the last `hours` hours; the current hour is the last one. */
   history(node: OwnNode & { readonly hours: number }): Promise<object>
   /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
@@ -53,8 +53,9 @@ export type OwnedNodes = {
 }
 
 /**
- * Nodes over their stores. `now` is Unix milliseconds; `random` gives that many unpredictable
- * bytes. `onArchived` is called with a node that must not stay connected.
+ * Gives the operations of node owners, over the stores. `now` is Unix milliseconds. `random` gives
+ * the requested number of unpredictable bytes. `onArchived` is called with a node that must not
+ * stay connected.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: a node owner's operations
 export function createOwnedNodes(options: {
@@ -184,7 +185,7 @@ function unknownNode(): ApiError {
 }
 
 /**
- * A node as its owner reads it; its hardware is null until its agent has reported it. `now` is Unix
+ * A node as its owner reads it. Its hardware is null until its agent has reported it. `now` is Unix
  * seconds.
  */
 function describe(node: StoredNode, now: number) {
@@ -233,7 +234,10 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/** 0 while it is not connected, and for a connection whose start is in the future by our clock. */
+/**
+ * 0 while the node is not connected, and when our clock says that the connection starts in the
+ * future.
+ */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }
@@ -242,10 +246,10 @@ function runDurationSeconds({ connectedSince }: StoredNode, now: number): number
 const NODE_ID_WORDS = 5
 
 /**
- * Gives a new node id: five words of BIP-39's English list, each equally likely, joined by `_`. It
- * names a node and is not a secret. `random` gives that many unpredictable bytes. Among a million
- * nodes, two have the same id by chance in one of 72,000 cases: the caller must try again when the
- * id is taken.
+ * Gives a new node id: five words of BIP-39's English list, joined by `_`. Each word is equally
+ * likely. The id is not a secret. `random` gives the requested number of unpredictable bytes. Among
+ * a million nodes, the chance that two have the same id is 1 in 72,000. So the caller must try
+ * again when the id is taken.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)

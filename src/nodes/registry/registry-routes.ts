@@ -23,13 +23,13 @@ import type { NetworkStats } from './network-stats.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
 
 /**
- * How many registrations, hardware reports and benchmarks are read at once, and how many bytes
- * their bodies may have together.
+ * How many registrations, hardware reports and benchmarks are read at the same time, and how many
+ * bytes their bodies may have together.
  */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
-/** How many histories are read at once: each may cover some hundred thousand rows. */
+/** How many histories are read at the same time. Each may cover some hundred thousand rows. */
 const HISTORY_CALLS_MAX = 8
 
 /** The bodies of all these routes have a dozen short members. */
@@ -70,13 +70,13 @@ export function nodeRoutes({
   readonly network: NetworkStats
 }): readonly Route[] {
   const node = { tag: 'Nodes', scope: 'nodes', errors: ['not_found'] } as const
-  /** For what every agent asks at each start. */
+  /** Options of the calls that every agent makes at each start. */
   const agent = { ...node, isRoutine: true }
   const admission = createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX })
   const bytesMax = NODE_BODY_BYTES_MAX
   const ok = { name: 'Done', schema: done }
   const accountOf = ({ caller, slot }: Pick<RouteCall, 'caller' | 'slot'>) => {
-    // The bounds cover bodies that are being read, not calls that wait for the database.
+    // The limits are for bodies that are being read, not for calls that wait for the database.
     slot.release()
     return caller().accountId
   }

@@ -16,27 +16,30 @@ import {
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Judges the chunks of one answer as they come: a node whose answer is malformed counts as failed,
- * and is replaced before its first token. Both methods throw FormatError for a malformed answer.
+ * Checks the chunks of one answer as they arrive. A node whose answer is malformed counts as
+ * failed; before the first token it is replaced by another node. Both methods throw FormatError for
+ * a malformed answer.
  */
 export type AnswerReader = {
-  /** Gives the chunks that replace the node's. */
+  /** Gives the chunks that are sent instead of the node's chunk. */
   push(chunk: JsonObject): readonly JsonObject[]
-  /** The node reports that it is done. */
+  /** Called when the node reports that its answer is complete. */
   finish(): void
 }
 
-/** A chat request as a node gets it: it is written once, even if the call is retried. */
+/**
+ * A chat request in the form for nodes. Its text is made only once, even if the call is retried.
+ */
 export type ChatQuestion = {
   readonly request: JsonObject
-  /** Upper bound of its frame's size, UTF-8: the frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size, UTF-8. The frame may be a few bytes smaller. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
-  /** Size of the request, UTF-8, without the pictures and sounds in it. */
+  /** Size of the request, UTF-8. Pictures and sounds in the request do not count. */
   readonly requestBytes: number
-  /** The most tokens that its prompt can have. */
+  /** The most tokens that the request's prompt can have. */
   readonly promptTokensMax: number
-  /** How many choices it asks for: `n`. */
+  /** How many choices the request asks for: `n`. */
   readonly choices: number
 }
 
@@ -56,7 +59,7 @@ export function askChat(model: string, request: JsonObject): ChatQuestion {
 
 export type ChatRunOptions = RunOptions & {
   readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
-  /** Judges the answer; null: only the shape of its chunks is checked. */
+  /** Checks the answer. Null: only the form of its chunks is checked. */
   readonly reader: AnswerReader | null
 }
 
@@ -65,12 +68,12 @@ export class ChatRun extends Run {
   declare readonly options: ChatRunOptions
   /** Resolves at the first token; rejects with DispatchError, or the signal's reason. */
   readonly firstToken: Promise<void>
-  /** The node's claim, made plausible; null until it comes. */
+  /** The node's usage claim, cut to plausible values; null until it arrives. */
   private usage: JsonObject | null = null
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** What came after the caller had its result, and when the result was given. */
+  /** Bytes that arrived after the caller got its result, and the time when the caller got it. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -83,7 +86,7 @@ export class ChatRun extends Run {
     super(options, options.limits.firstTokenMs)
     this.unfinished = new Set(Array.from({ length: options.question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
-    // A caller who left does not await the promise.
+    // Without this handler, a rejection would be unhandled when the caller has left.
     this.firstToken.catch(() => {})
   }
 
@@ -91,7 +94,7 @@ export class ChatRun extends Run {
     return this.queue.batches
   }
 
-  /** When its tokens came; null when no token came. */
+  /** Times of the answer's tokens; null when no token arrived. */
   times(): RunTimes | null {
     const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
     if (firstTokenAtMs === null) return null
@@ -104,7 +107,7 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Takes a frame of this run. False when the node sends more than it may for a run that is over.
+   * Handles a frame of this run. False when the run has ended and the node sends more than it may.
    */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
@@ -121,8 +124,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Counts a frame. An answer that gets too large ends its own run only: its caller chose the
-   * length, and the node's other callers did not.
+   * Counts a frame. An answer that is too large ends only its own run, because this caller chose
+   * the length, and the node's other callers did not.
    */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
@@ -154,8 +157,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Tokens are the node's claim within its bounds; without a claim they are estimated from the
-   * sizes of request and answer. This gateway measured the time to the first token.
+   * Token counts are the node's claim, cut to its bounds. Without a claim, they are estimated from
+   * the sizes of request and answer. This gateway measured the time to the first token.
    */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options
@@ -203,7 +206,7 @@ export class ChatRun extends Run {
     this.emit({ kind: 'abandoned' })
   }
 
-  /** An answer whose choices are finished is done, even if its usage does not come. */
+  /** When all choices are finished, the answer is complete, even if its usage never arrives. */
   private endStream(nowMs: number): void {
     if (this.unfinished.size === 0) this.finish()
     else if (nowMs >= this.startedAtMs + this.options.limits.runMs)
@@ -242,7 +245,7 @@ export class ChatRun extends Run {
     if (read !== null) this.queue.push(read, bytes)
   }
 
-  /** What the reader gives, or null after it has refused the answer. */
+  /** Gives the reader's result, or null when the reader has refused the answer. */
   private judge<Read>(read: () => Read): Read | null {
     try {
       return read()
@@ -277,8 +280,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * If the caller reads slowly, that is not the node's fault. If the node sends this much before
-   * its first token, it is.
+   * After the first token, the caller reads too slowly, which is not the node's fault. Before the
+   * first token, the node sends too much.
    */
   private overflow(): void {
     if (this.phase === 'waiting')
@@ -286,9 +289,9 @@ export class ChatRun extends Run {
     else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
   }
 
-  /** The node reports that it is done. Without any token it gave no answer. */
+  /** Called when the node reports that it is done. Without any token, the node gave no answer. */
   private finish(): void {
-    // The frame that carries the usage may report it a second time.
+    // The usage frame may report the end a second time.
     if (this.phase === 'closed') return
     if (this.firstTokenAtMs === null)
       this.settle({

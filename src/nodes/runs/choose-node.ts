@@ -1,41 +1,44 @@
 import type { Offer, OfferingNode } from './offer.ts'
 import { expectedMs } from './speed.ts'
 
-/** Connected nodes by model. Picking takes the same time for any number of nodes. */
+/** Connected nodes by model. To choose a node takes the same time for any number of nodes. */
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
   /**
-   * Another gateway lost the nodes of a model; they are expected to dial in again within
-   * `returnMs`.
+   * Called when another gateway lost the nodes of a model. They are expected to connect again
+   * within `returnMs`.
    */
   expectReturn(model: string): void
-  /** Whether nodes of the model are expected to dial in again. */
+  /** Whether nodes of the model are expected to connect again. */
   isReturning(model: string): boolean
-  /** To be called when a node's state, slots or circuit changed. */
+  /** Must be called when a node's state, slots or circuit have changed. */
   update(node: Node): void
   /**
-   * Gives the offer with the best expected time among few; among many, the better of two picked at
-   * random.
+   * Chooses an offer for the model. Among few offers, it is the one with the shortest expected
+   * time. Among many, it is the better of two that are drawn at random.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
-  /** Whether a node of the model is or was connected, or offered it before this process began. */
+  /**
+   * Whether a node of the model is or was connected, or offered the model before this process
+   * started.
+   */
   isKnown(model: string): boolean
   /** Whether a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
   /** How many nodes of the model are connected, in any state. */
   connected(model: string): number
-  /** How many of these take large frames. */
+  /** How many of the model's connected nodes take large frames. */
   connectedLarge(model: string): number
-  /** How many of these may get addresses of images. */
+  /** How many of the model's connected nodes may get addresses of images. */
   connectedMedia(model: string): number
   /** Models with nodes that are RUNNING and not set aside, by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** Up to this number of available nodes, all are compared. */
+/** If at most this number of nodes is available, all are compared. */
 export const COMPARED_MAX = 4
-/** Models that are remembered although no connected node has them. */
+/** How many models without a connected node are remembered. */
 const IDLE_MODELS_MAX = 10_000
 
 type ModelOffers<Node> = {
@@ -43,14 +46,17 @@ type ModelOffers<Node> = {
   large: number
   media: number
   running: number
-  /** Until when the nodes that another gateway lost are expected, in Unix milliseconds. */
+  /**
+   * End of the time in which nodes that another gateway lost are expected to return, Unix
+   * milliseconds.
+   */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
 
 /**
- * An index without nodes that knows the models `offeredModels`. `random` gives numbers from 0 to
- * below 1; `now` gives Unix milliseconds.
+ * Creates an index without nodes. It knows the models `offeredModels`. `random` gives numbers from
+ * 0 to below 1; `now` gives Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,
@@ -90,7 +96,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         offers.connected++
         if (node.takesLargeFrames) offers.large++
         if (node.takesRemoteMedia) offers.media++
-        // Newest last: the model that was unused longest is forgotten first.
+        // The newest model is last, so that the model that was unused longest is removed first.
         models.delete(model)
         models.set(model, offers)
       }
@@ -145,7 +151,7 @@ function countOffer<Node extends OfferingNode<Node>>(
   offer.counted = counted
 }
 
-/** Moves the last offer to the place of an offer that leaves, so that the array stays dense. */
+/** Moves the last offer into the gap that a removed offer leaves, so that the array has no gaps. */
 function placeOffer<Node>(
   available: Offer<Node>[],
   offer: Offer<Node>,
@@ -165,8 +171,8 @@ function placeOffer<Node>(
 }
 
 /**
- * Draws a few times: at most two nodes are excluded, so it is rare that all draws fail, and then
- * all offers are compared.
+ * Draws a few times. At most two nodes are excluded, so all draws rarely fail. If they do, all
+ * offers are compared.
  */
 function draw<Node>(
   available: readonly Offer<Node>[],

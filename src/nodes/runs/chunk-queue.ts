@@ -1,39 +1,39 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * A batch that waits takes no more chunks once it is this large: a slow caller has time for each
- * write, and a batch is held twice while it is written.
+ * A waiting batch of this size takes no more chunks. The limit gives a slow caller time for each
+ * write. It also saves memory, because a batch is held twice while it is written.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
 /**
- * Chunks that waited together. `bytes` counts the frames that they came in, and the frames before
+ * Chunks that waited together. `bytes` counts the frames of these chunks, and the frames before
  * them that gave no chunk.
  */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
-/** Chunks between a node that pushes and one caller who pulls. */
+/** A queue of chunks. A node adds them, and one caller takes them. */
 type ChunkQueue = {
   /**
-   * Gives what waits at each step, up to BATCH_BYTES_MAX and a frame: chunks that came in one
-   * packet are taken, and passed on, together.
+   * Each step gives the waiting chunks, at most BATCH_BYTES_MAX and one frame. Chunks that came in
+   * one packet are given together.
    */
   readonly batches: AsyncIterable<ChunkBatch>
-  /** Bytes of the frames of the chunks that wait. */
+  /** Bytes of the frames whose chunks are waiting. */
   waitingBytes(): number
   /**
-   * Bytes of the frames since the last chunk that gave no chunk: what a reader keeps of them takes
-   * memory too.
+   * Bytes of the frames since the last chunk. These frames gave no chunk, but what a reader keeps
+   * of them takes memory too.
    */
   silentBytes(): number
-  /** Adds the chunks that one frame of `bytes` bytes gave. */
+  /** Adds the chunks of one frame, which has `bytes` bytes. */
   push(chunks: readonly JsonObject[], bytes: number): void
   /**
-   * Nothing more comes: what waits is still given, then the iteration ends, or throws `error`. Only
-   * the first call counts.
+   * Ends the input. Waiting chunks are still given; then the iteration ends, or throws `error`.
+   * Only the first call counts.
    */
   end(error: Error | null): void
-  /** Drops what waits, and the iteration throws `reason` at once. */
+  /** Drops the waiting chunks. The iteration throws `reason` at once. */
   discard(reason: unknown): void
 }
 
@@ -72,7 +72,7 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
     waitingBytes = 0
   }
 
-  /** The reader goes on after the whole packet is read, and so takes all chunks in it. */
+  /** The reader continues after the whole packet was read. So it takes all chunks of the packet. */
   function wake(): void {
     reader?.resolve()
     reader = null

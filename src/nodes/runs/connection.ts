@@ -35,7 +35,10 @@ import {
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
-/** Runs that ended without their final frame. It may still come: a usage chunk, then status 2. */
+/**
+ * How many runs are remembered that ended without their final frame. This frame may still arrive: a
+ * usage chunk, then status 2.
+ */
 const ENDED_RUNS_MAX = 64
 
 /** A node that may connect. */
@@ -46,20 +49,20 @@ export type AcceptedNode = NodeHello & {
   readonly vramMb: number | null
 }
 
-/** What a connection reports to its hub. */
+/** Events that a connection reports to its hub. */
 export type NodeEvent =
-  /** Whether it is available or serving may have changed. */
+  /** The node's availability has changed, or it may have started or stopped serving. */
   | { readonly kind: 'changed' }
-  /** It may have a slot for a caller who waits. */
+  /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
-  /** Its state changed, and must be stored. */
+  /** The node's state changed, and must be stored. */
   | { readonly kind: 'state' }
-  /** The connection is over; reported once, before its socket is closed. */
+  /** The connection has ended. This is reported once, before its socket is closed. */
   | { readonly kind: 'gone'; readonly why: string }
-  /** Something happened to one of its runs. */
+  /** An event of one of the node's runs. */
   | { readonly kind: 'run'; readonly run: Run; readonly event: RunEvent }
 
-/** What a connection needs from its hub. */
+/** The parts of the hub that a connection uses. */
 export type HubLink = {
   readonly limits: NodeLimits
   /** Milliseconds. */
@@ -67,18 +70,19 @@ export type HubLink = {
   /** From 0 to below 1. */
   readonly random: () => number
   /**
-   * Unguessable: a node cannot know other nodes' request ids, or answer a ping that it did not get.
+   * Makes an unguessable id. So a node cannot know other nodes' request ids, or answer a ping that
+   * it did not get.
    */
   readonly makeId: () => string
   readonly log: Logger
-  /** Bounds the memory for answers with images, of all nodes together. */
+  /** Limits the memory for answers with images, for all nodes together. */
   readonly imageBudget: ImageBudget
-  /** The circuits that an earlier connection of the node left behind, by model. */
+  /** Gives the circuits at the end of the node's last connection, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   report(node: NodeConnection, event: NodeEvent): void
 }
 
-/** What the caller gives to start a run; the connection adds the rest. */
+/** The options that the caller gives to start a run. The connection adds the rest. */
 export type Start<Options> = Omit<
   Options,
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
@@ -94,13 +98,16 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly nodes = 1
   readonly isRemote = false
   readonly health: NodeHealth
-  /** Whether it takes members of a request that the public client cannot handle. */
+  /** Whether the node takes members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
-  /** Until then its backend is at its limit, as the node reported: other nodes are asked first. */
+  /**
+   * Until this time the node's backend is at its limit, as the node reported. Other nodes are asked
+   * first.
+   */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** How many bytes may wait until the node reads them. */
+  /** How many bytes may wait for the node to read them. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -108,17 +115,17 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly strays: StrayBudget
   private readonly runs = new Map<string, Run>()
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
-  /** Bounds the bytes that come in below the WebSocket; null for a node that chats. */
+  /** Limits the bytes that arrive below the WebSocket; null for a node that chats. */
   private readonly meter: FrameMeter | null
-  /** Bytes that are set aside for the answers with images that it was asked for. */
+  /** Bytes that are reserved for the answers with images that the node was asked for. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
 
   /**
-   * `stream` is the socket below the WebSocket. A large frame of a DIFFUSION node is let in only
-   * while an answer is awaited for which memory was set aside. So all nodes together can make this
-   * process keep the image budget, and one small frame each, but no more.
+   * `stream` is the socket below the WebSocket. A large frame of a DIFFUSION node is accepted only
+   * while the node owes an answer for which memory was reserved. So all nodes together can use at
+   * most the image budget and one small frame each.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -164,7 +171,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     socket.on('pong', () => this.takePing(this.liveness.isAwaitingPong()))
     socket.on('ping', () => this.takePing(false))
     socket.on('close', (code) => this.end(`closed with ${code}`))
-    // The close that follows reports what went wrong.
+    // The close event that follows reports the error.
     socket.on('error', () => {})
   }
 
@@ -187,25 +194,27 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Whether it takes a large frame now, and what waits for it to read would stay within the bound.
+   * Whether the node takes a large frame now. The bytes that wait for the node must stay below the
+   * limit.
    */
   hasRoomFor(frameBytes: number): boolean {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** Whether it can be given a call now, for the model; without a model, for any. */
+  /** Whether the node can get a call for the model now; without a model, for any model. */
   isAvailable(model?: string): boolean {
     return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** Whether it is given calls, for the model; without a model, for any. */
+  /** Whether the node gets calls for the model; without a model, for any model. */
   isServing(model?: string): boolean {
     const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
     return !isGoing && this.health.isServing(model)
   }
 
   /**
-   * The load that the node last reported: not trusted, but logged when the node's state changes.
+   * The load that the node last reported. It is not trusted; it is logged when the node's state
+   * changes.
    */
   load(): NodeLoad | null {
     return this.liveness.load()
@@ -218,7 +227,10 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return run
   }
 
-  /** Asks for images. Null, and the slot is given back, when too many answers are under way. */
+  /**
+   * Asks the node for images. When too many answers are under way, it gives null and releases the
+   * slot.
+   */
   draw(start: Start<ImageRunOptions>): ImageRun | null {
     const { imageBudget, limits } = this.hub
     const reservation = imageBudget.reserve(answerBytesOf(start.request, limits.imageFrameBytesMax))
@@ -232,15 +244,15 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return run
   }
 
-  /** Sends the node a cancel frame, if it understands one: the caller of a run has left. */
+  /** The caller of a run has left: sends the node a cancel frame, if the node understands it. */
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // Not by `post`: if a caller leaves, that must not end the connection of a node that reads
-    // slowly.
+    // `post` is not used, because it would end the connection of a node that reads slowly. A caller
+    // who leaves must not cause this.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
-  /** Removes a run that is over. */
+  /** Removes a run that has ended. */
   forget(run: Run): void {
     this.runs.delete(run.id)
     if (!run.hasFinalFrame) this.ended.add(run.id)
@@ -249,7 +261,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Sends a frame. Ends the connection of a node that is closing, or does not read. */
+  /** Sends a frame. Ends the connection of a node that is closing, or that does not read. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
@@ -278,7 +290,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.accepted.features.has('trace') ? currentTraceparent() : null
   }
 
-  /** Sends what is due, and gives up a node that is silent. */
+  /** Sends the pings that are due, and ends the connection of a silent node. */
   tend(): void {
     if (this.isClosing()) this.end('closing')
     if (this.isGone) return
@@ -287,12 +299,12 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (wasLeaving !== this.liveness.isLeaving()) this.free()
   }
 
-  /** Resolves with whether the node's socket answers a ping in time. */
+  /** Resolves to true when the node's socket answers a ping in time, else to false. */
   async isAlive(timeoutMs: number): Promise<boolean> {
     return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
   }
 
-  /** Ends the connection with a reason for the node. */
+  /** Ends the connection. The node gets the reason. */
   close(code: number, reason: string): void {
     if (this.isGone) return
     this.end(reason)
@@ -310,12 +322,15 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     for (const run of [...this.runs.values()]) run.fail(error)
   }
 
-  /** Its close frame came: no other frame follows, though it may stay open for `closeTimeoutMs`. */
+  /**
+   * True after the node's close frame: no other frame follows, but the connection may stay open for
+   * `closeTimeoutMs`.
+   */
   private isClosing(): boolean {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
 
-  /** The models that callers wait for. */
+  /** Models for which callers wait for this node's answer. */
   private answeredModels(): ReadonlySet<string> {
     const waited = [...this.runs.values()].filter((run) => run.isWaitedFor())
     return new Set(waited.map(({ options }) => options.offer.model))
@@ -330,14 +345,17 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     this.isGone = true
     this.report({ kind: 'changed' })
-    // Once for all calls of a model: a lost connection is one event. Without calls, it is not a
-    // failure.
+    // A lost connection counts as one failure per model, for all calls of the model together. For a
+    // model without calls, it is not a failure.
     for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
     this.report({ kind: 'gone', why })
   }
 
-  /** If a node's frame shows a fault of ours, that ends its connection, and not the process. */
+  /**
+   * Reads a frame. If our own code fails on the frame, this ends the node's connection, and not the
+   * process.
+   */
   private receiveSafely(data: Buffer, isBinary: boolean): void {
     try {
       this.receive(data, isBinary)
@@ -414,8 +432,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Takes a WebSocket control frame. A node can send many thousands a second, so unexpected ones
-   * cost too.
+   * Handles a WebSocket control frame. A node can send many thousands per second, so unexpected
+   * control frames also use the stray budget.
    */
   private takePing(isExpected: boolean): void {
     if (this.isGone) return
@@ -423,14 +441,14 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (!isExpected) this.tolerate(0)
   }
 
-  /** Takes a frame that was not asked for. */
+  /** Handles a frame that was not asked for. */
   private tolerate(bytes: number): void {
     if (this.isGone || this.strays.spend(bytes, this.hub.now())) return
     this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
   }
 
   /**
-   * Ends the connection because of what the node sent, and stops reading: the node might never
+   * Ends the connection because of the node's frames, and stops reading: the node might never
    * answer the close.
    */
   private expel(code: number, reason: string): void {

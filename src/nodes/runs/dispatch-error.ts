@@ -3,56 +3,57 @@ import type { NodeFault } from '../protocol/frames.ts'
 
 /** Why no node answered, or why a node stopped answering. */
 export type DispatchCode =
-  /** No node that is or ever was connected offers the model. */
+  /** No node offers the model, and no earlier node offered it. */
   | 'unsupported_model'
-  /** Nodes of the model are known, but none of them was free within the wait. */
+  /** The model has known nodes, but all of them were busy during the wait. */
   | 'no_nodes'
   /** The request is larger than the frames that nodes take. */
   | 'request_too_large'
   /**
-   * The request has an address in place of an image, and no node of the model fetches addresses.
+   * The request contains an address in place of an image, and no node of the model fetches
+   * addresses.
    */
   | 'remote_media'
   /**
-   * The node's backend refuses the request (`status` is the backend's): the caller's fault. For
-   * images it may be the node's fault.
+   * The node's backend refuses the request, with the backend's `status`. This is the caller's
+   * fault. For images it may be the node's fault.
    */
   | 'node_refused'
   /**
-   * The node or its backend failed, or sent something that is not an answer. With a `status`, the
-   * node itself reported the failure.
+   * The node or its backend failed, or its data is not a valid answer. With a `status`, the node
+   * itself reported the failure.
    */
   | 'node_failed'
-  /** The node's backend is at its limit, and may have said for how long (`retryAfterSeconds`). */
+  /** The node's backend is at its limit. It may have said how long (`retryAfterSeconds`). */
   | 'node_busy'
   | 'first_token_timeout'
   | 'token_timeout'
   /** The node's connection ended. */
   | 'node_lost'
-  /** The caller read so slowly that more data waited than may be kept. */
+  /** The caller read so slowly that more data waited than the limit allows. */
   | 'caller_too_slow'
-  /** The answer has more bytes of frames than one run may have. */
+  /** The answer's frames have more bytes than one run may have. */
   | 'answer_too_large'
   /** This process is stopping. */
   | 'stopping'
 
 /**
- * A call that no node served, or not to its end. `message` is our own text and contains no words of
- * the node.
+ * A call that no node served completely. `message` is our own text and contains no words of the
+ * node.
  */
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
   /**
-   * The status code that a node reported. Null for every code but `node_refused`, `node_failed` and
-   * `node_busy`, and when the node reported no status.
+   * The status code that a node reported. Only `node_refused`, `node_failed` and `node_busy` can
+   * have it; null for all other codes, and when the node reported no status.
    */
   readonly status: number | null
-  /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
+  /** The node's own text (attacker-controlled, printable, at most 500 characters), or null. */
   readonly nodeMessage: string | null
-  /** Seconds for which the node's backend asked for a pause; null when it did not ask. */
+  /** Seconds for which the node's backend asked for a pause; null when the backend did not ask. */
   readonly retryAfterSeconds: number | null
-  /** With `node_failed`: the gateway refused the node's answer. */
+  /** True when the gateway refused the node's answer. Only with `node_failed`. */
   readonly isGatewaysJudgement: boolean
 
   constructor(
@@ -96,7 +97,8 @@ export function faultError(fault: NodeFault | null): DispatchError {
 const BUSY = 429
 
 /**
- * Status codes that blame the request, and not the node's backend, its configuration or its load.
+ * Status codes that mean: the request is wrong. They do not concern the node's backend, its
+ * configuration or its load.
  */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
@@ -106,10 +108,10 @@ export function lostError(): DispatchError {
 }
 
 /**
- * Whether the request may have caused the error that the node reported. For a member that the
- * node's library does not know, or a tool that its backend cannot use, the status is 500 as often
- * as 400. An answer that two readers could read differently may come from the model alone. If
- * another node can serve the request, that shows nothing about this node. A probe decides.
+ * Whether the request may have caused the error that the node reported. When the node's library
+ * does not know a member, or its backend cannot use a tool, the status may be 400 or 500. When an
+ * answer can be read in two ways, the model alone may be the cause. Even if another node can serve
+ * the request, this proves nothing about this node. So a probe decides.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error
@@ -121,13 +123,14 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
 }
 
 /**
- * The backend refuses its node's key, or does not have the model: no caller's request causes these.
+ * The backend refuses its node's key, or does not have the model. No caller's request causes these
+ * statuses.
  */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**
- * Whether the error counts against the node. A lost connection does too, but once for all its runs:
- * the connection records it.
+ * Whether the error counts as the node's failure. A lost connection does not count here: the
+ * connection itself records one failure for all its runs.
  */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
@@ -140,8 +143,8 @@ const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
  * The error for a caller when no node answered, or a node stopped answering. The node's own words
- * are shown only for a refusal, because without them the caller could not correct the request. They
- * come from a stranger; they are printable and short.
+ * are shown only for a refusal, because the caller needs them to correct the request. They are a
+ * stranger's text, but printable and short.
  */
 export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {

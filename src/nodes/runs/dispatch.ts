@@ -19,35 +19,37 @@ import type { NodeLimits } from './limits.ts'
 import type { HeldOffer, OfferingNode } from './offer.ts'
 import type { WaitQueue } from './wait-queue.ts'
 
-/** One chat call, for the best node. */
+/** One chat call. The best node gets it. */
 export type NodeCall = {
   readonly model: string
-  /** The chat completion request that the node gets; the node itself always streams with usage. */
+  /** The chat completion request for the node. The node always streams, and includes the usage. */
   readonly request: JsonObject
-  /** The caller's account, for the record of what was served; null when there is no account. */
+  /** The caller's account, for the record of served calls; null when there is no account. */
   readonly accountId: string | null
-  /** Aborted when the caller leaves: in the queue, before the first token, or in mid-stream. */
+  /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
   /**
-   * Opens the reader of one node's answer, again for each node that is tried. Without it, chunks
-   * are given as the node sent them.
+   * Opens the reader of one node's answer. Each node that is tried gets a new reader. Without it,
+   * chunks are given as the node sent them.
    */
   readonly openReader?: () => AnswerReader
-  /** The call comes from another gateway: it goes only to nodes here, and does not wait. */
+  /**
+   * The call comes from another gateway. It goes only to nodes of this gateway, and does not wait.
+   */
   readonly isPeers?: true
 }
 
-/** What a node streams for one call. */
+/** The answer that a node streams for one call. */
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order; each step gives the chunks that came together, as the call's reader gives
-   * them. The node's chunks are objects of bounded depth, with `choices`, an array of objects that
-   * have an integer `index` and an object `delta`. If the node sent a usage-only chunk, it is among
-   * them; its `usage` is the node's claim, cut to what its answer can have held (README), and null
-   * when the claim had no valid counts. The iteration ends when the run is done. It throws
-   * DispatchError when the node breaks off, or the signal's reason. Iterate once; leaving the
-   * iteration cancels the call, and so does the signal.
+   * Chunks in order. Each step gives the chunks that arrived together, after the call's reader has
+   * read them. A node's chunk is an object of bounded depth with `choices`, an array of objects
+   * that have an integer `index` and an object `delta`. If the node sent a usage-only chunk, this
+   * chunk is included. Its `usage` is the node's claim, cut to what the answer can contain
+   * (README); it is null when the claim had no valid counts. The iteration ends when the run is
+   * done. It throws DispatchError when the node stops before its end, or the signal's reason.
+   * Iterate only once. A caller that leaves the iteration, or aborts the signal, cancels the call.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
@@ -55,36 +57,39 @@ export type NodeAnswer = {
 /** Gives calls to nodes. */
 export type Dispatcher = {
   /**
-   * Gives the call to the node that will probably finish first, and resolves at its first token.
-   * Until then a node that fails or is silent is replaced, at most `retriesMax` times; afterwards
-   * never. Rejects with DispatchError, or with the signal's reason.
+   * Gives the call to the node with the shortest expected time, and resolves at its first token.
+   * Until then, a node that fails or is silent is replaced, at most `retriesMax` times. After the
+   * first token, no node is replaced. Rejects with DispatchError, or with the signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
   /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** One call for images, for the best node. */
+/** One call for images. The best node gets it. */
 export type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
-  /** The caller's account, for the record of what was served. */
+  /** The caller's account, for the record of served calls. */
   readonly accountId: string | null
   /** Aborted when the caller leaves, in any phase. */
   readonly signal: AbortSignal
   /**
-   * Judges one node's answer, and gives the result. If it throws FormatError, the answer is not
-   * images: the node counts as failed, and another node is asked. Any other error ends the call.
+   * Checks one node's answer, and gives the result. If it throws FormatError, the answer does not
+   * contain the requested images: the node counts as failed, and another node is asked. Any other
+   * error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
-  /** The call comes from another gateway: it goes only to nodes here, and does not wait. */
+  /**
+   * The call comes from another gateway. It goes only to nodes of this gateway, and does not wait.
+   */
   readonly isPeers?: true
 }
 
 /** Gives calls for images to DIFFUSION nodes. */
 export type ImageDispatcher = {
   /**
-   * Gives the call to the node that will probably finish first. A node that fails, refuses, is
+   * Gives the call to the node with the shortest expected time. A node that fails, refuses, is
    * silent for `imageMs` or sends a malformed answer is replaced, at most `retriesMax` times.
    * Rejects with DispatchError, the signal's reason, or the error that `read` threw.
    */
@@ -102,14 +107,17 @@ export type ImageDispatcher = {
 /** A target of calls: a node that is connected here, or the nodes of another gateway. */
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
-  /** Whether it is another gateway, which gives the call to one of its nodes. */
+  /** Whether this is another gateway, which gives the call to one of its nodes. */
   readonly isRemote: boolean
   /** Whether it takes members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
-  /** Until then its backend is at its limit, as the node reported: other nodes are asked first. */
+  /**
+   * Until this time the node's backend is at its limit, as the node reported. Other nodes are asked
+   * first.
+   */
   restsUntilMs: number
   isConnected(): boolean
-  /** Whether it takes a frame now that is too large for some nodes. */
+  /** Whether the target now takes a frame that is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
   /** Begins a chat run; the run owns the slot from now on. */
   chat(
@@ -117,8 +125,8 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Asks for images. Null, and the slot is given back, when too many answers are under way. `drop`
-   * is called when the images get no verdict.
+   * Asks for images. When too many answers are under way, it gives null and releases the slot.
+   * `drop` is called when the images are not judged.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -128,7 +136,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
 type Index = NodeIndex<CallableNode>
 type Held = HeldOffer<CallableNode>
 
-/** What gives calls of one kind, chat or images, to nodes. */
+/** The parts that give calls of one kind, chat or images, to nodes. */
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<CallableNode>
@@ -140,8 +148,8 @@ export type DispatchParts = {
 }
 
 /**
- * Dispatcher.dispatch: tries one node after another until a node answers. Each gets the members
- * that it takes, and no node gets a frame that is too large for it.
+ * Dispatcher.dispatch: tries one node after another until a node answers. Each node gets only the
+ * members that it takes, and no frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -159,8 +167,8 @@ type Questions = {
 }
 
 /**
- * The question with every member, and the question with the members that every node takes. Each is
- * written once, the second only when it is needed.
+ * Gives two forms of the question: with all members, and with only the members that every node
+ * takes. Each form's text is made once, the second only when it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)
@@ -177,9 +185,9 @@ function questionsOf({ model, request }: NodeCall): Questions {
 }
 
 /**
- * Whether the request has an address in place of an image. Such a request goes only to nodes whose
- * owners allow it, because their backends would fetch the address from their own networks. Throws
- * DispatchError when no node of the model allows it.
+ * Whether the request contains an address in place of an image. Such a request goes only to nodes
+ * whose owners allow this, because a backend fetches the address from its own network. Throws
+ * DispatchError when no node of the model allows this.
  */
 function checkMedia({ model, request }: NodeCall, index: Index): boolean {
   const media = remoteMediaOf(request)
@@ -207,7 +215,7 @@ function largeBytesOf(
 }
 
 /**
- * One attempt: gives the answer with its first token, or the error of this node. Throws the
+ * One attempt. Gives the answer when its first token has arrived, or the node's error. Throws the
  * signal's reason.
  */
 async function attemptChat(
@@ -227,7 +235,10 @@ async function attemptChat(
   return { nodeId: node.nodeId, batches: run.batches }
 }
 
-/** ImageDispatcher.dispatch: the same for images. All nodes take image frames of the same size. */
+/**
+ * ImageDispatcher.dispatch: tries one node after another, as dispatchCall does for chat. All nodes
+ * take image frames of the same size.
+ */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
   parts: DispatchParts,
@@ -243,7 +254,7 @@ export async function dispatchImages<Images>(
   return tryNodes(call, parts, (held) => attemptImages(call, held))
 }
 
-/** One attempt: gives the result of reading the answer, or the error of this node. */
+/** One attempt. Gives the result of `read`, or the node's error. */
 async function attemptImages<Images>(
   { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
   { offer, slot }: Held,
@@ -266,19 +277,19 @@ async function attemptImages<Images>(
       `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
-    // The gateway that called has judged the images, and asks elsewhere.
+    // The gateway that sent the call has judged the images, and asks another node itself.
     if (isPeers) throw fault
     return fault
   }
 }
 
-/** What a node must fit to be chosen. */
+/** Conditions that a node must meet for the call. */
 type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
   /** Size of a frame that is too large for some nodes; null or absent when every node takes it. */
   readonly largeBytes?: number | null
-  /** Whether it has an address in place of an image. */
+  /** Whether the request contains an address in place of an image. */
   readonly hasRemoteMedia?: boolean
   readonly isPeers?: true
 }
@@ -295,11 +306,11 @@ function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): vo
 
 /**
  * Gives a checked call to one node after another until a node answers. `attempt` resolves with the
- * answer, or with the error of its node, and gives the slot back; an error that it throws ends the
- * call. A node that fails is replaced, `retriesMax` times. If a node blames the request, another
- * free node must confirm it; the caller gets the refusal only when the second node refuses too, or
- * when no second node is free. If the second node answers, nothing is held against the first: its
- * backend may lack what this request needs.
+ * answer, or with the error of its node, and gives the slot back. An error that it throws ends the
+ * call. A node that fails is replaced, at most `retriesMax` times. If a node says that the request
+ * is wrong, another free node must confirm this. The caller gets the refusal only when the second
+ * node refuses too, or when no second node is free. If the second node answers, the first node is
+ * not blamed: its backend may lack what this request needs.
  */
 async function tryNodes<Answer>(
   wanted: Wanted,
@@ -326,7 +337,7 @@ async function tryNodes<Answer>(
     }
     const outcome = await attempt(held)
     if (!(outcome instanceof DispatchError)) return outcome
-    // Another caller was faster at the other gateway: nothing was tried there.
+    // Another caller took the slot at the other gateway first. No node was tried there.
     if (outcome.code === 'no_nodes' && held.offer.node.isRemote && parts.now() < deadlineMs) {
       tried.delete(held.offer.node)
       continue
@@ -338,15 +349,19 @@ async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // Of several failures, the caller gets the failure that says when to try again.
+    // After several failures, the caller gets a `node_busy` failure if there was one, because it
+    // says when to try again.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Pause for a node whose backend is at its limit and does not say for how long. */
+/** Pause of a node whose backend is at its limit and gives no time. */
 const REST_SECONDS = 1
-/** Longest pause in which other nodes are asked first, even if the node asks for more. */
+/**
+ * Longest pause of such a node, even if the node asks for more. During the pause, other nodes are
+ * asked first.
+ */
 const REST_SECONDS_MAX = 60
 
 function restSeconds(asked: number | null): number {
@@ -354,8 +369,8 @@ function restSeconds(asked: number | null): number {
 }
 
 /**
- * A free offer, now or within the wait; null when there is nothing left to try. Rejects when
- * nothing was tried at all.
+ * A free offer, now or within the wait; null when no further node can be tried. Rejects when no
+ * node was tried at all.
  */
 async function holdOffer(
   { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,
@@ -395,7 +410,7 @@ async function holdOffer(
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {
-    // The failure of the first node says more than the lack of a second one.
+    // The first node's failure is more useful to the caller than the lack of a second node.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
     throw error
   }

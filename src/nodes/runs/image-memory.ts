@@ -1,28 +1,32 @@
-/** Memory that is set aside for one answer with images, from the moment of the request. */
+/** Memory that is reserved for one answer with images when the images are requested. */
 export type ImageReservation = {
   readonly bytes: number
-  /** Gives it back. Only the first call counts. */
+  /** Gives the memory back. Only the first call counts. */
   release(): void
 }
 
-/** Bounds the memory of all answers with images that are under way. */
+/** Limits the memory of all answers with images that are under way. */
 export type ImageBudget = {
-  /** Null when less than this is left. */
+  /** Reserves memory for an answer; null when less than `bytes` is left. */
   reserve(bytes: number): ImageReservation | null
   inUse(): number
 }
 
 /** Bytes of a pixel before compression: red, green, blue and alpha. */
 const PIXEL_BYTES = 4
-/** What the public client's pipelines draw, for any requested size (SDXL: 1,024 pixels). */
+/**
+ * Pixels that the public client's pipelines draw, for any requested size (SDXL: 1,024 pixels per
+ * edge).
+ */
 const DRAWN_PIXELS = 1_024 * 1_024
 /** File headers and metadata of an image, and the frame around it. */
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * The most bytes that an answer may take: `n` images of the requested size, or of DRAWN_PIXELS if
- * that is more, uncompressed and in base64; at most `frameBytesMax`. Ten images of 1,024 pixels fit
- * in that as PNG usually compresses them (2.4 MB each).
+ * The most bytes that an answer may take, at most `frameBytesMax`. It is the size of `n` images,
+ * uncompressed and in base64, with the requested size or DRAWN_PIXELS, the larger of the two. Ten
+ * images of 1,024 pixels fit within `frameBytesMax` when PNG compresses them as usual (2.4 MB
+ * each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
@@ -33,7 +37,7 @@ export function answerBytesOf(
   return Math.min(Math.ceil(n * imageBytes), frameBytesMax)
 }
 
-/** A budget of `bytesMax`, all of it free. */
+/** Creates a budget of `bytesMax`. All of its memory is free. */
 export function createImageBudget(bytesMax: number): ImageBudget {
   let inUse = 0
   return {
@@ -56,30 +60,34 @@ export function createImageBudget(bytesMax: number): ImageBudget {
 
 /** Watches how much memory one connection's unfinished frame takes. */
 export type FrameMeter = {
-  /** A frame is complete: its bytes are no longer counted here. */
+  /** Called when a frame is complete. Its bytes are no longer counted here. */
   frameEnded(): void
-  /** To be called when less may be kept than before. */
+  /** Must be called when the limit has become smaller. */
   check(): void
 }
 
-/** Where packets come from; a Duplex fits. */
+/** Source of packets; a Duplex has this form. */
 type PacketSource = {
   prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
 
-/** What a packet costs besides its bytes: a stranger may send one packet per byte. */
+/**
+ * Memory that a packet takes in addition to its bytes. An untrusted node may send one byte per
+ * packet.
+ */
 export const PACKET_COST_BYTES = 256
 /**
- * Packets of a wide-area network have 1,400 bytes, and their cost adds a fifth. Smaller packets are
- * unusual, and then less is let in.
+ * Packets of a wide-area network have 1,400 bytes, and PACKET_COST_BYTES adds a fifth to them.
+ * Smaller packets are unusual; with these, fewer bytes are accepted.
  */
 const PACKETS_ALLOWANCE = 1.25
 
 /**
- * Counts what comes in on `socket`, below the WebSocket: its library has one frame limit for a
- * whole server, and no limit for a sum. At each packet, `onExceeded` is called if the bytes since
- * the last whole frame exceed `bytesMax()` and the cost of its packets. So never more than that and
- * one packet is kept. Control frames in between, and the part of a packet that belongs to the next
+ * Counts the bytes that come in on `socket`, below the WebSocket: the WebSocket library has one
+ * frame limit for a whole server, and no limit for a sum. After each packet, the bytes since the
+ * last whole frame and the cost of its packets are compared with `bytesMax()`, to which
+ * PACKETS_ALLOWANCE is applied. If they are more, `onExceeded` is called. So at most this limit and
+ * one packet are kept. Control frames in between, and the part of a packet that belongs to the next
  * frame, make the count wrong by a few bytes.
  */
 export function meterFrames(
@@ -90,7 +98,8 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // Before the library's own listener, so that a packet that ends a frame counts for that frame.
+  // This listener comes before the library's own. So a packet that ends a frame counts for that
+  // frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()

@@ -11,8 +11,8 @@ export type ImageRunOptions = RunOptions & {
 }
 
 /**
- * One request for images on one node: a question and one answer. Slot and memory are kept while the
- * node draws, even after the caller has left.
+ * One request for images on one node, with one answer. The slot and the memory are kept while the
+ * node draws, even if the caller has left.
  */
 export class ImageRun extends Run {
   declare readonly options: ImageRunOptions
@@ -26,11 +26,11 @@ export class ImageRun extends Run {
   constructor(options: ImageRunOptions) {
     super(options, options.limits.imageMs)
     this.answer = this.outcome.promise
-    // A caller who left does not await the promise.
+    // Without this handler, a rejection would be unhandled when the caller has left.
     this.answer.catch(() => {})
   }
 
-  /** Takes the node's answer. Images become a result only when `conclude` accepts them. */
+  /** Handles the node's answer. The images become the result only when `conclude` accepts them. */
   receive(frame: ImageRunFrame): void {
     this.hasFinalFrame = true
     const { images, error } = frame
@@ -44,7 +44,7 @@ export class ImageRun extends Run {
     this.close()
   }
 
-  /** Ends the run with the verdict on the images: null when they are what was asked for. */
+  /** Ends the run with the result of the images' check; null when the images are as requested. */
   conclude(error: DispatchError | null): void {
     this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
     if (error === null) this.emit({ kind: 'served' })
@@ -103,8 +103,8 @@ export class ImageRun extends Run {
 }
 
 /**
- * Without a status it is unknown whose fault it is: another node is asked, and this node alone is
- * not blamed.
+ * Without a status, the cause of the error is unknown. So another node is asked, and this node is
+ * not blamed alone.
  */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
   return statusCode === null

@@ -5,191 +5,209 @@ import {
 } from '../protocol/frames.ts'
 
 /**
- * Every bound and time of the nodes' side. Times are milliseconds, sizes are bytes, unless the name
- * says otherwise.
+ * All limits and times for nodes. Times are milliseconds, sizes are bytes, unless the name says
+ * otherwise.
  */
 export type NodeLimits = {
   /**
-   * Connected nodes. Beyond it: close 1013, which makes clients back off. About 15 KB of memory
-   * each.
+   * Maximum number of connected nodes. Further nodes are closed with 1013, which makes clients back
+   * off. A node takes about 15 KB of memory.
    */
   readonly connectionsMax: number
-  /** Handshakes under way, whose nodes are not known yet. Beyond it: 503. */
+  /**
+   * Maximum number of handshakes under way, whose nodes are not known yet. Further handshakes get
+   * 503.
+   */
   readonly handshakesMax: number
   /** Time for the registry's answers during a handshake; then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
   /**
-   * When a node dials again, its old connection must answer a ping within this time. Otherwise the
-   * new connection replaces it.
+   * When a node connects again, its old connection must answer a ping within this time. Otherwise
+   * the new connection replaces it.
    */
   readonly takeoverMs: number
   /** Time for the node to finish a closing handshake; then the socket is destroyed. */
   readonly closeTimeoutMs: number
   /**
-   * One frame from a node; a larger one is close 1009. A chunk has some hundred bytes, with
-   * logprobs some thousand.
+   * Largest frame from a node; a larger frame closes the connection with 1009. A chunk has some
+   * hundred bytes, with logprobs some thousand.
    */
   readonly frameBytesMax: number
   /**
-   * One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. When nothing was
-   * asked, the bound is `frameBytesMax`.
+   * Largest frame from a DIFFUSION node that answers: ten images of 1,024 pixels. While no answer
+   * is awaited, the limit is `frameBytesMax`.
    */
   readonly imageFrameBytesMax: number
   /**
-   * Answers with images that are under way, of all nodes together; beyond it, calls for images are
-   * refused.
+   * Maximum number of bytes of answers with images that are under way, for all nodes together.
+   * Beyond this, calls for images are refused.
    */
   readonly imageBytesMax: number
   /**
-   * One frame to a node. The public client takes 1 MiB; beyond it, it closes with 1009 and loses
-   * all its runs.
+   * Largest frame to a node. The public client takes 1 MiB; after a larger frame, it closes with
+   * 1009 and loses all its runs.
    */
   readonly requestBytesMax: number
   /**
-   * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, and what
-   * serialising it again may add.
+   * Largest frame to a node that announced `large-frames`: a body of 10 MiB with pictures, plus the
+   * bytes that serialising it again may add.
    */
   readonly largeRequestBytesMax: number
   /**
-   * What may wait in memory until one node reads it, besides one large frame; beyond it the node
-   * counts as lost.
+   * Maximum number of bytes that wait in memory until one node reads them, in addition to one large
+   * frame. A node with more waiting bytes counts as lost.
    */
   readonly sendBytesMax: number
   /**
-   * A frame that was not asked for costs 1, and 1 more per KiB. A node may spend this much at once…
+   * Each frame that was not asked for costs 1, plus 1 per KiB. A node may spend this much at once.
    */
   readonly strayBurst: number
-  /** …and this much per second. Then it is closed with 1008. */
+  /** A node may also spend this much per second. A node that spends more is closed with 1008. */
   readonly strayPerSecond: number
 
-  /** Runs at once on one node. */
+  /** How many runs one node gets at the same time. */
   readonly slots: number
-  /** Runs at once on a node with more vram than `largeVramMb`. */
+  /** How many runs a node with more vram than `largeVramMb` gets at the same time. */
   readonly slotsLarge: number
   readonly largeVramMb: number
 
   /**
-   * Time until the first token, per attempt: prompts are long and contributed machines are slow.
+   * Time until the first token, per attempt. It is long because prompts are long and contributed
+   * machines are slow.
    */
   readonly firstTokenMs: number
   /** Time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
-  /** Time after every choice has finished, for the usage that some backends never send. */
+  /**
+   * Time to wait for the usage after every choice has finished. Some backends never send the usage.
+   */
   readonly finishGraceMs: number
   /** Time of the whole run. 4,096 tokens at 5 per second are 14 minutes. */
   readonly runMs: number
   /**
-   * How long a run keeps its slot after its caller left, or after it timed out, while the node
-   * still streams.
+   * How long a run keeps its slot after its caller has left or the run has timed out, while the
+   * node still streams.
    */
   readonly drainMs: number
-  /** What may wait for a slow caller, per run. */
+  /** Maximum number of bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
   /**
-   * All frames of one run together. A larger answer ends its own run only: the caller chooses how
-   * large an answer gets.
+   * Maximum number of bytes of all frames of one run. A larger answer ends only its own run,
+   * because the caller chooses how large an answer is.
    */
   readonly answerBytesMax: number
   /**
-   * What a node may send for a run after the cancel frame: its buffers and the network's may hold
-   * that much. A node that sends more is closed with 1008.
+   * Maximum number of bytes that a node may send for a run after the cancel frame. Its buffers and
+   * the network's may hold that much. A node that sends more is closed with 1008.
    */
   readonly lateBytesMax: number
   /**
-   * The same for a node that did not announce `cancel`: `answerBytesMax`, and this much for each
-   * second since the run ended. 128 choices with 20 logprobs each come near it.
+   * For a node that did not announce `cancel`, the limit is `answerBytesMax`, plus this much for
+   * each second since the run ended. 128 choices with 20 logprobs each come near this rate.
    */
   readonly lateBytesPerSecond: number
   /**
-   * Time until the images are there, per attempt: ten large ones take a contributed machine a
-   * minute or more.
+   * Time until the images arrive, per attempt. A contributed machine takes a minute or more for ten
+   * large images.
    */
   readonly imageMs: number
-  /** Depth of a chunk, itself included: serialising it again is recursive. */
+  /**
+   * Deepest nesting of a chunk; the chunk itself counts. The limit is needed because serialising it
+   * again is recursive.
+   */
   readonly chunkDepthMax: number
 
-  /** Attempts on other nodes before the first token. */
+  /** How many other nodes are tried before the first token. */
   readonly retriesMax: number
-  /** Callers that may wait for one model. */
+  /** How many callers may wait for one model. */
   readonly waitersMax: number
-  /** How long each waits. */
+  /** How long each caller waits. */
   readonly waitMs: number
 
-  /** Failures in a row that set a node aside. */
+  /** How many failures in a row set a node aside. */
   readonly failuresMax: number
-  /** How long it is set aside at first; doubled with every probe that fails, up to `asideMaxMs`. */
+  /**
+   * How long a node is set aside at first. Each failed probe doubles this time, up to `asideMaxMs`.
+   */
   readonly asideMs: number
   readonly asideMaxMs: number
   /**
-   * How many errors in a row, without an answer in between, a node may report for callers' requests
-   * before it is probed. The requests may have caused them; a probe is our own request.
+   * How many errors in a row a node may report for callers' requests before it is probed. An answer
+   * in between resets the count. The requests may have caused the errors; a probe is our own
+   * request.
    */
   readonly refusalsMax: number
 
   /**
-   * The benchmark that a node must have stored to connect, and the speed below which it is
-   * degraded; tokens per second.
+   * Lowest speed, tokens per second. A node needs a stored benchmark of at least this speed to
+   * connect. A slower node is degraded.
    */
   readonly tokensPerSecondMin: number
-  /** Time until the first token of a probe; later is too slow. */
+  /** Time until the first token of a probe. A node that takes longer is too slow. */
   readonly probeFirstTokenMs: number
-  /** Time for a probe's small image; later is too slow. */
+  /** Time for a probe's small image. A node that takes longer is too slow. */
   readonly probeImageMs: number
   /** Time between probes of a RUNNING node that served no call in between. */
   readonly probeIntervalMs: number
   /** Time between probes of a node that is being verified or is degraded. */
   readonly probeRetryMs: number
-  /** Probes under way at once. */
+  /** How many probes run at the same time. */
   readonly probesMax: number
 
   /**
-   * The protocol's ping: how often it is sent, how long the node has to answer, and how many
-   * unanswered pings in a row close the connection.
+   * The protocol's ping: its interval, the time for the node's answer, and the number of unanswered
+   * pings in a row that closes the connection.
    */
   readonly pingMs: number
   readonly pingTimeoutMs: number
   readonly pingMissesMax: number
-  /** A connection that was silent this long gets a WebSocket ping, which its library answers… */
+  /**
+   * After this much silence, a connection gets a WebSocket ping, which the client's library
+   * answers.
+   */
   readonly silenceMs: number
-  /** …within this time, or it is half-open and destroyed. */
+  /**
+   * Time for the answer to that ping. After this time, the connection is half-open and is
+   * destroyed.
+   */
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * Age at which an idle node is asked to dial again, so that load balancers can spread the nodes
-   * again.
+   * Age of a connection at which an idle node is asked to connect again, so that load balancers can
+   * distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
-   * How often it is stored that connected nodes are still there: their uptime until then survives a
-   * kill.
+   * How often connected nodes are stored as still present. After a kill, their uptime counts up to
+   * this time.
    */
   readonly seenMs: number
   /**
-   * How often to search for nodes whose gateway is dead: they are shown as connected this much
-   * longer than the gateway's lease.
+   * How often dead gateways' nodes are searched for. Such a node is shown as connected this much
+   * longer than the lease of its gateway.
    */
   readonly abandonedMs: number
   /**
-   * How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked key ends its
-   * connections within a second.
+   * How often the keys of connected nodes are checked. Together with KEY_AGE_MAX_MS, the
+   * connections of a revoked key end within a second.
    */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number
 
-  /** Interval of the one timer: deadlines of runs and waiters are exact to this. */
+  /** Interval of the only timer. Deadlines of runs and waiters are exact to this interval. */
   readonly tickMs: number
-  /** How often every connection sends what is due. */
+  /** How often every connection sends its due frames. */
   readonly tendMs: number
   /**
-   * How many served runs are kept while the database is away; beyond it the oldest are dropped, and
-   * that is logged.
+   * How many served runs are kept while the database is away. Beyond this, the oldest are dropped,
+   * and a log line reports it.
    */
   readonly inferencesMax: number
 }
 
 /**
- * The defaults. Ping and slot figures are those of the deployed service; the reasons for the others
+ * The default limits. Ping and slot figures are the deployed service's; the reasons for the others
  * are above.
  */
 export const NODE_LIMITS: NodeLimits = {

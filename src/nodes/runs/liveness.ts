@@ -2,31 +2,32 @@ import type { WebSocket } from 'ws'
 import type { GatewayControl, NodeLoad } from '../protocol/control-frames.ts'
 import type { NodeLimits } from './limits.ts'
 
-/** Watches one connection. It has no timer, and acts when `tend` is called. */
+/** Watches one connection. It has no timer: it acts only when `tend` is called. */
 export type Liveness = {
-  /** Anything came from the node. */
+  /** Must be called when any data arrives from the node. */
   received(): void
   /** Whether a WebSocket ping is unanswered. */
   isAwaitingPong(): boolean
-  /** A PONG came. False when it was not asked for. */
+  /** Handles a PONG. False when it was not asked for. */
   ponged(nonce: string): boolean
-  /** A health answer came. False when it was not asked for. */
+  /** Handles a health answer. False when it was not asked for. */
   reported(nonce: string, load: NodeLoad): boolean
   /** Sends what is due. */
   tend(isIdle: boolean): void
   /**
-   * Whether the node was asked to dial again, and may close at any moment. Changes only in `tend`.
+   * Whether the node was asked to connect again, and may close at any moment. This changes only in
+   * `tend`.
    */
   isLeaving(): boolean
   /** The load that the node last reported. */
   load(): NodeLoad | null
 }
 
-/** How liveness reaches its connection. */
+/** The actions of the connection that liveness uses. */
 type LivenessActions = {
   socketPing(): void
   send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
-  /** The node is gone without a close: no more frames are sent. */
+  /** Called when the node is lost without a close. No more frames are sent. */
   lose(why: string): void
 }
 
@@ -40,10 +41,10 @@ type LivenessOptions = {
 }
 
 /**
- * Watches one connection. A WebSocket ping after silence finds a socket that is half-open. The
- * protocol's ping finds a program that hangs behind a live socket, and measures the round trip.
- * Times are spread at random: nodes that connected together (after a restart) are not all pinged
- * together.
+ * Watches one connection. After silence, a WebSocket ping finds a socket that is half-open. The
+ * protocol's ping finds a program that hangs although its socket works, and measures the round
+ * trip. Times are spread at random, so that nodes that connected together (after a restart) are not
+ * all pinged together.
  */
 export function createLiveness(options: LivenessOptions): Liveness {
   const { limits, now, makeId, actions } = options
@@ -103,7 +104,7 @@ function sometime(intervalMs: number, { now, random }: LivenessOptions): number 
   return now() + intervalMs * (0.5 + random() / 2)
 }
 
-/** The protocol's ping. `tend` is false once the node is lost. */
+/** Sends the protocol's ping. `tend` gives false when the node is lost. */
 function watchPings(options: LivenessOptions) {
   const { limits, now, makeId, actions } = options
   let pingAtMs = sometime(limits.pingMs, options)
@@ -136,8 +137,8 @@ function watchPings(options: LivenessOptions) {
 }
 
 /**
- * Asks a node to dial again when its connection is old. A node that stays gets work again, and is
- * asked later.
+ * Asks a node with an old connection to connect again. A node that does not do so gets calls again,
+ * and is asked again later.
  */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options
@@ -156,7 +157,7 @@ function watchAge(options: LivenessOptions) {
   }
 }
 
-/** Pings an open socket, and resolves with whether it answers in time. */
+/** Pings an open socket. Resolves to true when it answers in time, else to false. */
 export function awaitPong(socket: WebSocket, timeoutMs: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const onPong = () => resolve(true)

@@ -3,16 +3,17 @@ import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-
 import type { NodeLimits } from './limits.ts'
 
 /**
- * Decides whether a connected node gets work, by what it did, and when it is probed. Each of its
- * models is judged by itself: a node may fail with one and work with another.
+ * Decides whether a connected node gets calls, from the results of its calls and probes. It also
+ * decides when the node is probed. Each model of the node is judged separately: a node may fail
+ * with one model and work with another.
  */
 export type NodeHealth = {
   state(): NodeState
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
   /**
-   * Whether it is RUNNING, and the model is not set aside; without a model, whether any is not set
-   * aside.
+   * Whether the node is RUNNING and the model is not set aside. Without a model: whether any model
+   * is not set aside.
    */
   isServing(model?: string): boolean
   /** A run ended with a full answer. */
@@ -20,33 +21,33 @@ export type NodeHealth = {
   /** A run failed because of the node. */
   failed(model: string): void
   /**
-   * A run ended with an error that the request may have caused, or with an answer that the gateway
-   * refused. One such run has no effect; after several in a row, a probe decides.
+   * Reports a run that ended with an error that the request may have caused, or with an answer that
+   * the gateway refused. One such run has no effect. After several in a row, a probe decides.
    */
   refused(model: string): void
   /** The model whose probe is due; null when no probe is due. */
   dueProbe(): string | null
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
-  /** The probe showed nothing, because the node is busy or gone; it is tried later. */
+  /** The probe had no result, because the node is busy or has left. It is repeated later. */
   probePutOff(): void
 }
 
 type NodeHealthOptions = {
   /** The state it connects with. */
   readonly state: NodeState
-  /** Its models, each with the circuit that the node's last connection left behind. */
+  /** The node's models, each with its circuit at the end of the node's last connection. */
   readonly circuits: ReadonlyMap<string, Circuit>
   readonly limits: NodeLimits
   readonly now: () => number
   readonly random: () => number
-  /** Called after every change; `isNewState` when the state changed. */
+  /** Called after every change. `isNewState` is true when the state changed. */
   readonly onChange: (isNewState: boolean) => void
 }
 
 /**
- * Health of a node that just connected. A node that must be verified is probed at once, unless it
- * is set aside.
+ * Health of a node that just connected. A node that must be verified is probed immediately, unless
+ * it is set aside.
  */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   const { limits, now, random, onChange } = options
@@ -55,9 +56,12 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   let state = options.state
   /** The model of the probe under way. */
   let probing: string | null = null
-  /** After a probe was put off, no probe is due until then. */
+  /** A probe that was put off is not due before this time. */
   let quietUntilMs = 0
-  /** When the next model that is not set aside is probed, and which one; null: the first. */
+  /**
+   * When the next regular probe is due, and its model; null: the first model. Models that are set
+   * aside are not included.
+   */
   let next: { readonly atMs: number; readonly model: string | null } = {
     atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
     model: null,
@@ -86,7 +90,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       state === 'RUNNING' && (model === undefined ? closedModels().length > 0 : isClosed(model)),
     succeeded(model) {
       refusals.delete(model)
-      // An answered call shows more than a probe would.
+      // A served call shows more than a probe, so the next probe is later.
       if (state === 'RUNNING' && isClosed(model)) next = { atMs: regularProbeMs(), model: null }
       become(state, model, circuitAfterSuccess(circuitOf(model)))
     },
@@ -113,7 +117,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       const model = probing
       if (model === null) return
       probing = null
-      // While other models of the node work, the failure counts for this model only.
+      // While other models of the node work, the failure counts only for this model.
       const isModels = outcome === 'failed' && closedModels().some((other) => other !== model)
       const before = circuitOf(model)
       const circuit =
@@ -129,7 +133,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
     },
     probePutOff() {
       quietUntilMs = now() + limits.probeRetryMs
-      // A probe that was cut short has no result.
+      // An interrupted probe has no result.
       if (probing !== null) circuits.set(probing, unprobed(circuitOf(probing), now()))
       probing = null
     },
@@ -141,8 +145,8 @@ function isProbed(state: NodeState): boolean {
 }
 
 /**
- * Whether a node gets work for one of its models. `closed`: yes. `open`: it failed too often in a
- * row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and
+ * Whether a node gets calls for one of its models. `closed`: yes. `open`: the node failed too often
+ * in a row and is set aside; it is probed at `retryAtMs`. `probing`: this probe is under way and
  * decides.
  */
 export type Circuit =
@@ -160,8 +164,8 @@ type CircuitLimits = {
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
 /**
- * The circuit after a run or probe that failed. A late failure of a node that is already set aside
- * changes nothing.
+ * The circuit after a run or probe that failed. If the node is already set aside, a late failure
+ * has no effect.
  */
 export function circuitAfterFailure(
   circuit: Circuit,
@@ -189,7 +193,7 @@ function setAside(nowMs: number, asideMs: number): Circuit {
 
 /**
  * The circuit after a run that succeeded. A run that began before the node was set aside may still
- * end well, but only a probe brings the node back.
+ * succeed, but only a probe ends this state.
  */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
@@ -200,27 +204,27 @@ export function circuitAtProbe(circuit: Circuit): Circuit {
   return circuit.kind === 'open' ? { kind: 'probing', asideMs: circuit.asideMs } : circuit
 }
 
-/** The circuit after a probe that succeeded: the node gets work again, in every case. */
+/** The circuit after a probe that succeeded. The node gets calls again, in every case. */
 export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/** How many circuits are remembered; beyond it, the least recently used one is forgotten. */
+/** How many circuits are remembered. Beyond this, the least recently used circuit is removed. */
 export const REMEMBERED_MAX = 10_000
 
 /**
- * Circuits of nodes that are not connected: dialling again does not reset them. It lasts as long as
- * this process.
+ * Circuits of nodes that are not connected, so that a new connection does not reset them. The
+ * memory lasts as long as this process.
  */
 type CircuitMemory = {
-  /** The circuits that a connecting node begins with, by model. */
+  /** Gives the circuits with which a connecting node begins, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   /** Keeps the circuits of a node that disconnects. */
   keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
   size(): number
 }
 
-/** An empty memory. Healthy nodes take no room in it. */
+/** Creates an empty memory. Healthy nodes use no space in it. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`
@@ -239,7 +243,7 @@ export function createCircuitMemory(): CircuitMemory {
   }
 }
 
-/** A probe that was cut short has no result: the model is probed again later. */
+/** An interrupted probe has no result, so the model is probed again later. */
 function unprobed(circuit: Circuit, nowMs: number): Circuit {
   if (circuit.kind !== 'probing') return circuit
   return { kind: 'open', retryAtMs: nowMs + circuit.asideMs, asideMs: circuit.asideMs }

@@ -2,15 +2,15 @@ import type { Logger } from '../../observability/logger.ts'
 
 /** The one timer of all nodes. */
 type Sweep = {
-  /** Timers that run: 1, or 0 after stop. */
+  /** Number of running timers: 1, or 0 after stop. */
   timers(): number
   stop(): void
 }
 
 /**
  * Calls each job at its interval (a multiple of `tickMs`). One timer serves all nodes, because
- * several per node would be tens of thousands. A job that throws is logged, and called again; the
- * timer does not keep the process alive.
+ * several timers per node would be tens of thousands. If a job throws, this is logged, and the job
+ * is called again. The timer does not keep the process alive.
  */
 export function startSweep({
   tickMs,

@@ -1,42 +1,42 @@
 import { type Speed, UNMEASURED } from './speed.ts'
 
-/** One node with one of its models: a call is given to an offer. */
+/** One node with one of its models. Each call is given to an offer. */
 export type Offer<Node> = {
   readonly node: Node
   readonly model: string
   speed: Speed
-  /** Its index among the available offers of its model; -1 when it is not available. */
+  /** Index of this offer among its model's available offers; -1 when it is not available. */
   position: number
-  /** How many nodes it adds to the count of nodes that serve its model. */
+  /** How many nodes this offer adds to the number of nodes that serve its model. */
   counted: number
 }
 
-/** An offer that is not measured yet, and in no index. */
+/** Creates an offer that is not measured yet and that no index contains. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
   return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }
 
-/** What the choice of a node needs to know. */
+/** The facts and methods of a node that are needed to choose it. */
 export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
-  /** Whether its owner lets its backend fetch addresses that callers give. */
+  /** Whether the node's owner lets its backend fetch addresses that callers give. */
   readonly takesRemoteMedia: boolean
-  /** How many nodes it represents: the nodes of another gateway are one object here. */
+  /** How many nodes this object represents. The nodes of another gateway are one object here. */
   readonly nodes: number
-  /** Whether it gets calls for the model. */
+  /** Whether the node gets calls for the model. */
   isServing(model: string): boolean
-  /** Whether it can be given a call for the model now. */
+  /** Whether the node can get a call for the model now. */
   isAvailable(model: string): boolean
 }
 
-/** An offer, and the slot that is taken on its node. */
+/** An offer, with the slot that was taken on its node. */
 export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: NodeSlot }
 
 /** The right to run one call on a node. */
 export type NodeSlot = {
-  /** Gives it back. Only the first call counts. */
+  /** Gives the slot back. Only the first call counts. */
   release(): void
 }
 
@@ -48,7 +48,9 @@ export type Slots = {
   acquire(): NodeSlot | null
 }
 
-/** How many runs a node with this much video memory (megabytes, null when unknown) gets at once. */
+/**
+ * How many runs a node gets at the same time, by its video memory (megabytes; null when unknown).
+ */
 export function capacityOf(
   vramMb: number | null,
   limits: { readonly slots: number; readonly slotsLarge: number; readonly largeVramMb: number },
@@ -57,7 +59,8 @@ export function capacityOf(
 }
 
 /**
- * Slots of one node. The hooks are called after a slot was taken, and after a slot was given back.
+ * Creates the slots of one node. The hooks are called after a slot was taken, and after a slot was
+ * given back.
  */
 export function createSlots(
   capacity: number,

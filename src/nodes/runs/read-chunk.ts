@@ -5,27 +5,27 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 
-/** The facts about a well-formed chunk that a run needs. */
+/** The facts about a well-formed chunk that a run needs to know. */
 export type ChunkFacts = {
   /** UTF-16 units of all text in its deltas: content, reasoning, refusals, tool calls. */
   readonly textLength: number
-  /** Whether it counts as a token for the caller: it has text, or ends a choice. */
+  /** Whether the chunk counts as a token for the caller: it has text, or ends a choice. */
   readonly isToken: boolean
-  /** Indexes of the choices it finishes. */
+  /** Indexes of the choices that the chunk ends. */
   readonly finished: readonly number[]
   /** The node's usage claim, of any form; undefined when the chunk has no claim. */
   readonly usage: JsonObject | undefined
-  /** It has usage and no choices: this ends a run of old clients. */
+  /** The chunk has usage and no choices. Old clients end a run in this way. */
   readonly isUsageOnly: boolean
 }
 
-/** Choices in one chunk: `n` is at most 128. */
+/** Maximum number of choices in one chunk, because `n` is at most 128. */
 export const CHOICES_MAX = 128
 
 /**
- * Checks a chunk's shape: `choices` is an array of objects, each with an integer `index` and an
- * object `delta` if present, and nothing is deeper than `depthMax`, the chunk itself included.
- * Gives the facts about the chunk, or null when the shape is wrong. Attacker-controlled.
+ * Checks a chunk's form: `choices` is an array of objects, each with an integer `index` and, if
+ * present, an object `delta`. The chunk is nested at most `depthMax` deep; the chunk itself counts.
+ * Gives the facts about the chunk, or null when the form is wrong. Attacker-controlled.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -62,7 +62,9 @@ function isChoice(choice: Json): choice is Choice {
   return (isPlace || (index ?? null) === null) && ((delta ?? null) === null || isJsonObject(delta))
 }
 
-/** Counts all strings of a delta but its role, under any name; isShallow has bounded the depth. */
+/**
+ * Counts all strings of a delta, under any name, except its role. isShallow has limited the depth.
+ */
 function textLengthOf(delta: JsonObject): number {
   let length = 0
   for (const name in delta) if (name !== 'role') length += stringLengths(delta[name])

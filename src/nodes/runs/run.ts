@@ -5,42 +5,46 @@ import type { NodeSlot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
 /**
- * How a run ended for its caller, who gets it once. `left`: the caller left before the end; `abort`
- * has the signal's reason.
+ * How a run ended for its caller. The caller gets this result once. `left`: the caller left before
+ * the end; `abort` has the signal's reason.
  */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
   | { readonly kind: 'left'; readonly abort: { readonly reason: unknown } | null }
 
-/** What a run reports to its hub; each at most once, in this order. */
+/** Events that a run reports to its hub. Each comes at most once, in this order. */
 export type RunEvent =
   | { readonly kind: 'opened' }
   /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
-  /** The caller has its result, but the node still sends: its frames are discarded. */
+  /** The caller has its result, but the node still sends frames. They are discarded. */
   | { readonly kind: 'draining' }
-  /** It drained as long as it may: the slot is free, though the node may still work. */
+  /**
+   * The run has drained for the longest allowed time. Its slot is free, but the node may still
+   * work.
+   */
   | { readonly kind: 'abandoned' }
   /**
-   * The node finished an answer, even if its caller had left. Not reported for a refused answer.
+   * The node finished an answer, even if its caller had left. This event does not come for a
+   * refused answer.
    */
   | { readonly kind: 'served' }
-  /** Over. The node may still send its last frame. */
+  /** The run has ended. The node may still send its last frame. */
   | { readonly kind: 'closed' }
 
 export type RunOptions = {
   readonly id: string
-  /** The offer that it runs on, whose speed it measures. */
+  /** The offer that the run uses. The run measures the offer's speed. */
   readonly offer: { readonly model: string; speed: Speed }
-  /** The run owns it from now on. */
+  /** The slot. The run owns it from now on. */
   readonly slot: NodeSlot
-  /** Who called; null for a probe. */
+  /** The caller's account; null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
-  /** Whether the gateway itself asks, to test the node. */
+  /** Whether the run is a probe, with which the gateway itself tests the node. */
   readonly isProbe: boolean
-  /** Whether its node understands a cancel frame. */
+  /** Whether the run's node understands a cancel frame. */
   readonly isCancellable: boolean
   readonly limits: NodeLimits
   readonly now: () => number
@@ -48,16 +52,16 @@ export type RunOptions = {
 }
 
 /**
- * One call on one node, for chat or for images. Phases: `waiting`, before its first token or its
- * images; `streaming`, chat alone; `draining`, the caller has left and the slot is kept;
- * `abandoned`, the slot is free and frames are still expected; `closed`.
+ * One call on one node, for chat or for images. Phases: `waiting`: no token or image has arrived
+ * yet. `streaming`: tokens arrive (only for chat). `draining`: the caller has left, and the slot is
+ * kept. `abandoned`: the slot is free, and frames are still expected. `closed`: the run has ended.
  */
 export abstract class Run {
   readonly options: RunOptions
   readonly startedAtMs: number
-  /** How it ended for its caller; null until then. */
+  /** How the run ended for its caller; null until then. */
   result: RunResult | null = null
-  /** Whether the frame came that ends a run; no other frame follows. */
+  /** Whether the final frame of the run has arrived. No other frame follows it. */
   hasFinalFrame = false
   protected phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
   protected deadlineMs: number
@@ -74,30 +78,30 @@ export abstract class Run {
     return this.options.id
   }
 
-  /** Whether a caller, and not a probe, still waits for the node. */
+  /** Whether a caller still waits for the node. False for a probe. */
   isWaitedFor(): boolean {
     return this.result === null && this.phase !== 'closed' && !this.options.isProbe
   }
 
-  /** Whether a part of an answer came. */
+  /** Whether any part of an answer has arrived. */
   abstract hasBegun(): boolean
 
-  /** The offer's speed, this run included. */
+  /** The offer's speed; this run is included. */
   abstract speedAfter(result: RunResult): Speed
 
   /** The row for a run that the node `nodeId` finished. */
   abstract inferenceOf(nodeId: string): Inference
 
   /**
-   * Ends the run at once, without waiting for the node: its connection is gone, or this process
-   * stops.
+   * Ends the run at once, without waiting for the node. Used when the connection is lost, or when
+   * this process stops.
    */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
     this.close()
   }
 
-  /** Acts when a deadline has passed. */
+  /** Handles a deadline that has passed. */
   check(nowMs: number): void {
     if (nowMs < this.deadlineMs) return
     if (this.phase === 'draining') this.abandon()
@@ -105,11 +109,11 @@ export abstract class Run {
     else if (this.phase !== 'closed') this.giveUp(nowMs)
   }
 
-  /** A deadline has passed before the caller had the whole answer. */
+  /** Called when a deadline has passed before the caller had the whole answer. */
   protected abstract giveUp(nowMs: number): void
   /** Gives the result to the caller. */
   protected abstract deliver(result: RunResult): void
-  /** Until when the slot is kept after the caller has left. */
+  /** Gives the time until which the slot is kept after the caller has left. */
   protected abstract drainUntilMs(): number
   /** Ends the draining: emits `abandoned`, and gives the slot back. */
   protected abstract abandon(): void
@@ -151,7 +155,7 @@ export abstract class Run {
     this.emit({ kind: 'closed' })
   }
 
-  /** Gives back what was set aside for the run. */
+  /** Gives back the resources that were reserved for the run. */
   protected release(): void {
     this.options.slot.release()
   }

@@ -1,10 +1,12 @@
-/** How fast a node is with one model, as this gateway measured it; null before the first run. */
+/**
+ * A node's speed with one model, as this gateway measured it. Values are null before the first run.
+ */
 export type Speed = {
   readonly firstTokenMs: number | null
   readonly tokensPerSecond: number | null
 }
 
-/** One run, as the gateway saw it. */
+/** Measurements of one run, made by the gateway. */
 export type RunTimes = {
   readonly startedAtMs: number
   readonly firstTokenAtMs: number
@@ -15,27 +17,25 @@ export type RunTimes = {
 
 export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 
-/** Weight of the newest run in the moving average: about the last ten count. */
+/** Weight of the newest run in the moving average. About the last ten runs count. */
 const NEWEST_WEIGHT = 0.2
 /**
- * Usual length of a token of text. The node's own token count is not trusted; this is enough to
- * compare nodes.
+ * Usual length of a token of text. The node's own token count is not trusted; this estimate is
+ * enough to compare nodes.
  */
 export const TEXT_LENGTH_PER_TOKEN = 4
 /** A run with less text after the first token is too short to measure. */
 const TEXT_LENGTH_MIN = 32
-/** Without this bound, an answer that comes in one burst would be infinitely fast. */
+/** Without this limit, an answer that arrives in one burst would count as infinitely fast. */
 export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
-/**
- * What is assumed for a node that has not run yet: worse than a good node, better than a bad one.
- */
+/** Assumed values for a node without runs: worse than a good node, better than a bad node. */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
-/** The length of answer for which nodes are compared. */
+/** Nodes are compared by the time that they need for an answer of this length. */
 const EXPECTED_TOKENS = 256
 
-/** Speed with one more run included. */
+/** Computes the speed after one more run. */
 export function speedAfter(before: Speed, times: RunTimes): Speed {
   const speed = tokensPerSecondOf(times)
   return {
@@ -46,8 +46,8 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 }
 
 /**
- * Speed after a run that gave no token in `silentMs`, because its caller left or it failed: the
- * first token would have taken even longer.
+ * Speed after a run without a token in `silentMs`, because its caller left or it failed. The first
+ * token would have taken even longer than this.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
@@ -55,8 +55,8 @@ export function speedAfterSilence(before: Speed, silentMs: number): Speed {
 }
 
 /**
- * Speed after images that took `imageMs` each. Images have no tokens, so this time takes the place
- * of the time to the first token.
+ * Speed after images that took `imageMs` each. Images have no tokens, so this time is used as the
+ * time to the first token.
  */
 export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
   return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
@@ -73,8 +73,8 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
 }
 
 /**
- * Expected time of one more answer, milliseconds. It grows with the share of the node's slots that
- * are taken, up to double.
+ * Expected time of one more answer, milliseconds. It grows with the share of the node's used slots,
+ * up to double.
  */
 export function expectedMs(
   { firstTokenMs, tokensPerSecond }: Speed,

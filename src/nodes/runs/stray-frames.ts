@@ -1,11 +1,11 @@
-/** Ids of runs that ended without their final frame, which may still come. */
+/** Ids of runs that ended without their final frame. This frame may still arrive. */
 type EndedRuns = {
   add(id: string): void
-  /** Whether the id is among them; it is removed. */
+  /** Whether the id is remembered. If so, it is removed. */
   take(id: string): boolean
 }
 
-/** Remembers the newest `countMax`. */
+/** Remembers the newest `countMax` ids. */
 export function createEndedRuns(countMax: number): EndedRuns {
   const ended = new Set<string>()
   return {
@@ -18,15 +18,15 @@ export function createEndedRuns(countMax: number): EndedRuns {
   }
 }
 
-/** Bounds the frames that a node sends without being asked. */
+/** Limits the frames that a node sends without being asked. */
 export type StrayBudget = {
-  /** Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget is too small. */
+  /** Takes the cost of such a frame: 1, plus 1 per KiB. False when too little is left. */
   spend(bytes: number, nowMs: number): boolean
 }
 
 /**
- * A budget of `burst`, refilled by `perSecond`. A legitimate node hardly uses it: late frames of
- * runs do not count.
+ * A budget of `burst`, refilled by `perSecond`. A correct node hardly uses it: late frames of runs
+ * do not count.
  */
 export function createStrayBudget(limits: {
   readonly strayBurst: number

@@ -7,7 +7,7 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** What the gateway itself knows about a run, to check a node's usage claim. */
+/** Facts that the gateway itself knows about a run. They are used to check a node's usage claim. */
 type RunEvidence = {
   /** See promptTokensMax. */
   readonly promptTokensMax: number
@@ -19,21 +19,19 @@ type RunEvidence = {
 
 /** How many tokens chat templates may add to a prompt, beyond one token per byte. */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** How many tokens each image or sound may add; a request may hold it as a short address. */
+/** How many tokens each image or sound may add. The request may contain only its short address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
-/** Most UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
+/** Maximum number of UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
-/** Tokens that end an answer, which some backends count. */
+/** Tokens at the end of an answer that some backends count. */
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
- * A node's usage claim, made plausible: counts are integers from 0, no more prompt tokens than
- * `promptTokensMax`, no more completion tokens than the answer's text has bytes (plus one per token
- * chunk and COMPLETION_TOKENS_EXTRA), the total is their sum, and details are only counts within
- * these. Null when the claim has no valid counts.
- *
- * It does NOT show that the counts are right: within the bounds a node may still claim several
- * times too much.
+ * Makes a node's usage claim plausible. Counts are integers from 0. There are at most
+ * `promptTokensMax` prompt tokens. There are at most as many completion tokens as the answer's text
+ * has bytes, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is their sum, and
+ * details are only counts within these limits. Null when the claim has no valid counts. It does NOT
+ * show that the counts are right: within the limits a node may still claim several times too much.
  */
 export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject | null {
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))
@@ -51,8 +49,8 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
 }
 
 /**
- * The most tokens that a request can have as a prompt; `requestBytes` does not include its media
- * (`mediaBytesOf`). A caller's limit is charged with the node's claim.
+ * The most tokens that a request's prompt can have. `requestBytes` does not include its media
+ * (`mediaBytesOf`). A caller's limits are charged with the node's claim.
  */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
@@ -62,7 +60,7 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
 }
 
 /**
- * Bytes of the pictures and sounds that are written into a request: their size does not show how
+ * Bytes of the pictures and sounds that the request itself contains. Their size does not show how
  * many tokens they take.
  */
 export function mediaBytesOf(request: JsonObject): number {
@@ -81,7 +79,7 @@ function mediaOf(request: JsonObject): readonly Json[] {
   })
 }
 
-/** Counts base64 alone: it has one byte for each character. */
+/** Counts only base64, which has one byte for each character. */
 function payloadBytesOf(part: Json): number {
   if (!isJsonObject(part)) return 0
   const { image_url: image, input_audio: audio, file } = part
@@ -106,7 +104,7 @@ function countOf(value: Json | undefined): number | null {
 }
 
 /**
- * Details that a backend counts, under any names; everything but counts up to `max` is left out.
+ * Gives the details that are counts up to `max`, under any names. All other details are left out.
  */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)

@@ -1,16 +1,16 @@
 import { DispatchError } from './dispatch-error.ts'
 import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
-/** What a caller waits for, and how long. */
+/** A caller's wish for a node, and how long the caller waits. */
 type Waiting<Node> = {
   readonly model: string
-  /** Called each time a node is free. */
+  /** Called each time a node is free. True: the node is not used for this call. */
   readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
 
-/** Callers that wait for a node, first come first served for each model. */
+/** Callers that wait for a node. For each model, the first caller is served first. */
 export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
@@ -18,7 +18,7 @@ export type WaitQueue<Node> = {
    * slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
-  /** A node may have become free: gives its slots to the callers who waited longest. */
+  /** Called when a node may have become free. Gives its slots to the callers who waited longest. */
   offer(node: Node): void
   /** Rejects all waiters whose deadline has passed. */
   sweep(nowMs: number): void
@@ -30,7 +30,7 @@ export type WaitQueue<Node> = {
 type Waiter<Node> = Waiting<Node> & {
   /** Position in the order of arrival, over all models. */
   readonly enteredAs: number
-  /** Both end the waiting; only the first call counts. */
+  /** `resolve` and `reject` end the waiting. Only the first call counts. */
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }
@@ -50,7 +50,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     if (queue?.size === 0) queues.delete(waiter.model)
   }
 
-  /** The earliest waiter that this node could serve. */
+  /** Gives the first waiter that this node could serve. */
   function firstFor(
     node: Node,
   ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
@@ -102,7 +102,7 @@ function noNodes(message: string): DispatchError {
   return new DispatchError('no_nodes', message)
 }
 
-/** Makes a waiter; `leave` removes it when the waiting ends in any way. */
+/** Makes a waiter. `leave` removes it when the waiting ends in any way. */
 function createWaiter<Node>(
   waiting: Waiting<Node> & { readonly enteredAs: number },
   leave: (waiter: Waiter<Node>) => void,

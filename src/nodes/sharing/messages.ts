@@ -12,12 +12,12 @@ import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 
-/** Images in one answer: as many as callers may ask for. */
+/** Maximum number of images in one answer; callers may ask for as many. */
 const IMAGES_MAX = 10
 
 /**
- * What the gateways of one service publish to each other about their nodes, and the messages of a
- * call between them.
+ * Messages about nodes between the gateways of one service, and the messages of a call between two
+ * gateways.
  */
 
 /** Topic of the bus on which offers are published. */
@@ -25,26 +25,28 @@ export const OFFERS_TOPIC = 'offers'
 /** Topic for questions about a node, by its id. */
 export const NODE_TOPIC = 'node'
 
-/** Models in one message: names have up to 256 characters, and a message 1 MiB. */
+/**
+ * How many models one message may contain. Names have up to 256 characters, and a message 1 MiB.
+ */
 export const OFFERS_PER_MESSAGE = 1_000
 
-/** The two kinds of calls; each kind finds its nodes in its own place. */
+/** The two kinds of calls. Each kind has its own index of nodes. */
 export const PLACES = ['chat', 'images'] as const
 export type PlaceName = (typeof PLACES)[number]
 
 const count = z.int().min(0)
 
-/** The offer of one gateway's nodes for one model, all of them together. */
+/** The common offer of all nodes of one gateway for one model. */
 const sharedOffer = z.object({
   place: z.enum(PLACES),
   model: z.string().max(256),
-  /** Connected nodes in any state; 0 when the last one has gone. */
+  /** Connected nodes in any state; 0 after the last node has left. */
   connected: count,
-  /** How many of these get calls. */
+  /** How many of the connected nodes get calls. */
   nodes: count,
-  /** Whether one of them takes large frames. */
+  /** Whether at least one node takes large frames. */
   large: z.boolean(),
-  /** Whether one of them may get addresses of images. */
+  /** Whether at least one node may get addresses of images. */
   media: z.boolean().default(false),
   /** Slots of the nodes that get calls. */
   capacity: count,
@@ -57,9 +59,12 @@ export type SharedOffer = z.output<typeof sharedOffer>
 
 export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
-/** What another gateway may ask about a node. */
+/** Questions that another gateway may ask about a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
-  /** The node dials in at gateway `by`: is its connection here alive? A dead one is ended. */
+  /**
+   * The node connects to gateway `by`. The question is whether its connection here is alive; a dead
+   * connection is ended.
+   */
   z.object({
     kind: z.literal('claim'),
     by: z.string(),
@@ -77,7 +82,7 @@ export const peerCall = z.object({
   traceparent: z.string().max(128).nullable(),
 })
 
-/** The message before the images of an answer. */
+/** The message that comes before the images of an answer. */
 export const imageHead = z.object({ images: z.int().min(0).max(IMAGES_MAX) })
 
 const DISPATCH_CODES = [
@@ -116,12 +121,15 @@ export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   }
 }
 
-/** Reads the error that another gateway sent. Without an error in it, the call is lost. */
+/**
+ * Reads the error that another gateway sent. If the message contains no error, the call counts as
+ * lost.
+ */
 export function decodeFault(detail: unknown): DispatchError {
   const { data } = peerFault.safeParse(detail)
   if (data === undefined)
     return new DispatchError('node_lost', 'The gateway that has the node ended the call')
-  // For the caller here, a gateway that stops cannot serve.
+  // If the other gateway stops, or does not know the model, the caller here gets `no_nodes`.
   const code =
     data.code === 'stopping' || data.code === 'unsupported_model' ? 'no_nodes' : data.code
   return new DispatchError(code, data.message, {

@@ -20,14 +20,14 @@ import {
 } from './messages.ts'
 
 /**
- * The nodes of one model at another gateway, represented as one node: that gateway gives each call
- * to one of its nodes. The slots in use are the published number, plus the calls that were sent
- * since then.
+ * The nodes of one model at another gateway, represented as one node. The other gateway gives each
+ * call to one of its nodes. The number of used slots is the published number plus the calls that
+ * were sent since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string
   readonly isRemote = true
-  /** The other gateway leaves out what its nodes do not take. */
+  /** The other gateway removes the members that its nodes do not take. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
@@ -39,7 +39,10 @@ export class RemoteNode implements CallableNode {
   private readonly onChanged: () => void
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
-  /** How often it was found full: the full count already includes slots that were taken before. */
+  /**
+   * How often the other gateway reported that it is full. Its full count already includes slots
+   * that were taken before.
+   */
   private timesFull = 0
   private isGone = false
 
@@ -52,7 +55,7 @@ export class RemoteNode implements CallableNode {
     }: {
       readonly bus: Pick<Bus, 'open'>
       readonly peer: string
-      /** Called when its slots or its nodes changed. */
+      /** Called when the number of slots or nodes has changed. */
       readonly onChanged: (node: RemoteNode) => void
     },
   ) {
@@ -91,18 +94,18 @@ export class RemoteNode implements CallableNode {
     return this.isServing() && this.inUse < this.published.capacity
   }
 
-  /** Only that gateway knows whether one of its nodes has room. */
+  /** Only the other gateway knows whether one of its nodes has room. */
   hasRoomFor(): boolean {
     return this.takesLargeFrames
   }
 
-  /** Takes the offer that its gateway publishes now. */
+  /** Uses the offer that its gateway publishes now. */
   update(offer: SharedOffer): void {
     this.read(offer)
     this.onChanged()
   }
 
-  /** Its gateway is gone, or no longer has a node of the model. */
+  /** The other gateway has stopped, or no longer has a node of the model. */
   end(): void {
     this.isGone = true
     this.onChanged()
@@ -117,7 +120,7 @@ export class RemoteNode implements CallableNode {
     const firstToken = call.guard(async () => {
       await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
     })
-    // A caller who left does not await the promise.
+    // Without this handler, a rejection would be unhandled when the caller has left.
     firstToken.catch(() => {})
     return { firstToken, batches: readBatches(call, messages, reader) }
   }
@@ -137,7 +140,7 @@ export class RemoteNode implements CallableNode {
       const { images: count } = parseHead(await nextMessage(messages))
       const images: string[] = []
       while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
-      // The node has finished; the verdict on its images does not need the slot.
+      // The node has finished, and the check of its images does not need the slot.
       slot.release()
       return images
     })
@@ -181,7 +184,7 @@ export class RemoteNode implements CallableNode {
     }
   }
 
-  /** Marks all slots as taken, until the gateway publishes its slots again. */
+  /** Marks all slots as used, until the other gateway publishes its slots again. */
   private fill(): void {
     this.timesFull++
     this.inUse = this.published.capacity
@@ -226,14 +229,14 @@ class RemoteCall {
     return this.channel.messages
   }
 
-  /** Runs a part of the call. When that fails, the call is over, and the caller gets the error. */
+  /** Runs a part of the call. If the part fails, the call ends, and the caller gets the error. */
   async guard<Result>(run: () => Promise<Result>): Promise<Result> {
     try {
       return await run()
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // First, so that its slot is not given to the next waiter, who would be refused too.
+      // This comes first: otherwise the next waiter would get this slot, and would be refused too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause
@@ -246,7 +249,7 @@ class RemoteCall {
     this.over()
   }
 
-  /** Ends the call: its slot is free. */
+  /** Ends the call, and frees its slot. */
   over(): void {
     this.options.signal.removeEventListener('abort', this.onAbort)
     this.options.onOver()

@@ -12,15 +12,15 @@ import { encodeFault, peerCall, readMessage, readSharedRequest, writeMessage } f
 
 type PeerCall = z.output<typeof peerCall>
 
-/** How much time the gateway that asked has to judge images. */
+/** How long the gateway that asked may take to judge images. */
 const VERDICT_MS = 60_000
 
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
 const verdict = z.object({ fault: z.string().nullable() })
 
 /**
- * Serves the calls of other gateways with the nodes that are connected here. `running` gives how
- * many are under way.
+ * Serves the calls of other gateways with the nodes that are connected here. `running` gives the
+ * number of running calls.
  */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
@@ -31,12 +31,12 @@ export function servePeers(
   }: {
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
-    /** Opens the reader that judges an answer to this request; it does not replace the chunks. */
+    /** Opens a reader that checks an answer to this request. The chunks are not changed. */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
 ): { running(): number } {
   let running = 0
-  /** Opens a trace scope for the call, where the node finds its trace. */
+  /** Opens a trace scope for the call, from which the node gets its trace context. */
   const serve = (
     service: 'chat' | 'images',
     run: (channel: Channel, call: PeerCall) => Promise<void>,
@@ -65,7 +65,7 @@ export function servePeers(
     await channel.send(writeMessage({ node_id: answer.nodeId }))
     for await (const batch of answer.batches) await channel.send(writeMessage(batch))
     await channel.end()
-    // Reads until the other side has ended too, or left.
+    // Waits until the other side has also ended or left.
     await messages.next()
   })
   serve('images', async (channel, { model, account_id: accountId }) => {
@@ -91,7 +91,7 @@ export function servePeers(
   return { running: () => running }
 }
 
-/** Gives the node's chunks unchanged, after the judge has read them. */
+/** Gives the node's chunks unchanged, after the reader has checked them. */
 function asSent(judge: Pick<AnswerReader, 'push' | 'finish'>): AnswerReader {
   return {
     push(chunk) {

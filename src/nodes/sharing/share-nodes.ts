@@ -18,11 +18,14 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/** Least time between two messages about changed slots: one message has all changes in between. */
+/**
+ * Least time between two messages about changed slots. One message contains all changes of this
+ * time.
+ */
 const PUBLISH_DELAY_MS = 25
-/** All offers are published again at this interval, for gateways that missed a message. */
+/** Interval at which all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
-/** An offer that was not published again for this long is dropped. */
+/** An offer that was not published again within this time is removed. */
 const OFFER_EXPIRES_MS = 3_500
 
 type Place = {
@@ -31,25 +34,28 @@ type Place = {
 }
 
 /**
- * Publishes the nodes here to the other gateways, and puts their nodes into the index, where calls
- * find them.
+ * Publishes this gateway's nodes to the other gateways, and adds the other gateways' nodes to the
+ * index that calls use.
  */
 export type NodeSharing = {
   /** A node has connected. */
   enter(node: NodeConnection): void
-  /** Its slots changed, or whether it gets calls. */
+  /**
+   * Must be called when the node's slots have changed, and when the node starts or stops serving.
+   */
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
   /**
-   * Claims the node that dials in here. False when another gateway has a living connection to the
-   * node, or claims it at the same time and comes first. A dead connection is ended.
+   * Claims a node that connects here. False when another gateway has a living connection to the
+   * node. Also false when another gateway claims the node at the same time and wins. A dead
+   * connection is ended.
    */
   claim(nodeId: string, timeoutMs: number): Promise<boolean>
-  /** Ends the claim: the node has connected, or will not. */
+  /** Ends the claim, because the node has connected or will not connect. */
   unclaim(nodeId: string): void
   /** Ends a node's connection at the other gateway that has it. */
   disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
-  /** No longer offers the nodes here to other gateways. */
+  /** Stops offering the nodes here to other gateways. */
   drain(): void
   stop(): void
 }
@@ -67,10 +73,10 @@ export function shareNodes(options: SharingOptions): NodeSharing {
   return new SharedNodes(options)
 }
 
-/** A node that dials in here, before it has connected. */
+/** A node that is connecting here. */
 type Claim = { state: 'asking' | 'held' | 'lost' }
 
-/** What this gateway holds for a node: its connection, or a claim. */
+/** What this gateway has for a node: a connection or a claim. */
 type Held =
   | { readonly node: NodeConnection; readonly claim: null }
   | { readonly node: null; readonly claim: Claim }
@@ -118,7 +124,7 @@ class SharedNodes implements NodeSharing {
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // At once after a while of silence: a caller may wait for the slot.
+    // After a pause, changes are published at once, because a caller may wait for the slot.
     const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
     this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
@@ -133,12 +139,12 @@ class SharedNodes implements NodeSharing {
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
     const claim: Claim = { state: 'asking' }
-    // From now on this gateway answers questions about the node: of two gateways that claim it at
-    // once, at least one gets the other's question.
+    // From now on this gateway answers questions about the node. If two gateways claim it at the
+    // same time, at least one gets the other's question.
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
-    // If the bus fails, nothing is known about other gateways, and the node that dials is let in.
+    // If the bus fails, the other gateways' connections are unknown, and the node may connect.
     const isTaken = (await bus.ask(NODE_TOPIC, nodeId, asked)) === true
     if (!isTaken && claim.state === 'asking') claim.state = 'held'
     if (claim.state !== 'held') this.unclaim(nodeId)
@@ -171,8 +177,8 @@ class SharedNodes implements NodeSharing {
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // One subscription from the claim on: with a new one, a question on its way to the old one
-    // would be lost.
+    // The subscription of the claim stays in use. A new subscription would lose a question that is
+    // on its way to the old one.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
@@ -187,10 +193,10 @@ class SharedNodes implements NodeSharing {
     })
   }
 
-  /** Of two gateways that claim a node at once, the gateway with the lower id has it. */
+  /** When two gateways claim a node at the same time, the gateway with the lower id gets it. */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // Undefined leaves the answer to the gateway that has the node.
+    // With undefined, the gateway that has the node answers instead.
     return claim.state === 'lost' ? undefined : true
   }
 
@@ -283,14 +289,14 @@ class SharedNodes implements NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
-/** Models that are remembered for one other gateway. */
+/** How many models of one other gateway are remembered. */
 const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
-/** Whether the index counts the node with the same abilities as its gateway publishes now. */
+/** Whether the node counts in the index with the abilities that its gateway publishes now. */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
   return node.takesLargeFrames === offer.large && node.takesRemoteMedia === offer.media
 }

@@ -1,16 +1,16 @@
 import { type Kysely, sql } from 'kysely'
 import { STEPS } from './initial/steps.ts'
 
-/** The schema of the first release. `src/storage/tables.ts` says what the columns mean. */
+/** The schema of the first release. `src/storage/tables.ts` describes the columns. */
 export async function up(db: Kysely<unknown>): Promise<void> {
   for (const statements of [ACCOUNTS, LOGS, ANCHORS, RECORDS, NODES, LIMITS, ADMIN_ACTS, STEPS])
     await sql.raw(statements).execute(db)
 }
 
 /**
- * made_by has no reference: a key that made others is never deleted. The account's content up to
- * erased_through is erased, also content that is stored later. One row of erasures is one act,
- * however many records it erased.
+ * made_by has no foreign key: a key that made other keys is never deleted. Content of the account
+ * up to erased_through is erased; this applies also to content that is stored later. One row of
+ * erasures is one act, for any number of erased records.
  */
 const ACCOUNTS = `
   create table erasures (
@@ -60,8 +60,8 @@ const ACCOUNTS = `
   )`
 
 /**
- * head_attestations has the first and the newest attestation of each size, which its key bounds.
- * boot_statements has one statement of each enclave, ever.
+ * head_attestations keeps the first and the newest attestation of each size. boot_statements keeps
+ * one statement per enclave.
  */
 const LOGS = `
   create table logs (
@@ -101,12 +101,13 @@ const LOGS = `
   )`
 
 /**
- * A commit that lost its race has a null relayer and log_id: NOT NULL of anchors, and the key of
- * unanchored_heads, undo it (src/verified/commits/commits-store.ts). anchors_again is unique, so
- * that two gateways do not both anchor the same head again. proven_block_hash lets a partial index
- * hold exactly the anchors that wait for their proofs. anchor_blocks is served only while its
- * block_hash is still the anchor's: a reorganisation changes the anchor's row and leaves this one.
- * Of unanchored_heads, first_index leaves are anchored, under anchored_root.
+ * A commit that lost a race writes null as relayer and log_id. NOT NULL in anchors and the primary
+ * key of unanchored_heads then undo this commit (src/verified/commits/commits-store.ts).
+ * anchors_again is unique, so that only one of two gateways anchors a head again. With
+ * proven_block_hash, a partial index contains exactly the anchors that wait for their proofs. A row
+ * of anchor_blocks is used only while its block_hash equals the anchor's: a reorganisation changes
+ * the row in anchors, and the row in anchor_blocks stays. In unanchored_heads, the first
+ * first_index leaves are anchored, and anchored_root is their root.
  */
 const ANCHORS = `
   create table relayers (
@@ -169,10 +170,10 @@ const ANCHORS = `
   )`
 
 /**
- * Texts are kept as text: jsonb alters numbers and refuses U+0000, and the hash is over these very
- * bytes. account_id has no reference: a record whose account is unknown here (a restored database)
- * must not stop the log. Ciphertext cannot be compressed: external storage does not try, and gives
- * its first bytes alone.
+ * Requests and responses are stored as text: jsonb changes numbers and refuses U+0000, and the hash
+ * covers the exact bytes. account_id has no foreign key: a record of an unknown account (in a
+ * restored database) must not stop the log. Ciphertext cannot be compressed. With external storage,
+ * Postgres does not try to compress it, and can read its first bytes alone.
  */
 const RECORDS = `
   create table attestation_documents (
@@ -216,11 +217,11 @@ const RECORDS = `
     where request is not null or content is not null`
 
 /**
- * hardware_at is null until the node's agent has reported its hardware; then operating_system,
- * cpu_model and ram are there. node_hours and network_minutes are sums over inferences, written in
- * the statement that adds those: a day's figures are read from a few sums, however many inferences
- * it had. The id makes adding the same batch twice harmless. Inferences refer to no node and no
- * account: what was served stays when those are gone.
+ * hardware_at is null until the node's agent has reported its hardware. After that,
+ * operating_system, cpu_model and ram are not null. node_hours and network_minutes are sums over
+ * inferences; the statement that adds inferences also updates them. So a day's figures need only a
+ * few sums, for any number of inferences. The id makes it harmless to add a batch twice. Inferences
+ * have no foreign key to nodes and accounts: they stay when a node or account is removed.
  */
 const NODES = `
   create table nodes (
@@ -292,14 +293,14 @@ const NODES = `
   )`
 
 /**
- * One row of gateway_processes per running gateway, renewed every few seconds: what belongs to a
- * row that is past its time belonged to a process that is dead. settled_batch is the last batch of
- * settlements that was counted, so that each is counted once. minute and day are numbers of
- * windows: Unix seconds by 60 and by 86400. The free half of a page is for new versions of its
- * rows, which then need no new index entries and no vacuum. call_id of an Idempotency-Key travels
- * with a verified call through the enclave and comes back in its record, which is the answer; other
- * answers are kept in `answer`. A settled row of budget_calls stays for a while, so that the call
- * is settled once.
+ * Each running gateway has one row in gateway_processes, and renews it every few seconds. When a
+ * row has expired, its process is dead. settled_batch is the last settlement batch that was
+ * counted, so each batch is counted once. minute and day are numbers of windows: Unix seconds
+ * divided by 60 and by 86400. The free half of a page is for new versions of its rows; these need
+ * no new index entries and no vacuum. The call_id of an Idempotency-Key goes with a verified call
+ * through the enclave and returns in its record; this record is the answer. Answers of other calls
+ * are kept in `answer`. A settled row of budget_calls is kept for some time, so that its call is
+ * settled only once.
  */
 const LIMITS = `
   create table gateway_processes (
@@ -380,7 +381,10 @@ const LIMITS = `
   );
   create index idempotency_keys_expiry on idempotency_keys (expires_at)`
 
-/** hash is SHA-256 of the hash of the row before and of entry, which has everything else again. */
+/**
+ * hash is the SHA-256 of the previous row's hash and this row's entry. The entry repeats all other
+ * columns.
+ */
 const ADMIN_ACTS = `
   create table admin_acts (
     position bigint primary key,

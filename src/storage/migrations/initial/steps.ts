@@ -1,8 +1,8 @@
 /**
- * Checks and counts a batch of calls, and settles earlier ones, in one step: each window's row is
- * locked before it is read. Rows are locked in the order that `buckets` has, which the caller
- * sorts, so that two gateways never wait for each other. A window only moves forward. With `clock`
- * null the time is the server's, one for all gateways.
+ * Checks and counts a batch of calls, and settles earlier calls, in one step. Each window's row is
+ * locked before it is read. The caller sorts `buckets`, and rows are locked in this order, so that
+ * two gateways never block each other. A window only moves forward. With `clock` null, the server's
+ * time is used, which all gateways share.
  */
 const RATE_LIMIT_STEP = `
 create function rate_limit_step(process uuid, lease_seconds bigint, batch bigint, buckets json, clock bigint)
@@ -103,8 +103,8 @@ begin
 end $$`
 
 /**
- * Gives back what dead processes had reserved, and forgets them. Locks windows in the order that
- * rate_limit_step does.
+ * Gives back the reservations of dead processes, and deletes these processes. Windows are locked in
+ * the same order as in rate_limit_step.
  */
 const EXPIRE_GATEWAY_PROCESSES = `
 create function expire_gateway_processes(clock bigint) returns bigint language plpgsql as $$
@@ -136,12 +136,12 @@ begin
 end $$`
 
 /**
- * rate_limit_step, and usage by key and model. The process's row is locked first: of a batch that
- * is sent twice at once, the second sees that it was counted. Rows of usage are locked after all
- * windows, in the order of their keys, so that two gateways never wait for each other. Callers name
- * models: beyond 1,000 rows of an account in an hour, those that are not there yet are counted
- * together as `*`. Money stops at what a JSON number holds, so that no sum of claims makes a step
- * fail forever.
+ * Calls rate_limit_step, and counts usage by key and model. The process's row is locked first: when
+ * a batch is sent twice at the same time, the second one sees that it was counted. Rows of usage
+ * are locked after all windows, in the order of their keys, so that two gateways never block each
+ * other. Callers choose the names of models: when an account has 1,000 rows in an hour, further
+ * models are counted together as `*`. Money stops at the largest exact JSON number, so that a large
+ * sum of claims cannot make all later steps fail.
  */
 const USAGE_STEP = `
 create function usage_step(
@@ -195,7 +195,7 @@ begin
   return result;
 end $$`
 
-/** When the window begins, or with `later` the next one, that a time is in. UTC. */
+/** Gives the start of the window that contains a time; with `later`, of a later window. UTC. */
 const BUDGET_WINDOW = `
 create function budget_window(per text, at bigint, later integer) returns bigint language sql immutable as $$
   select case per
@@ -206,9 +206,9 @@ create function budget_window(per text, at bigint, later integer) returns bigint
 $$`
 
 /**
- * Reserves for one call in all budgets that it falls under, or in no budget: then it gives the
- * first that has too little. Rows are locked in the order of their keys, before they are read.
- * `money` null: what the call costs is not known.
+ * Reserves a call's use in all budgets that apply to the call. If one budget has too little left,
+ * it reserves in no budget and gives the first such budget. Rows are locked in the order of their
+ * keys before they are read. `money` null: the call's price is not known.
  */
 const BUDGET_RESERVE = `
 create function budget_reserve(
@@ -242,8 +242,8 @@ begin
 end $$`
 
 /**
- * Changes what is used by the difference to what was reserved at a time. Of a window that is over,
- * what was used beyond the reservation counts in the one that is open.
+ * Changes the used amounts by the difference between the actual use and the reservation made at
+ * `at`. If that window is over, only use beyond the reservation counts, in the current window.
  */
 const BUDGET_ADJUST = `
 create function budget_adjust(account uuid, key text, at bigint, requests bigint, tokens bigint, money bigint)
@@ -257,7 +257,10 @@ begin
     where account_id = account and key_id in ('', key) and budgets.what = change.what;
 end $$`
 
-/** Settles calls, each once, however often it is sent. The caller sorts them by account and key. */
+/**
+ * Settles calls. Each call is settled once, even if it is sent several times. The caller sorts the
+ * calls by account and key.
+ */
 const BUDGET_SETTLE = `
 create function budget_settle(process uuid, calls json, clock bigint) returns void language plpgsql as $$
 declare
@@ -281,7 +284,10 @@ begin
   end loop;
 end $$`
 
-/** Gives back what calls of dead processes reserved, and forgets what was settled long ago. */
+/**
+ * Gives back the reservations of dead processes' calls, and deletes calls that were settled long
+ * ago.
+ */
 const EXPIRE_BUDGET_CALLS = `
 create function expire_budget_calls(clock bigint) returns bigint language plpgsql as $$
 declare
@@ -301,7 +307,7 @@ begin
   return count;
 end $$`
 
-/** Of the trail of acts nothing is changed or removed. */
+/** Rows of admin_acts cannot be changed or removed. */
 const REFUSE_CHANGE = `
 create function refuse_change_of_admin_acts() returns trigger language plpgsql as $$
 begin
@@ -311,8 +317,9 @@ create trigger admin_acts_append_only before update or delete or truncate on adm
   for each statement execute function refuse_change_of_admin_acts()`
 
 /**
- * Appends an act. The lock is held until the transaction ends, so that the next one sees this one:
- * positions have no gaps, also where transactions are undone. 32 zero bytes are before the first.
+ * Appends an act. The lock is held until the transaction ends, so that the next append sees this
+ * act. Positions have no gaps, even if a transaction is undone. For the first act, the previous
+ * hash is 32 zero bytes.
  */
 const APPEND_ADMIN_ACT = `
 create function append_admin_act(at bigint, kind text, entry text) returns bigint language plpgsql as $$
@@ -327,8 +334,8 @@ begin
 end $$`
 
 /**
- * What stores call in place of several statements: rate limits, usage, budgets, and the trail of
- * acts.
+ * Functions that stores call instead of several statements: rate limits, usage, budgets, and the
+ * trail of acts.
  */
 export const STEPS = [
   RATE_LIMIT_STEP,
