@@ -178,7 +178,7 @@ function pick(object: JsonObject, names: readonly string[]): JsonObject {
 
 /**
  * The usage of the start, merged with the usage of the end: its last numbers count. Throws
- * FormatError `changed_finish` when `output_tokens` falls, or is no number.
+ * FormatError `changed_finish` when `output_tokens` falls or has another type.
  */
 function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   const first = memberOf(message, 'usage')

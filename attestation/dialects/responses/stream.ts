@@ -4,6 +4,7 @@ import {
   type DialectEvent,
   eventNameOf,
   isEmpty,
+  isSame,
   listIn,
   objectIn,
   refuse,
@@ -120,18 +121,22 @@ export class ResponsesReader implements StreamReader {
    */
   private outputOf(response: JsonObject): readonly JsonObject[] {
     const finals = listIn(response, 'output').map(withId)
-    const ended = this.items.filter(({ done }) => done !== null)
-    if (finals.length > 0 && finals.length !== ended.length)
+    const items = this.items.map(
+      (item) => item.done ?? { ...itemBefore(item), status: 'incomplete' },
+    )
+    if (finals.length > 0 && finals.length !== this.ended && finals.length !== items.length)
       throw refuse('changed_text', 'expected the final answer to have the items that streamed')
     const seen = new Set<StreamedItem>()
     for (const final of finals) {
       const item = this.byId.get(textIn(final, 'id'))
-      if (item === undefined || item.done === null || seen.has(item))
+      if (item === undefined || seen.has(item))
         throw refuse('changed_text', 'expected the final answer to have the items that streamed')
       seen.add(item)
-      checkItem(item, final)
+      if (item.done !== null) checkItem(item, final)
+      else if (!isSame(final, items[item.index] ?? {}))
+        throw refuse('changed_text', 'expected an item that did not end as it streamed')
     }
-    return this.items.map((item) => item.done ?? { ...itemBefore(item), status: 'incomplete' })
+    return items
   }
 
   private addItem(data: JsonObject): void {

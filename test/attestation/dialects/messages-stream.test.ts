@@ -115,7 +115,7 @@ describe('a stream of Messages', () => {
       change(startsBlock(1), (event) => [{ ...event, index: 5 }]),
     ],
     'a block within another': [
-      'unfinished',
+      'changed_identity',
       change(ofDelta('text_delta'), (event) => [
         event,
         { type: 'content_block_start', index: 2, content_block: { type: 'text', text: '' } },
@@ -173,7 +173,7 @@ describe('a stream of Messages', () => {
       change(ofType('message_delta'), (event) => [{ ...event, delta: { stop_reason: null } }]),
     ],
     'a stop reason while a block is open': [
-      'unfinished',
+      'changed_identity',
       change(ofDelta('text_delta'), (event) => [
         event,
         { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: {} },
@@ -186,15 +186,37 @@ describe('a stream of Messages', () => {
         event,
       ]),
     ],
-    'content in message_delta': [
-      'unread_member',
-      change(ofType('message_delta'), (event) => [
-        { ...event, delta: { ...(event.delta as JsonObject), content: [] } },
-      ]),
-    ],
     'usage that falls': [
       'changed_finish',
-      change(ofType('message_delta'), (event) => [{ ...event, usage: { input_tokens: 3 } }]),
+      change(ofType('message_delta'), (event) => [{ ...event, usage: { output_tokens: 0 } }]),
+    ],
+    'thinking of another form at the start of a block': [
+      'unread_member',
+      change(startsBlock(0), (event) => [
+        { ...event, content_block: { type: 'thinking', thinking: {}, signature: '' } },
+      ]),
+    ],
+    'an input of a tool that is a list': [
+      'unread_member',
+      change(startsBlock(2), (event) => [
+        { ...event, content_block: { ...(event.content_block as JsonObject), input: [] } },
+      ]),
+    ],
+    'two tool calls with one id': [
+      'changed_identity',
+      JSON.parse(JSON.stringify(STREAM).replaceAll('toolu_2', 'toolu_1')),
+    ],
+    'a block that names another model': [
+      'changed_identity',
+      change(startsBlock(1), (event) => [
+        { ...event, content_block: { type: 'fallback', to: { model: 'n' } } },
+      ]),
+    ],
+    'a message without usage': [
+      'invalid_form',
+      change(ofType('message_start'), (event) => [
+        { ...event, message: { ...(event.message as JsonObject), usage: null } },
+      ]),
     ],
     'an error event': [
       'upstream_failure',
@@ -219,7 +241,55 @@ describe('a stream of Messages', () => {
     )
   })
 
-  it('leaves out a proof of the provider, and unknown events', () => {
+  const settled: Readonly<Record<string, readonly JsonObject[]>> = {
+    'members that are left out at the start of blocks': STREAM.map((event) => {
+      const { type, id, name } = (event.content_block ?? {}) as JsonObject
+      if (type === undefined || type === 'web_search_tool_result') return event
+      const kept: JsonObject =
+        id === undefined ? { type } : { type, id: id ?? '', name: name ?? '' }
+      return { ...event, content_block: kept }
+    }),
+    'a message without type and role': change(ofType('message_start'), (event) => {
+      const { type: _, role: __, ...message } = event.message as JsonObject
+      return [{ ...event, message }]
+    }),
+    'blocks that all end at the end': [
+      ...STREAM.filter(({ type }) => !/_stop$|message_delta/.test(String(type))),
+      ...STREAM.filter(({ type }) => type === 'content_block_stop'),
+      ...STREAM.slice(-2),
+    ],
+    'an empty signature': STREAM.flatMap((event) =>
+      ofDelta('signature_delta')(event)
+        ? [event, { ...event, delta: { type: 'signature_delta', signature: '' } }]
+        : [event],
+    ),
+    'members of message_delta that SDKs do not read': change(ofType('message_delta'), (event) => [
+      { ...event, note: 'x', delta: { ...(event.delta as JsonObject), content: [], id: 'y' } },
+    ]),
+    'proofs of the provider anywhere': change(ofType('message_start'), (event) => [
+      { ...event, message: { ...(event.message as JsonObject), affidavit: 'FAKE' } },
+    ]),
+  }
+  for (const [what, events] of Object.entries(settled))
+    it(`the reader settles ${what}`, () => {
+      const reader = new MessagesReader()
+      const { given, code } = readAll(reader, events)
+      expect(code).toBeNull()
+      expect(dataOf(given)).toEqual(STREAM.filter((event) => !isPing(event)))
+      expect(reader.response()).toEqual(builtMessage(BLOCKS))
+    })
+
+  it('the reader lets the tokens of the input fall: their last number counts', () => {
+    const reader = new MessagesReader()
+    const usage = { input_tokens: 3, output_tokens: 20 }
+    readAll(
+      reader,
+      change(ofType('message_delta'), (event) => [{ ...event, usage }]),
+    )
+    expect(reader.response()).toMatchObject({ usage })
+  })
+
+  it('the reader leaves out a proof of the provider, and unknown events', () => {
     const { given } = read(
       STREAM.flatMap((event): readonly JsonObject[] => [
         { ...event, affidavit: { hash: 'x' } },
@@ -240,7 +310,11 @@ describe('any stream of Messages', () => {
       return { kind: 'tool', id: 'toolu_1', pieces: [text.slice(0, 3), text.slice(3)] }
     }),
   )
-  const contents = fc.array(block, { maxLength: 4 })
+  const contents = fc
+    .array(block, { maxLength: 4 })
+    .map((blocks) =>
+      blocks.map((built, at) => ('id' in built ? { ...built, id: `toolu_${at}` } : built)),
+    )
 
   it('any stream is given out as it came, and assembles to its message', () => {
     fc.assert(

@@ -18,6 +18,23 @@ describe('a Responses request', () => {
       },
       ['input', 0, 'content', 0],
     ],
+    'files of a container': [
+      { tools: [{ type: 'code_interpreter', container: { type: 'auto', file_ids: ['file_1'] } }] },
+      ['tools', 0, 'container'],
+    ],
+    'a container of a shell': [
+      { input: [{ type: 'shell_call', environment: { container_id: 'cntr_1' } }] },
+      ['input', 0, 'environment'],
+    ],
+    'a mask by its id': [
+      { tools: [{ type: 'image_generation', input_image_mask: { file_id: 'file_1' } }] },
+      ['tools', 0],
+    ],
+    'a reference with an empty type': [
+      { input: [{ id: 'msg_1', type: '', role: null }] },
+      ['input', 0],
+    ],
+    'a background call in other words': [{ background: 'true' }, ['background']],
     'a container by its id': [
       { tools: [{ type: 'code_interpreter', container: 'cntr_1' }] },
       ['tools', 0],
@@ -33,7 +50,7 @@ describe('a Responses request', () => {
       model: 'm',
       store: true,
       background: false,
-      previous_response_id: null,
+      previous_response_id: '',
       input: [
         { role: 'user', content: 'Hello' },
         { type: 'message', role: 'assistant', id: 'msg_1', content: [] },
@@ -44,9 +61,24 @@ describe('a Responses request', () => {
           name: 'n',
           arguments: '{"file_id":"x"}',
         },
+        {
+          role: 'assistant',
+          content: [
+            {
+              type: 'output_text',
+              text: 't',
+              annotations: [{ type: 'file_citation', file_id: 'f' }],
+            },
+          ],
+        },
+        { type: 'computer_call', id: 'cu_1', pending_safety_checks: [{ id: 'sc_1' }] },
+        { type: 'file_search_call', id: 'fs_1', results: [{ file_id: 'f', text: 't' }] },
         { type: 'input_image', image_url: 'data:image/png;base64,AA==', file_id: null },
       ],
-      tools: [{ type: 'code_interpreter', container: { type: 'auto' } }],
+      tools: [
+        { type: 'code_interpreter', container: { type: 'auto' } },
+        { type: 'function', name: 'n', parameters: { properties: { file_ids: {} } } },
+      ],
     }
     expect(findHiddenInResponses(request)).toBeNull()
   })
@@ -56,6 +88,14 @@ describe('a Messages request', () => {
   const hidden: Readonly<Record<string, readonly [JsonObject, readonly (string | number)[]]>> = {
     'a thread': [{ thread: { id: 'thread_1' } }, ['thread']],
     'a container': [{ container: 'cntr_1' }, ['container']],
+    'a skill by its id': [
+      { container: { skills: [{ type: 'custom', skill_id: 'skill_1' }] } },
+      ['container'],
+    ],
+    'a file without a type': [
+      { messages: [{ role: 'user', content: [{ type: 'image', source: { file_id: 'f' } }] }] },
+      ['messages', 0, 'content', 0, 'source'],
+    ],
     'a container in an object': [{ container: { id: 'cntr_1', skills: [] } }, ['container']],
     'a file by its id': [
       {

@@ -79,6 +79,16 @@ describe('a stream of Responses', () => {
       ({ content_index: _, summary_index: __, ...event }) => event,
     ),
     'events after the last': [...STREAM, ...STREAM],
+    'a text that SDKs compute': change(ofType('response.completed'), (event) => [
+      { ...event, response: { ...(event.response as JsonObject), output_text: 'EVIL' } },
+    ]),
+    'members of the final items that differ without a text': change(
+      ofType('response.completed'),
+      (event) => [JSON.parse(JSON.stringify(event).replaceAll('"completed"}', '"done"}'))],
+    ),
+    'events whose item_id is null': STREAM.map((event) =>
+      event.item_id === undefined ? event : { ...event, item_id: null },
+    ),
     'a proof of the provider': change(ofType('response.completed'), (event) => [
       { ...event, affidavit: {}, response: { ...(event.response as JsonObject), affidavit: {} } },
     ]),
@@ -254,12 +264,132 @@ describe('a stream of Responses', () => {
         event,
       ]),
     ],
+    'a message of another role': [
+      'invalid_form',
+      JSON.parse(JSON.stringify(STREAM).replaceAll('"assistant"', '"user"')),
+    ],
+    'a call without an id': [
+      'invalid_form',
+      JSON.parse(JSON.stringify(STREAM).replaceAll('"call_fc_1"', '""')),
+    ],
+    'two calls with one id': [
+      'changed_identity',
+      JSON.parse(
+        JSON.stringify(
+          responsesStream([
+            { kind: 'call', id: 'fc_1', pieces: ['{}'] },
+            { kind: 'call', id: 'fc_2', pieces: ['{}'] },
+          ]),
+        ).replaceAll('call_fc_2', 'call_fc_1'),
+      ),
+    ],
+    'an end before the end of an earlier item': [
+      'unfinished',
+      [
+        ...STREAM.slice(0, 3),
+        {
+          type: 'response.output_item.added',
+          output_index: 1,
+          item: { id: 'ws_1', type: 'web_search_call' },
+        },
+        {
+          type: 'response.output_item.done',
+          output_index: 1,
+          item: { id: 'ws_1', type: 'web_search_call' },
+        },
+      ],
+    ],
+    'an item that did not end in a response that is incomplete': [
+      'unfinished',
+      [
+        ...STREAM.slice(0, 11),
+        {
+          type: 'response.incomplete',
+          response: { ...(STREAM[0]?.response as JsonObject), status: 'incomplete', output: [] },
+        },
+      ],
+    ],
+    'a model that changes': [
+      'changed_identity',
+      change(ofType('response.completed'), (event) => [
+        { ...event, response: { ...(event.response as JsonObject), model: 'm2' } },
+      ]),
+    ],
+    'an error in a response that is completed': [
+      'changed_finish',
+      change(ofType('response.completed'), (event) => [
+        {
+          ...event,
+          response: { ...(event.response as JsonObject), incomplete_details: { reason: 'x' } },
+        },
+      ]),
+    ],
+    'a tool that says one thing at its start and another at its end': [
+      'changed_identity',
+      [
+        ...STREAM.slice(0, 2),
+        {
+          type: 'response.output_item.added',
+          output_index: 0,
+          item: { id: 'sh_1', type: 'shell_call', action: { commands: ['ls'] } },
+        },
+        {
+          type: 'response.output_item.done',
+          output_index: 0,
+          item: { id: 'sh_1', type: 'shell_call', action: { commands: ['rm -rf /'] } },
+        },
+      ],
+    ],
+    'another name beside the arguments of a function': [
+      'changed_identity',
+      change(ofType('response.function_call_arguments.done'), (event) => [
+        { ...event, name: 'delete_file' },
+      ]),
+    ],
+    'a beginning after an item': [
+      'changed_identity',
+      change(ofType('response.completed'), (event) => [STREAM[1] as JsonObject, event]),
+    ],
     'data without a type': ['invalid_form', [{}, ...STREAM]],
   }
   for (const [what, [expected, events]] of Object.entries(refused))
     it(`the reader refuses ${what}`, () => {
       expect(read(events).code).toBe(expected)
     })
+
+  it('the reader gives annotations that a provider states only at the end of a part', () => {
+    const citation = { type: 'url_citation', url: 'https://example.com' }
+    const events = JSON.parse(
+      JSON.stringify(STREAM).replaceAll(
+        '"text":"Hello","annotations":[]',
+        `"text":"Hello","annotations":[${JSON.stringify(citation)}]`,
+      ),
+    )
+    const { given, code } = read(events)
+    expect(code).toBeNull()
+    const added = given.filter(({ event }) => event === 'response.output_text.annotation.added')
+    expect(added).toMatchObject([{ data: { annotation: citation, annotation_index: 0 } }])
+    expect(dataOf(read(dataOf(given)).given)).toEqual(dataOf(given))
+  })
+
+  it('the reader gives a call that has no id the id of the call, as its events name it', () => {
+    const events = JSON.parse(
+      JSON.stringify(STREAM).replaceAll('"id":"fc_1",', '').replaceAll('"fc_1"', '"call_fc_1"'),
+    )
+    const { given, code } = read(events)
+    expect(code).toBeNull()
+    expect(JSON.stringify(given)).toContain('"id":"call_fc_1"')
+  })
+
+  it('the reader takes time in proportion to the items of a stream', () => {
+    const items = Array.from(
+      { length: 20_000 },
+      (_, at): BuiltItem => ({ kind: 'call', id: `fc_${at}`, pieces: ['{}'] }),
+    )
+    const reader = new ResponsesReader()
+    expect(readAll(reader, responsesStream(items)).code).toBeNull()
+    expect(reader.isEnded).toBe(true)
+  })
 
   it('the reader refuses an event whose name is not its type', () => {
     const reader = new ResponsesReader()
@@ -288,7 +418,12 @@ describe('a stream of Responses', () => {
     }
     expect(readAll(reader, [...STREAM.slice(0, 11), failed]).code).toBeNull()
     expect(reader.isEnded).toBe(true)
-    expect(reader.response()).toMatchObject({ status: 'failed', output: [{ id: 'rs_1' }] })
+    expect(reader.response()).toMatchObject({
+      status: 'failed',
+      output: [{ id: 'rs_1' }, { id: 'msg_1', status: 'incomplete' }],
+    })
+    const { given } = readAll(new ResponsesReader(), [...STREAM.slice(0, 11), failed])
+    expect(readAll(new ResponsesReader(), dataOf(given)).given).toEqual(given)
   })
 })
 
