@@ -85,7 +85,7 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 }
 
 /**
- * Gives the calls of offered functions. `demo/agent` makes the calls that are written in the last
+ * Gives the calls of offered functions. `demo/task` makes the calls that are written in the last
  * user message, one in each turn. Other models call in the order in which functions are offered,
  * unless the last message is a tool's answer:
  * - the choice names a function: that one;
@@ -98,7 +98,7 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 function planCalls(question: Question): readonly PlannedCall[] {
   const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question
   if (choice === 'none') return []
-  if (model === 'demo/agent') return writtenCalls(said, tools, answered + 1).slice(answered)
+  if (model === 'demo/task') return writtenCalls(said, tools, answered + 1).slice(answered)
   if (toolResult !== null) return []
   const isNamed = typeof choice === 'object'
   const meant = tools.filter(({ name }) => (isNamed ? name === choice.name : said.includes(name)))
@@ -143,9 +143,9 @@ function writtenCalls(
   return calls
 }
 
-/** Gives the thoughts of `demo/agent` before its answer. Other models have no thoughts. */
+/** Gives the thoughts of `demo/task` before its answer. Other models have no thoughts. */
 export function thinkAbout({ model, answered }: Question): readonly string[] {
-  if (model !== 'demo/agent') return []
+  if (model !== 'demo/task') return []
   return splitTokens(`${DEMO_LABEL} No model thinks here. Answers of tools so far: ${answered}.`)
 }
 

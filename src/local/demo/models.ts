@@ -7,7 +7,7 @@ export const DEMO_MODELS = [
   'demo/echo',
   'demo/lorem',
   'demo/tools',
-  'demo/agent',
+  'demo/task',
   'demo/refusal',
 ] as const
 

@@ -54,7 +54,7 @@ describe('the demo provider in Responses', () => {
   })
 
   it('the demonstration gives the same answer to the same request, whole and streamed', async () => {
-    const asked = { model: 'demo/agent', input: task, tools: [tool()] }
+    const asked = { model: 'demo/task', input: task, tools: [tool()] }
     const [first, second] = [
       await openai.responses.create({ ...asked, stream: false }),
       await openai.responses.create({ ...asked, stream: false }),
@@ -70,7 +70,7 @@ describe('the demo provider in Responses', () => {
     const bodies: readonly JsonObject[] = [
       { model: 'demo/echo', input: 'hello' },
       { model: 'demo/refusal', input: 'hello' },
-      { model: 'demo/agent', input: task, tools: [tool() as unknown as JsonObject] },
+      { model: 'demo/task', input: task, tools: [tool() as unknown as JsonObject] },
       { model: 'demo/lorem', input: 'Write 90 words', max_output_tokens: 20 },
     ]
     for (const body of bodies) {
@@ -84,7 +84,7 @@ describe('the demo provider in Responses', () => {
     const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: task }]
     const called: string[] = []
     for (let turn = 0; turn < 5; turn++) {
-      const answer = await openai.responses.create({ model: 'demo/agent', input, tools: [tool()] })
+      const answer = await openai.responses.create({ model: 'demo/task', input, tools: [tool()] })
       input.push(...(answer.output as OpenAI.Responses.ResponseInputItem[]))
       const calls = answer.output.filter((item) => item.type === 'function_call')
       if (calls.length === 0) {
@@ -124,7 +124,7 @@ describe('the demo provider in Messages', () => {
   it('the SDK assembles the stream of the demonstration to its whole answer', async () => {
     const agent = {
       ...asked,
-      model: 'demo/agent',
+      model: 'demo/task',
       max_tokens: 2_000,
       thinking: { type: 'enabled' as const, budget_tokens: 1_024 },
       messages: [{ role: 'user' as const, content: task }],
@@ -159,7 +159,7 @@ describe('the demo provider in Messages', () => {
     for (let turn = 0; turn < 5; turn++) {
       const message = await anthropic.messages.create({
         ...asked,
-        model: 'demo/agent',
+        model: 'demo/task',
         messages,
         tools,
       })

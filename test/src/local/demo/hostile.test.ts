@@ -3,7 +3,7 @@ import { chooseAnswer, type Question } from '../../../../src/local/demo/choices.
 import { exampleOf } from '../../../../src/local/demo/schema-example.ts'
 
 const question: Question = {
-  model: 'demo/agent',
+  model: 'demo/task',
   said: '',
   toolResult: null,
   answered: 0,

@@ -351,7 +351,7 @@ describe('the model list', () => {
       'demo/echo',
       'demo/lorem',
       'demo/tools',
-      'demo/agent',
+      'demo/task',
       'demo/refusal',
     ])
     expect(new Set(models.map((model) => model.owned_by))).toEqual(new Set(['demonstration']))
