@@ -12,16 +12,16 @@ export type JsonErrorCode =
   | 'too_deep' //         arrays and objects are nested too deep
   | 'too_many' //         more arrays, objects, members or items in all than allowed
 
-/** Where and why JSON was refused. */
+/** Says where and why JSON was refused. */
 export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode
   /**
-   * Member names and array indexes from the top to the value. They are the sender's own text: do
-   * not show them to others.
+   * Member names and array indexes from the top to the value. The names are the sender's own text,
+   * so do not show them to others.
    */
   readonly path: readonly (string | number)[]
-  /** Bytes before the fault; UTF-16 code units when the input was a string. */
+  /** Bytes before the fault. If the input was a string: UTF-16 code units before the fault. */
   readonly offset: number
 
   constructor(
