@@ -1,7 +1,7 @@
 /** Most levels of nested arrays and maps. The outermost container is level 1. */
 const CBOR_DEPTH_MAX = 16
 
-/** The fault of an encoding: one word for each distinct check. */
+/** The fault in an encoding: one word for each distinct check. */
 export type CborFault =
   | 'truncated' //      ends inside an item, or states a length beyond the end
   | 'not_minimal' //    a head with a shorter form (RFC 8949 section 4.2.1)
@@ -18,8 +18,8 @@ export type CborFault =
   | 'invalid_utf8' //   text that is not UTF-8
 
 /**
- * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array with the
- * fault.
+ * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array that
+ * contains the fault.
  */
 export class CborError extends Error {
   override readonly name = 'CborError'
@@ -39,13 +39,13 @@ export class CborError extends Error {
 type Decoded<Value> = { readonly value: Value; readonly end: number }
 
 /**
- * Decodes the one CBOR item (RFC 8949) at `offset` of attacker-controlled `bytes`. Gives the offset
- * after it too. Accepts exactly what security modules write: minimal heads, definite lengths, no
- * tags, no floats, no simple values except false, true and null, keys that are text or integers and
- * unique, depth ≤ CBOR_DEPTH_MAX. `indefinite` says which maps may have indefinite length: none,
- * the outermost item, or all. Maps become Map, byte strings views of `bytes`, integers of eight
- * bytes bigint, all others number. The caller must refuse bytes after the item. Throws CborError.
- * Time is linear in the length.
+ * Decodes the one CBOR item (RFC 8949) at `offset` in attacker-controlled `bytes`. Returns the item
+ * and the offset after it. Accepts exactly what security modules write: minimal heads, definite
+ * lengths, no tags, no floats, no simple values except false, true and null, keys that are text or
+ * integers and unique, depth ≤ CBOR_DEPTH_MAX. `indefinite` says which maps may have indefinite
+ * length: none, the outermost item, or all. Maps become Map, byte strings views of `bytes`,
+ * integers of eight bytes bigint, all others number. The caller must refuse bytes after the item.
+ * Throws CborError. Time is linear in the length.
  */
 export function decodeCbor(
   bytes: Uint8Array,
@@ -153,7 +153,9 @@ function readText(reader: Reader, head: Head, offset: number): Decoded<string> {
   }
 }
 
-/** ignoreBOM keeps a leading U+FEFF in the text: otherwise two different keys could look equal. */
+/**
+ * ignoreBOM keeps a leading U+FEFF in the text. Without it, two different keys could look equal.
+ */
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function readArray(
@@ -203,7 +205,7 @@ function readMap(
   return { value, end: position }
 }
 
-/** Heads are minimal: two integers or texts are equal exactly when their encodings are equal. */
+/** Heads are minimal, so two integers or texts are equal exactly if their encodings are equal. */
 function readKey(reader: Reader, offset: number): Decoded<string | number | bigint> {
   const head = readHead(reader, offset)
   if (head.major === 3) return readText(reader, head, offset)
