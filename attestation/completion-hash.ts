@@ -42,8 +42,9 @@ export type CompletionHash = {
  * Hashes a completion (formats.md, Hash of a completion). The request is passed as its digest and
  * as canonical text without unset members. Leaves out the proof members of the response. `version`
  * is the version of the receipt: with version 1, `log` is not a proof member. `digest` is SHA-256.
- * The enclave passes a native function. Throws JsonError as canonicalizeJson does. A hash does not
- * show who made it: see verifyCompletionSignature.
+ * The enclave passes a native function. Throws JsonError as canonicalizeJson does.
+ *
+ * A hash does not show who made it: see verifyCompletionSignature.
  */
 export function hashResponse(
   completion: {

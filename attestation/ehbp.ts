@@ -51,6 +51,7 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 /**
  * Splits a body into the ciphertexts of its frames. The body may arrive in any parts. Skips frames
  * of length 0. `lengthMax`: the most bytes of one ciphertext. Throws FormatError `invalid_frame`.
+ *
  * Copies an incomplete frame into one array. A sender can write millions of parts of one byte, and
  * an object for each part takes a hundred times as much memory.
  */

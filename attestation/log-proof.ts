@@ -14,8 +14,9 @@ export function hashReceipt(receipt: Receipt): Uint8Array {
 
 /**
  * Verifies that `receipt` is leaf `receipt.index` of the log with the proof's head. Throws
- * FormatError `invalid_proof`, ProofError `not_included`. Does NOT prove that the notary signed the
- * head: verifyLogHead does.
+ * FormatError `invalid_proof`, ProofError `not_included`.
+ *
+ * Does NOT prove that the notary signed the head: verifyLogHead does.
  */
 export function verifyReceiptInLog(input: {
   readonly proof: LogProof
@@ -35,8 +36,10 @@ export function verifyReceiptInLog(input: {
 
 /**
  * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and
- * contract in the proof. `recover` and errors: see verifyTreeHead. Does NOT prove that the head was
- * anchored in this contract, nor that the log has no second version.
+ * contract in the proof. `recover` and errors: see verifyTreeHead.
+ *
+ * Does NOT prove that the head was anchored in this contract, nor that the log has no second
+ * version.
  */
 export function verifyLogHead(
   input: { readonly proof: LogProof; readonly publicKey: Uint8Array },

@@ -81,8 +81,10 @@ export type ReceiptTls = {
 /**
  * Reads the receipt in `value`. It must have exactly the members of its version: hashes as 64
  * lower-case hex digits, counts and times as whole numbers from 0, `attempt` from 1, `tls` null
- * only with an http origin. Throws FormatError `invalid_receipt` naming the member. Does NOT prove
- * that an enclave made it. Only the leaf in the enclave's log proves that (verifyLogProof).
+ * only with an http origin. Throws FormatError `invalid_receipt` naming the member.
+ *
+ * Does NOT prove that an enclave made it. Only the leaf in the enclave's log proves that
+ * (verifyLogProof).
  */
 export function parseReceipt(value: Json): Receipt {
   const version = isJsonObject(value) ? memberOf(value, 'version') : undefined

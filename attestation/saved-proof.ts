@@ -40,9 +40,10 @@ export function writeSavedProof({ request, answer, bundle }: SavedProof): string
 
 /**
  * Reads the call in attacker-controlled `json`. Read its text with parseExactJson. Throws
- * FormatError `unknown_proof_format`, `invalid_proof_file` naming the member. Does NOT prove
- * anything: verifyRecord checks an answer, verifyStream checks chunks, verifyBundle checks the
- * bundle, and compareExchange checks that the bundle belongs to this call.
+ * FormatError `unknown_proof_format`, `invalid_proof_file` naming the member.
+ *
+ * Does NOT prove anything: verifyRecord checks an answer, verifyStream checks chunks, verifyBundle
+ * checks the bundle, and compareExchange checks that the bundle belongs to this call.
  */
 export function parseSavedProof(json: Json): SavedProof {
   const version = isJsonObject(json) ? memberOf(json, 'version') : null

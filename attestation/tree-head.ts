@@ -45,9 +45,10 @@ export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Arr
 /**
  * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain
  * and contract. Returns the head. `recover`: see recoverPublicKey. Throws FormatError as
- * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`. Does NOT prove that the head
- * is the newest, that it was anchored, or that the notary signed no other history. To check that,
- * compare it with the heads on the chain (verifyConsistency).
+ * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
+ *
+ * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no
+ * other history. To check that, compare it with the heads on the chain (verifyConsistency).
  */
 export function verifyTreeHead(
   signed: {

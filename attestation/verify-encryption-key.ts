@@ -14,8 +14,9 @@ const { countOf, membersOf, textOf } = formsOf('invalid_encryption_key')
 
 /**
  * Reads the key in attacker-controlled `json`. It must have exactly these members, each in its
- * form. Throws FormatError `invalid_encryption_key` naming the member. Does NOT prove who owns the
- * key: verifyEncryptionKey does.
+ * form. Throws FormatError `invalid_encryption_key` naming the member.
+ *
+ * Does NOT prove who owns the key: verifyEncryptionKey does.
  */
 export function parseEncryptionKey(json: Json): EncryptionKey {
   const key = membersOf(json, 'the key', ['public_key', 'not_before', 'not_after', 'signature'])
@@ -34,9 +35,10 @@ const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
  * Verifies that `notary` (an address: 0x, lower case) signed the key, for this chain and contract.
  * Verifies that the key is usable at `atMs` (Unix milliseconds). Returns the key, 32 bytes. Throws
  * FormatError as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`,
- * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`. Does NOT
- * prove that the notary's key belongs to an enclave: the attestation document proves that. Does NOT
- * prove that the enclave still has the key: the enclave may have ended since.
+ * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`.
+ *
+ * Does NOT prove that the notary's key belongs to an enclave: the attestation document proves that.
+ * Does NOT prove that the enclave still has the key: the enclave may have ended since.
  */
 export function verifyEncryptionKey(
   signed: {

@@ -18,10 +18,13 @@ export type KeptStream = {
  * Reads all events of a stream in the order in which its caller received them. They are
  * attacker-controlled. Accepts only a whole stream that every reader assembles to the same answer.
  * A stream from an enclave passes unchanged. Skips bare pings and keep-alives, which are not
- * hashed. Throws FormatError as StreamReader.read does, `unsettled_event` for an event that an
- * enclave would leave out or write differently, `cut_stream` if the last event is missing,
- * `late_event` for an event after the last, `missing_proof` if the last event has no proof. Does
- * NOT check the proof.
+ * hashed.
+ *
+ * Throws FormatError as StreamReader.read does, `unsettled_event` for an event that an enclave
+ * would leave out or write differently, `cut_stream` if the last event is missing, `late_event` for
+ * an event after the last, `missing_proof` if the last event has no proof.
+ *
+ * Does NOT check the proof.
  */
 export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]): KeptStream {
   const reader = dialect.openStream()

@@ -181,8 +181,10 @@ function wrongAnchor(expectation: string): ProofError {
 
 /**
  * Checks that the chain has this block, with enough blocks after it. `hash`: 0x, lower case. Throws
- * ProofError. Does NOT prove that the facts of the chain are true: the caller must trust the source
- * of the facts.
+ * ProofError.
+ *
+ * Does NOT prove that the facts of the chain are true: the caller must trust the source of the
+ * facts.
  */
 export function checkBlockOnChain(
   block: { readonly chainId: number; readonly number: number; readonly hash: string },

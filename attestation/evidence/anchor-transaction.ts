@@ -36,8 +36,10 @@ export type AnchorTransaction = {
  * Decodes the anchor transaction in attacker-controlled `raw` bytes: a signed EIP-1559 transaction
  * (0x02 || RLP of 12 fields) that calls `anchor` with no value and no access list. Checks every
  * byte. Throws FormatError `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`,
- * `invalid_signature`, `high_s`, ProofError `unrecoverable`. Does NOT prove that the transaction
- * was mined, that it succeeded, or that its head is from the notary.
+ * `invalid_signature`, `high_s`, ProofError `unrecoverable`.
+ *
+ * Does NOT prove that the transaction was mined, that it succeeded, or that its head is from the
+ * notary.
  */
 export function decodeAnchorTransaction(raw: Uint8Array): AnchorTransaction {
   if (raw.length > TRANSACTION_BYTES_MAX)

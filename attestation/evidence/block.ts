@@ -26,8 +26,10 @@ export type BlockHeader = {
  * begins with the 15 fields that every header has. Each field must have its form. Any number of
  * byte strings may follow, because later forks added fields (base fee, withdrawals root, …). The
  * hash covers these byte strings, but they are not checked. Throws FormatError
- * `invalid_block_header` and `invalid_rlp`. Does NOT prove that any chain has this block: anyone
- * can write a header. Compare its hash with the chain's.
+ * `invalid_block_header` and `invalid_rlp`.
+ *
+ * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with
+ * the chain's.
  */
 export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   if (bytes.length > HEADER_BYTES_MAX)
@@ -105,8 +107,9 @@ type TransactionEvent = {
 /**
  * Decodes the receipt of an EIP-1559 transaction in attacker-controlled `bytes`: 0x02 || RLP of
  * status, cumulative gas, bloom and events (EIP-2718, EIP-658). Throws FormatError
- * `invalid_transaction_receipt` and `invalid_rlp`. Does NOT prove that the receipt is from any
- * chain: see verifyTrieProof.
+ * `invalid_transaction_receipt` and `invalid_rlp`.
+ *
+ * Does NOT prove that the receipt is from any chain: see verifyTrieProof.
  */
 export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt {
   if (bytes.length > TRANSACTION_RECEIPT_BYTES_MAX)

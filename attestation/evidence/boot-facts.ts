@@ -17,8 +17,10 @@ export type BootFacts = {
 /**
  * Reads attacker-controlled `json`, a boot configuration. It may have members that are not read
  * here. Its digest covers all members. It must not have a member `format`
- * (headAttestationUserData). Throws FormatError `invalid_bundle` naming the member. Does NOT prove
- * that an enclave booted with it: compare digestBootConfiguration with the attestation document.
+ * (headAttestationUserData). Throws FormatError `invalid_bundle` naming the member.
+ *
+ * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the
+ * attestation document.
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}

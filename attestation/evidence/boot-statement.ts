@@ -45,8 +45,9 @@ export type BootStatement = {
 /**
  * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX. Each head has exactly its
  * members in their one form. The notaries are in ascending order, each only once. Throws
- * FormatError `invalid_boot_statement`. Does NOT prove that a notary signed a head: see
- * verifyBootHeads.
+ * FormatError `invalid_boot_statement`.
+ *
+ * Does NOT prove that a notary signed a head: see verifyBootHeads.
  */
 export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
   if (!isJsonArray(json) || json.length > BOOT_HEADS_MAX)

@@ -111,8 +111,9 @@ export type BundleBlock = {
  * Reads the bundle in attacker-controlled `json`. It must have exactly the members of the format,
  * each in its one form, hex in lower case. Its receipt must have the version of the bundle. Read
  * its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
- * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`. The messages name the member. Does NOT
- * prove anything: see verifyBundle.
+ * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`. The messages name the member.
+ *
+ * Does NOT prove anything: see verifyBundle.
  */
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
@@ -291,8 +292,9 @@ function parseNodes(json: Json, name: string): readonly string[] {
  * Creates the bundle from a stored record in the form of the API (interface 2.4, with `receipt` and
  * `log`), and from other data that the gateway keeps. Leaves out the record's `id` and the
  * request's unset members, which cannot be verified. For versions before 3, it also leaves out the
- * source and the reason for a missing block. Throws FormatError as parseEvidenceBundle does. Does
- * NOT check that the parts belong together: see verifyBundle.
+ * source and the reason for a missing block. Throws FormatError as parseEvidenceBundle does.
+ *
+ * Does NOT check that the parts belong together: see verifyBundle.
  */
 export function createBundle(parts: {
   readonly record: JsonObject

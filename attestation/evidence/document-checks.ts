@@ -232,8 +232,10 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
 /**
  * Checks that the answer is whole, or that its caller accepts how the answer was cut. There is no
  * proof about the missing part. So for any other cut answer this check stays open, and the bundle
- * is not verified. Does NOT prove who cut the answer. `client_disconnected` means that the gateway
- * closed its connection to the enclave, perhaps on purpose.
+ * is not verified.
+ *
+ * Does NOT prove who cut the answer. `client_disconnected` means that the gateway closed its
+ * connection to the enclave, perhaps on purpose.
  */
 export function checkOutcome(
   { outcome }: Receipt,

@@ -93,9 +93,10 @@ export type BundleContext = {
 /**
  * Checks the form of the policy and returns its own members. JavaScript callers can pass any
  * object. An expectation that is misspelt or malformed must not count as met. A member that is
- * undefined counts as left out. Throws PolicyError naming the member. Does NOT check that the
- * policy expects anything. A policy without members expects nothing, and then nothing is
- * `verified`.
+ * undefined counts as left out. Throws PolicyError naming the member.
+ *
+ * Does NOT check that the policy expects anything. A policy without members expects nothing, and
+ * then nothing is `verified`.
  */
 export function readPolicy(policy: BundlePolicy): BundlePolicy {
   checkMembers(policy, 'policy', POLICY_FORMS)

@@ -13,11 +13,14 @@ export const TRIE_NODES_MAX = 17
  * Verifies that entry `index` of a block's transactions or receipts is in the trie with `root` (32
  * bytes, from the block's header). Returns the entry. `nodes` are the nodes of the Merkle-Patricia
  * trie from the root to the leaf (Ethereum yellow paper, appendix D). The key is RLP(index). All
- * nodes must be used, and the last is the leaf. Entries have at least 32 bytes, so a node that
- * contains another node is refused. A key is never the beginning of another key, so a branch with a
- * value is refused. Throws FormatError `invalid_rlp` and `invalid_trie_proof`. Throws ProofError
- * `wrong_trie_node` if a node does not have the hash in its parent, `not_in_trie` if the nodes lead
- * to another key. Does NOT prove that the header is from a chain.
+ * nodes must be used, and the last is the leaf.
+ *
+ * Entries have at least 32 bytes, so a node that contains another node is refused. A key is never
+ * the beginning of another key, so a branch with a value is refused. Throws FormatError
+ * `invalid_rlp` and `invalid_trie_proof`. Throws ProofError `wrong_trie_node` if a node does not
+ * have the hash in its parent, `not_in_trie` if the nodes lead to another key.
+ *
+ * Does NOT prove that the header is from a chain.
  */
 export function verifyTrieProof(proof: {
   readonly root: Uint8Array

@@ -82,11 +82,14 @@ export type BootStatementFacts = {
  * Checks all facts of a boot statement, without a network or a clock. `json` and `log` are
  * attacker-controlled: read their text with parseExactJson. Never rejects because of their content.
  * Rejects with PolicyError, before any check, if policy or context has a wrong form. `recover`: see
- * recoverPublicKey. If verified: an enclave of the expected code and configuration, which holds the
- * notary's key, received these heads before its log had a leaf. Each head was signed by its notary
- * by then. Does NOT prove: that these are all logs that existed, or their newest heads (the gateway
- * chose the heads); that the other notaries are enclaves; that the logs did not change (prove that
- * with verifyConsistency).
+ * recoverPublicKey.
+ *
+ * If verified: an enclave of the expected code and configuration, which holds the notary's key,
+ * received these heads before its log had a leaf. Each head was signed by its notary by then.
+ *
+ * Does NOT prove: that these are all logs that existed, or their newest heads (the gateway chose
+ * the heads); that the other notaries are enclaves; that the logs did not change (prove that with
+ * verifyConsistency).
  */
 export async function verifyBootStatement(
   json: Json,

@@ -92,17 +92,20 @@ export type HeadAttestationFacts = {
 /**
  * Checks what a head attestation proves about a log, without a network or a clock. `json` and `log`
  * are attacker-controlled: read their text with parseExactJson. Never rejects because of their
- * content. Rejects with PolicyError, before any check, if policy or context has a wrong form. If
- * verified: an enclave of the expected code and configuration, which holds the notary's key,
+ * content. Rejects with PolicyError, before any check, if policy or context has a wrong form.
+ *
+ * If verified: an enclave of the expected code and configuration, which holds the notary's key,
  * received the block's hash, then read its log, then requested the document. For the log with this
  * root at this size, this proves two facts. The leaves below `size` existed at the document's
  * timestamp. Every leaf i >= `size` was appended after the block, because the block's hash was
- * unknown before the block existed. Does NOT prove: that the hash belongs to a block (a gateway can
- * send any 32 bytes; look it up, or pass `context.chain`: only then `facts.notBefore` is set); that
- * the block was the newest (an old block proves less); `block_number` without a chain; that the log
- * with this root is the log that the notary anchored (prove that with verifyConsistency between
- * this root and a head's); when a leaf below `size` was appended, except for its latest time; that
- * the security module's clock is right, except that AWS runs it.
+ * unknown before the block existed.
+ *
+ * Does NOT prove: that the hash belongs to a block (a gateway can send any 32 bytes; look it up, or
+ * pass `context.chain`: only then `facts.notBefore` is set); that the block was the newest (an old
+ * block proves less); `block_number` without a chain; that the log with this root is the log that
+ * the notary anchored (prove that with verifyConsistency between this root and a head's); when a
+ * leaf below `size` was appended, except for its latest time; that the security module's clock is
+ * right, except that AWS runs it.
  */
 export async function verifyHeadAttestation(
   json: Json,

@@ -10,8 +10,10 @@ export const CANONICAL_DEPTH_MAX = 1024
 /**
  * RFC 8785 (JCS) text of `value`: no white space; members sorted by the UTF-16 code units of their
  * names; numbers as ECMAScript writes doubles (-0 as 0); the shortest escapes. Hash the UTF-8 bytes
- * of the text. Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and
- * `too_deep`, with path [] and offset 0, because a value has no position in a text.
+ * of the text.
+ *
+ * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`,
+ * with path [] and offset 0, because a value has no position in a text.
  */
 export function canonicalizeJson(value: Json): string {
   return writeValue(value, 0)

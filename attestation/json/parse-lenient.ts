@@ -7,9 +7,11 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
  * Parses a provider's answer and changes it so that canonical JSON can represent it. Bytes that are
  * not UTF-8 and lone surrogates become U+FFFD. A number becomes the nearest finite double. If
  * members have the same name, the last member counts. A byte order mark is dropped. `__proto__` is
- * a normal member. Throws JsonError `syntax` (path [], offset 0, because the platform's parser
- * gives no reliable position), `too_many` over ANSWER_SIZE_MAX, before any value is created, and
- * `too_deep` over JSON_DEPTH_MAX. Do not use it for data that were already hashed or signed.
+ * a normal member.
+ *
+ * Throws JsonError `syntax` (path [], offset 0, because the platform's parser gives no reliable
+ * position), `too_many` over ANSWER_SIZE_MAX, before any value is created, and `too_deep` over
+ * JSON_DEPTH_MAX. Do not use it for data that were already hashed or signed.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
   return makeWellFormed(parseBounded(input))

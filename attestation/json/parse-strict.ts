@@ -43,13 +43,14 @@ export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
 /**
  * Parses a request body. It must be UTF-8 JSON (RFC 8259) that has the same value for all readers
- * and that canonical JSON can represent. `__proto__` is a normal member. Throws JsonError on
- * everything else: a byte order mark; two members of one name (compared after unescaping); lone
- * surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and objects,
- * JSON_MEMBERS_MAX members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number with a
- * fraction or an exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and
- * 1.5e300 are kept, 9007199254740993.0 is not); a number beyond the largest double. Within
- * ±(2^53-1) a fraction is rounded to the nearest double.
+ * and that canonical JSON can represent. `__proto__` is a normal member.
+ *
+ * Throws JsonError on everything else: a byte order mark; two members of one name (compared after
+ * unescaping); lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and
+ * objects, JSON_MEMBERS_MAX members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number
+ * with a fraction or an exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value
+ * (1E30 and 1.5e300 are kept, 9007199254740993.0 is not); a number beyond the largest double.
+ * Within ±(2^53-1) a fraction is rounded to the nearest double.
  */
 export function parseStrictJson(bytes: Uint8Array): Json {
   return new JsonReader({

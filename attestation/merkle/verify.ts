@@ -7,7 +7,9 @@ import { foldSubtrees, hashChildren, PROOF_HASHES_MAX } from './hash.ts'
  * Verifies that the leaf with this hash is leaf `index` of the log with head `head` (RFC 9162
  * section 2.1.3.2). Returns the leaf's position. Throws FormatError `invalid_proof` (index not
  * within the log, path too long or too short, hashes not of 32 bytes), ProofError `not_included` if
- * the path leads to another root. Does NOT prove that anyone signed the root: see verifyTreeHead.
+ * the path leads to another root.
+ *
+ * Does NOT prove that anyone signed the root: see verifyTreeHead.
  */
 export function verifyInclusion(proof: {
   readonly leafHash: Uint8Array

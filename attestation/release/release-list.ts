@@ -59,8 +59,9 @@ export type SignedReleaseList = {
 /**
  * Reads the signed list in attacker-controlled `json`. It must have exactly the members of version
  * 1, each in its one form. Read its text with parseExactJson. Throws FormatError
- * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`. Does NOT
- * prove who signed the list (verifyReleaseList), nor that it is the newest list
+ * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`.
+ *
+ * Does NOT prove who signed the list (verifyReleaseList), nor that it is the newest list
  * (checkNotRolledBack).
  */
 export function parseSignedReleaseList(json: Json): SignedReleaseList {
@@ -105,9 +106,10 @@ export function entryOf(release: Release): ReleaseEntry {
 /**
  * Checks that a list is not older than the newest list that the reader accepted before. `newestMs`
  * is the issued_at of that newest list, Unix milliseconds. The reader must store it. Throws
- * ProofError `release_list_older`. Does NOT protect a reader that stores nothing, nor a reader that
- * never receives a newer list. A party that forwards lists can hold back the list that revokes a
- * release.
+ * ProofError `release_list_older`.
+ *
+ * Does NOT protect a reader that stores nothing, nor a reader that never receives a newer list. A
+ * party that forwards lists can hold back the list that revokes a release.
  */
 export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number): void {
   if (millisecondsOf(issued_at) < newestMs)
@@ -184,9 +186,10 @@ type RefusedRelease = {
  * release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security
  * module's clock. The enclave's code and its host cannot set this clock. A release is accepted from
  * the first millisecond of accepted_from to the last before accepted_until. A revoked release is
- * never accepted. Its image (PCR0) is then revoked in every other entry too. Does NOT say when a
- * completion was made, only when the document was made. An accepted document stays with the records
- * of its key until its certificates end.
+ * never accepted. Its image (PCR0) is then revoked in every other entry too.
+ *
+ * Does NOT say when a completion was made, only when the document was made. An accepted document
+ * stays with the records of its key until its certificates end.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],

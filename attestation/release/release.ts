@@ -67,8 +67,9 @@ export type SignedRelease = {
 /**
  * Reads the signed release in attacker-controlled `json`. It must have exactly the members of
  * version 1, each in its one form. Read its text with parseExactJson. Throws FormatError
- * `unknown_release_format`, `invalid_release` naming the member, and `invalid_release_key`. Does
- * NOT prove who signed it: see verifyRelease.
+ * `unknown_release_format`, `invalid_release` naming the member, and `invalid_release_key`.
+ *
+ * Does NOT prove who signed it: see verifyRelease.
  */
 export function parseSignedRelease(json: Json): SignedRelease {
   if (!isJsonObject(json) || memberOf(json, 'format') !== RELEASE_FORMAT)

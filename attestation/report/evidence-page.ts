@@ -85,8 +85,10 @@ export function putEvidence(page: string, evidence: Json): string {
 /**
  * Reads an attacker-controlled page: its evidence, and the maker that it names. Ignores all other
  * content. Throws FormatError for other HTML, for evidence in another form or place, and for more
- * than one block. Does NOT prove who made the page, nor that the page shows a correct result for
- * its evidence, because the page may be forged.
+ * than one block.
+ *
+ * Does NOT prove who made the page, nor that the page shows a correct result for its evidence,
+ * because the page may be forged.
  */
 export function readEvidencePage(input: Uint8Array): EvidencePage {
   const page = decodeUtf8(input)

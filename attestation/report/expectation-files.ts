@@ -45,8 +45,10 @@ export type ExpectedReleases = {
 
 /**
  * Returns the releases in a file if keys that the reader trusts signed the file. Throws as
- * verifyRelease does. Does NOT prove that a list is the newest. A file with one release does not
- * show whether it was revoked.
+ * verifyRelease does.
+ *
+ * Does NOT prove that a list is the newest. A file with one release does not show whether it was
+ * revoked.
  */
 export function readExpectedReleases(file: ReleaseFile, trust: ReleaseTrust): ExpectedReleases {
   switch (file.kind) {

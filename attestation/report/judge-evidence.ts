@@ -45,6 +45,7 @@ export type EvidenceJudgement =
  * Judges evidence of any kind by the expectations, and compares it with the kept exchange. If a
  * record does not have a member, the expectation for this member is not checked. Throws
  * EvidenceError, and errors of `verifier` and `askChain`. Never throws because of the evidence.
+ *
  * Does NOT prove more than verifyBundle and verifyRecord say.
  */
 export async function judgeEvidence(

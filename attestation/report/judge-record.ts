@@ -32,8 +32,9 @@ type SubjectDemands = {
 
 /**
  * Checks one record, or one answer with its request. If there is a policy for documents, checks its
- * attestation document too. Never throws because of the record. Does NOT prove that `tx_hash`
- * anchors the record, nor that `id` is the gateway's id.
+ * attestation document too. Never throws because of the record.
+ *
+ * Does NOT prove that `tx_hash` anchors the record, nor that `id` is the gateway's id.
  */
 export async function judgeRecord(
   { record, request, chunks, idempotent = false }: Subject,
@@ -205,8 +206,10 @@ export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>[
 /**
  * Checks a record's attestation document at the document's own time. Checks that the record was
  * made while the document was valid. Without a policy, this check is not made. verifyRecord checks
- * that the document has the record's key. Does NOT prove when the record was made, because the two
- * times come from the enclave and its host. The anchor proves that it was not later.
+ * that the document has the record's key.
+ *
+ * Does NOT prove when the record was made, because the two times come from the enclave and its
+ * host. The anchor proves that it was not later.
  */
 async function checkAttestation(
   record: Json,

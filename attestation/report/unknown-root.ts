@@ -3,8 +3,9 @@ import type { Check } from '../finding.ts'
 /**
  * True if only one check failed, because the attestation document leads to a root that the reader
  * does not trust. It is then unknown who signed. A development enclave has its own root, and a
- * forger can make a root. Does NOT show that the rest of the document is valid: without the root,
- * no part is proved.
+ * forger can make a root.
+ *
+ * Does NOT show that the rest of the document is valid: without the root, no part is proved.
  */
 export function isUndetermined(checks: readonly Check<string>[]): boolean {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')

@@ -12,10 +12,11 @@ export class EventTooLargeError extends Error {
  * Splits a stream of attacker-controlled bytes into server-sent events (WHATWG HTML, section
  * 9.2.6). The bytes may come in packets of any size. Lines end with LF, CRLF or CR. Text is decoded
  * line by line, so no character is cut. Bytes that are not UTF-8 become U+FFFD. Comments, `id`,
- * `retry` and unknown fields are skipped. The standard drops a last event without a blank line
- * after it. `end` returns such an event, because servers leave out the blank line. With
- * `errorLines`, a field `error` becomes a separate event, named `error`, because llama.cpp reports
- * failures in this way.
+ * `retry` and unknown fields are skipped.
+ *
+ * The standard drops a last event without a blank line after it. `end` returns such an event,
+ * because servers leave out the blank line. With `errorLines`, a field `error` becomes a separate
+ * event, named `error`, because llama.cpp reports failures in this way.
  */
 export class EventParser {
   private readonly eventBytesMax: number

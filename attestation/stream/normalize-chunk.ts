@@ -50,8 +50,9 @@ export const NO_CHUNKS: ChunkState = {
  * Converts a chunk from a provider or a backend (any JSON object; attacker-controlled) into the
  * form of interface 2.2 and part 6. Returns zero to three chunks that mean the same to all readers
  * (rules.md has the rules). Pure. `state.choices` is the same object if nothing changed for the
- * next chunk. A text may contain half a character, but not at its end: see makeWellFormed. Throws
- * FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
+ * next chunk. A text may contain half a character, but not at its end: see makeWellFormed.
+ *
+ * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
  * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
  * `changed_type` and `changed_finish` for content that two readers would understand differently.
  */
