@@ -10,7 +10,7 @@ export class ByteBuffer {
     return this.used
   }
 
-  /** The last byte; undefined when the buffer is empty. */
+  /** The last byte. Undefined if the buffer is empty. */
   get last(): number | undefined {
     return this.bytes[this.used - 1]
   }

@@ -8,10 +8,7 @@ export function encodeHex(bytes: Uint8Array): string {
   return text
 }
 
-/**
- * The bytes of hex `text`, upper or lower case, with or without 0x. Throws FormatError
- * `invalid_hex`.
- */
+/** The bytes of hex `text` (upper or lower case, 0x optional). Throws FormatError `invalid_hex`. */
 export function decodeHex(text: string): Uint8Array {
   const start = text.startsWith('0x') ? 2 : 0
   const length = (text.length - start) / 2
@@ -72,9 +69,7 @@ export function decodeBase64(text: string): Uint8Array {
   return bytes
 }
 
-/**
- * UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for surrogates first.
- */
+/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for it first. */
 export function encodeUtf8(text: string): Uint8Array {
   return utf8.encode(text)
 }

@@ -14,7 +14,7 @@ export type ChoiceAssembly = {
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
-  /** Highest index among the tool calls; -1 when there are no tool calls. */
+  /** Highest index among the tool calls. -1 if there are no tool calls. */
   lastToolCall: number
   readonly logprobs: MergedMembers
 }

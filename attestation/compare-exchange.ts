@@ -199,9 +199,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/**
- * A log that has grown has a newer head. The log with the newer head must hold the same receipt.
- */
+/** A log that has grown has a newer head. The grown log must hold the same receipt. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

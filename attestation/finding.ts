@@ -18,10 +18,7 @@ export type Finding = string | { readonly notChecked: string }
 /** A value, or the fault thrown in its place. */
 export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
-/**
- * Makes a check that throws if it fails, and returns the outcome. `describe` puts a fault into
- * words.
- */
+/** Makes a check that throws if it fails. Returns the outcome. `describe` explains the fault. */
 export function check<Name extends string>(
   name: Name,
   find: () => Finding,

@@ -330,9 +330,7 @@ function checkStreamHash(subject: Subject): Finding {
 const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
 
-/**
- * No stream hash covers these chunks. Readers may understand some splits into chunks differently.
- */
+/** No stream hash covers these chunks. Readers may understand some splits differently. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
@@ -484,10 +482,7 @@ function withheldReason(part: keyof Withheld): string {
 const PUBLIC_KEY_FORM = formOf(/^0x[0-9a-f]{130}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
-/**
- * Leaves out the error code for a document that cannot be read, because this file judges no
- * document.
- */
+/** The message without the error code, because this file judges no document. */
 function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : 'unknown fault'
 }

@@ -13,26 +13,19 @@ export type DialectUsage = { readonly input: number; readonly output: number }
 
 /** An API whose calls keep their own form when they are hashed and streamed (README.md). */
 export type Dialect = {
-  /** As it is hashed. */
+  /** The name of the dialect in hashed requests. */
   readonly name: string
   /** Headers of a call that are forwarded, and hashed with its body. Lower case. */
   readonly headers: readonly string[]
-  /**
-   * Finds the first member of a request that hides a part of the prompt. Null if there is no such
-   * member.
-   */
+  /** Finds the first member that hides a part of the prompt. Null if there is no such member. */
   findHidden(request: JsonObject): RefusedMember | null
-  /**
-   * Returns a provider's whole answer without its proof member. Throws FormatError `invalid_form`.
-   */
+  /** Returns a provider's answer without its proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
   /** Creates a reader for one stream. */
   openStream(): StreamReader
   /** The usage that an answer states. Null if it states no usage. */
   usageOf(response: JsonObject): DialectUsage | null
-  /**
-   * The member of the last event's data that holds the proof. Null if the data hold it directly.
-   */
+  /** The member of the last event's data that holds the proof. Null if the data hold it. */
   readonly proofIn: string | null
 }
 

@@ -64,9 +64,7 @@ function isBare({ event, data }: DialectEvent): boolean {
   )
 }
 
-/**
- * The event in its hashed form: without the proof, at the place where an enclave puts the proof.
- */
+/** The event without the proof that an enclave adds to it. This form is hashed. */
 function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): DialectEvent {
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }

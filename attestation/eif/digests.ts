@@ -9,9 +9,7 @@ export type RunningHash = {
   digest(): Uint8Array
 }
 
-/**
- * The hash functions to use. The defaults run everywhere. Native functions are many times faster.
- */
+/** The hash functions to use. The defaults run everywhere, but native functions are faster. */
 export type Digests = {
   /** In Node: `() => createHash('sha384')` */
   readonly sha384: () => RunningHash

@@ -173,9 +173,7 @@ export type EifMeasurements = {
   readonly pcr1: Uint8Array
   /** The other ramdisks: the application. If there is only one ramdisk, the hash of no bytes. */
   readonly pcr2: Uint8Array
-  /**
-   * DER of the signing certificate. Null for an unsigned image. The PCR8 of such an image is zero.
-   */
+  /** DER of the signing certificate. Null for an unsigned image, which has a PCR8 of zero. */
   readonly pcr8: Uint8Array | null
 }
 
@@ -299,10 +297,7 @@ const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
 
 /** Reads a stream of chunks in pieces of given lengths. */
 type ByteReader = {
-  /**
-   * Passes the next `length` bytes to `visit`, in pieces, as they arrive. Keeps and copies no
-   * bytes.
-   */
+  /** Passes the next `length` bytes to `visit` in pieces, as they arrive. Keeps no copy. */
   forEach(length: number, visit: (piece: Uint8Array) => void): Promise<void>
   /** Returns the next `length` bytes in one new array. */
   take(length: number): Promise<Uint8Array>

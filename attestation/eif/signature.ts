@@ -109,10 +109,7 @@ function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   throw new EifError(code, 'expected one CBOR item and nothing after it')
 }
 
-/**
- * The bytes in the member `name` of `entry`, which is an array of integers. Null for any other
- * form.
- */
+/** The integers in the array `entry[name]`, as bytes. Null for any other form. */
 function readIntegers(entry: unknown, name: string): Uint8Array | null {
   const list: unknown = entry instanceof Map ? entry.get(name) : null
   return Array.isArray(list) && list.every(isByte) ? Uint8Array.from(list) : null

@@ -141,9 +141,7 @@ const SELECTOR_BYTES = 4
 /** The first bytes of the hash over the function's signature (src/chain/contract/Affidavit.sol). */
 const SELECTOR = keccak_256(encodeUtf8('anchor(uint64,bytes32,bytes)')).slice(0, SELECTOR_BYTES)
 const SIGNATURE_WORDS = Math.ceil(SIGNATURE_BYTES / WORD_BYTES)
-/**
- * Selector, size, root, offset and length of the signature, the signature padded to whole words.
- */
+/** Selector, size, root, the signature's offset and length, the signature padded to whole words. */
 const CALL_BYTES = SELECTOR_BYTES + (4 + SIGNATURE_WORDS) * WORD_BYTES
 
 function decodeSize(word: Uint8Array): number {

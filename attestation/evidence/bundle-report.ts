@@ -115,17 +115,13 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /**
-   * The policy's release with these measurements. Null if a set matched or no release is expected.
-   */
+  /** The policy's release with these measurements. Null if a set matched or none is expected. */
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes. Compare BundlePolicy.configurations. */
   readonly configuration: Uint8Array
   /** The block that holds the anchor. Null if the bundle does not prove it completely. */
   readonly block: BlockFacts | null
-  /**
-   * The completion was not made after this block. Null if no check found the block on the chain.
-   */
+  /** The completion was not made after this block. Null unless the chain has the block. */
   readonly anchoredIn: BlockFacts | null
 }
 

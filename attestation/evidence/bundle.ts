@@ -44,9 +44,7 @@ export type EvidenceBundle = {
   readonly block: BundleBlock | null
   /** The gateway's reason why there is no block. Absent if the gateway states no reason. */
   readonly no_block?: NoBlock
-  /**
-   * Where the bundle comes from, as its gateway states it. Absent if the operator did not state it.
-   */
+  /** Where the bundle comes from, as its gateway states it. Absent if it is not stated. */
   readonly source?: BundleSource
 }
 
@@ -301,9 +299,7 @@ export function createBundle(parts: {
   readonly bootConfiguration: JsonObject
   /** Raw anchor transaction, 0x hex. */
   readonly transaction: string
-  /**
-   * The block, or the reason why there is no block. Null if the block and the reason are unknown.
-   */
+  /** The block, or the reason why there is no block. Null if neither is known. */
   readonly block: BundleBlock | NoBlock | null
   /** Where the bundle comes from. Absent or null if this is unknown. */
   readonly source?: BundleSource | null

@@ -27,8 +27,7 @@ export async function verifyDocument(
   attestations: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<Attempt<AttestationFacts>> {
   const policy: AttestationPolicy = {
-    // Another check compares the measurements. This check only asks whether the document is
-    // genuine.
+    // Measurements have their own check. This check only asks whether the document is genuine.
     measurements: 'any',
     mode: 'historical',
     ...(roots === undefined ? {} : { roots }),

@@ -7,8 +7,8 @@ export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | '
 export type Judgement<Name extends string> = {
   /**
    * `verified`: no check failed, and every needed check passed. `consistent`: no check failed, but
-   * the checks in `open` were not made, so their facts are not proved. `invalid`: a check failed;
-   * trust no part of the evidence.
+   * the checks in `open` were not made, so their facts are not proved. `invalid`: a check failed,
+   * so trust no part of the evidence.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
   /** The checks that `verified` needs and that were not made. */

@@ -15,10 +15,7 @@ export function isExactNumber(literal: string, value: number): boolean {
 /** 2^-1022 */
 const SMALLEST_NORMAL = 2.2250738585072014e-308
 
-/**
- * |number| = 0.digits × 10^exponent. The digits do not begin or end with 0. For 0, there are no
- * digits.
- */
+/** |number| = 0.digits × 10^exponent. The digits neither begin nor end with 0. 0 has no digits. */
 function decimalOf(literal: string): { readonly digits: string; readonly exponent: number } {
   const unsigned = literal.startsWith('-') ? literal.slice(1) : literal
   const [mantissa = '', power = '0'] = unsigned.split(/[eE]/)

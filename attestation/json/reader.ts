@@ -8,9 +8,7 @@ export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow
 
 /** The inputs of one reading. */
 type ReaderInput = {
-  /**
-   * Well-formed, because the decoder ensures it. So a lone surrogate can only come from an escape.
-   */
+  /** Well-formed, because the decoder ensures it. Only an escape can be a lone surrogate. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
@@ -127,9 +125,7 @@ export class JsonReader {
     this.skipSpace()
   }
 
-  /**
-   * Skips the closing bracket (returns true), or a comma and the space after it (returns false).
-   */
+  /** Skips the closing bracket (true), or a comma and the space after it (false). */
   private closes(bracket: number, expectation: string): boolean {
     const code = this.text.charCodeAt(this.position)
     if (code === bracket) {

@@ -37,8 +37,8 @@ export function inclusionNodes(index: number, size: number): readonly ProofNode[
 }
 
 /**
- * The stored nodes for the proof that the log of `second` leaves continues the log of `first`
- * leaves, in the order of the proof (RFC 9162 section 2.1.4.1). Empty when `first` is 0 or equals
+ * The stored nodes that prove that the log of `second` leaves continues the log of `first` leaves.
+ * They are in the order of the proof (RFC 9162 section 2.1.4.1). Empty if `first` is 0 or equals
  * `second`. Throws FormatError `invalid_position` unless 0 ≤ first ≤ second.
  */
 export function consistencyNodes(first: number, second: number): readonly ProofNode[] {

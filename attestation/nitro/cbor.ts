@@ -153,9 +153,7 @@ function readText(reader: Reader, head: Head, offset: number): Decoded<string> {
   }
 }
 
-/**
- * ignoreBOM keeps a leading U+FEFF in the text. Without it, two different keys could look equal.
- */
+/** ignoreBOM keeps a leading U+FEFF. If it were dropped, two different keys could look equal. */
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function readArray(

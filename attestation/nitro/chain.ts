@@ -6,10 +6,7 @@ import { importPoint, type P384Key, verifyP384 } from './p384.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
-/**
- * The part of the policy for a chain. `atMs` is Unix milliseconds. `roots` are SHA-256
- * fingerprints.
- */
+/** A policy for a chain. `atMs` is Unix milliseconds. `roots` are SHA-256 fingerprints. */
 type ChainExpectation = Pick<
   ResolvedPolicy,
   'roots' | 'revoked' | 'revocationLists' | 'mode' | 'futureSkewMs'

@@ -3,18 +3,13 @@ import { AttestationError } from './attestation-error.ts'
 import { CborError, type CborFault, decodeCbor } from './cbor.ts'
 import { isSignatureInRange, type P384Key, verifyP384 } from './p384.ts'
 
-/**
- * Largest document, bytes. The largest document from AWS (all three fields full) has about 7,600.
- */
+/** Largest document, bytes. AWS's largest document (all three fields full) has about 7,600. */
 export const DOCUMENT_BYTES_MAX = 24_576
 const PAYLOAD_BYTES_MAX = 16_384
 /** r || s of ECDSA over P-384. */
 const SIGNATURE_BYTES = 96
 
-/**
- * The three parts of a COSE_Sign1 (RFC 9052 section 4.2) that are needed to verify it, exactly as
- * received.
- */
+/** The parts of a COSE_Sign1 (RFC 9052 section 4.2) for verifying it, exactly as received. */
 type CoseSign1 = {
   readonly protectedHeader: Uint8Array<ArrayBuffer>
   readonly payload: Uint8Array<ArrayBuffer>

@@ -252,10 +252,7 @@ export function decodeObjectIdentifier(content: Uint8Array): string {
 /** An arc up to this value stays exact if seven bits are added. */
 const ARC_EXACT_MAX = 2 ** 46
 
-/**
- * Decodes very large arcs. Registered identifiers do not need them, but a certificate may have
- * them.
- */
+/** Decodes very large arcs. No registered identifier has them, but a certificate may. */
 function decodeWideIdentifier(content: Uint8Array): string {
   let text = ''
   let arc = 0n

@@ -109,10 +109,7 @@ function decodePayload(payload: Uint8Array): Fields {
   return fields
 }
 
-/**
- * Since mid-2025, the map of the payload has indefinite length. All other items have definite
- * length.
- */
+/** Since mid-2025, only the payload's map has indefinite length. */
 function decodePayloadItem(payload: Uint8Array): ReturnType<typeof decodeCbor> {
   try {
     return decodeCbor(payload, { indefinite: 'top' })

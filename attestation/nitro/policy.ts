@@ -61,10 +61,7 @@ export type AttestationPolicy = {
    * How far the document's time may be after the caller's time, ms. Default FUTURE_SKEW_MS_DEFAULT.
    */
   readonly futureSkewMs?: number
-  /**
-   * True to accept enclaves in debug mode. The host can read their memory and console. Default
-   * false.
-   */
+  /** True accepts debug mode: the host can read the enclave's memory and console. Default false. */
   readonly allowDebug?: boolean
   /**
    * The roots that are trusted in place of AWS's root: SHA-256 of the DER of each. See parseRoots.
@@ -80,10 +77,7 @@ export type AttestationPolicy = {
   readonly revocationLists?: readonly RevocationList[]
 }
 
-/**
- * The caller's policy or time is invalid, so no document was checked. The caller must correct the
- * call.
- */
+/** The caller's policy or time is invalid. No document was checked. Correct the call. */
 export class PolicyError extends Error {
   override readonly name = 'PolicyError'
   readonly code = 'policy_invalid'
@@ -296,9 +290,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/**
- * This byte is also the digit 0. The next byte in a certificate is above 127, which ASCII text
- * lacks.
- */
+/** This byte is also the digit 0. In a certificate, a byte above 127 (not ASCII) follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

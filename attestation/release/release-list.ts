@@ -26,10 +26,7 @@ export const RELEASES_MAX = 256
 /** Most characters in the reason of a revocation. */
 export const REASON_LENGTH_MAX = 500
 
-/**
- * A release, and the times for which documents of this release are accepted (README.md here,
- * Times).
- */
+/** A release, and the times at which its documents are accepted (README.md here, Times). */
 export type ReleaseEntry = {
   readonly release: Release
   /** The second from which documents are accepted, ISO 8601. Null: there is no first time. */
@@ -42,9 +39,7 @@ export type ReleaseEntry = {
 
 /** The releases that an operator runs: the signed payload. */
 export type ReleaseList = {
-  /**
-   * ISO 8601. Each new list from an operator has a later time than the operator's previous list.
-   */
+  /** ISO 8601. Each new list from an operator has a later time than the previous list. */
   readonly issued_at: string
   readonly releases: readonly ReleaseEntry[]
 }
@@ -155,10 +150,7 @@ function checkDistinct(releases: readonly ReleaseEntry[]): void {
   if (images.size !== releases.length) throw invalid('list.releases', 'of a different PCR0 each')
 }
 
-/**
- * Why a release is not accepted: the document was made too early or too late, or the release is
- * revoked.
- */
+/** Why a release is not accepted: the document is too early or too late, or it is revoked. */
 type ReleaseRefusal = 'not_yet' | 'expired' | 'revoked'
 
 /** The releases in a list that are accepted at one time, and the releases that are refused. */

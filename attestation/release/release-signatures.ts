@@ -14,10 +14,7 @@ const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 /** Most signatures in one file. Each signer has one signature. */
 export const SIGNATURES_MAX = 16
 
-/**
- * One signature: the signer's key (64 hex digits), and its Ed25519 signature over signedBytes
- * (128).
- */
+/** One signature: its key (64 hex digits), and the Ed25519 signature over signedBytes (128). */
 export type ReleaseSignature = { readonly public_key: string; readonly signature: string }
 
 /** The keys that a reader trusts to sign releases. */

@@ -51,9 +51,7 @@ export function verifyReleaseList(
   }
 }
 
-/**
- * Signs a release with a secret of 32 bytes. `others` are signatures that the release already has.
- */
+/** Signs a release with a secret of 32 bytes. `others`: the release's older signatures. */
 export function signRelease(
   release: Release,
   secretKey: Uint8Array,
@@ -63,9 +61,7 @@ export function signRelease(
   return { format: RELEASE_FORMAT, release, signatures: addSignature(others, signature) }
 }
 
-/**
- * Signs a list with a secret of 32 bytes. `others` are the signatures that the list already has.
- */
+/** Signs a list with a secret of 32 bytes. `others`: the list's older signatures. */
 export function signReleaseList(
   list: ReleaseList,
   secretKey: Uint8Array,

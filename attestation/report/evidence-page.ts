@@ -52,9 +52,7 @@ export function isHtml(input: Uint8Array): boolean {
   return /^(\u00ef\u00bb\u00bf)?\s*<!doctype html/i.test(start)
 }
 
-/**
- * SHA-256, hex, of the UTF-8 text of a verifier. A verifier is a saved page without its data lines.
- */
+/** SHA-256, hex, of a verifier's UTF-8 text (a saved page without its data lines). */
 export function digestVerifier(verifier: string): string {
   return encodeHex(sha256(encodeUtf8(verifier)))
 }

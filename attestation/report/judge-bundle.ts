@@ -13,10 +13,7 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 export type BundleJudgement = {
   /** The verdict in the report. `invalid` if the evidence belongs to another request or answer. */
   readonly verdict: BundleReport['verdict']
-  /**
-   * The checks that `verified` needs, that were not made, and that the kept exchange does not
-   * replace.
-   */
+  /** Needed checks that were not made and that the kept exchange does not replace. */
   readonly open: BundleReport['open']
   /** The report on the bundle alone. */
   readonly report: BundleReport

@@ -17,16 +17,11 @@ import {
 export type ExpectedEvidence = {
   /** For attestation documents. Without measurements and releases, every document is refused. */
   readonly attestation: AttestationPolicy
-  /**
-   * True if the caller expects something of documents. If false, a record's document is not
-   * checked.
-   */
+  /** True if documents have expectations. If false, a record's document is not checked. */
   readonly isAttestationDemanded: boolean
   /** Digests of boot configurations, 32 bytes each. Only bundles contain a boot configuration. */
   readonly configurations: readonly Uint8Array[]
-  /**
-   * The number of blocks that the chain must have from the anchor's block on. Null: the default.
-   */
+  /** Blocks that the chain must have from the anchor's block on. Null: the default. */
   readonly confirmationsMin: number | null
   /** The outcomes of cut answers that are accepted. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null

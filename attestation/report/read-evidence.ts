@@ -132,7 +132,7 @@ export const NOTHING_KEPT: KeptFiles = { requestBody: null, answer: null, savedR
 export function readKeptFiles(given: {
   readonly request: Uint8Array | null
   readonly answer: Uint8Array | null
-  /** As in readEvidence. */
+  /** Same as in readEvidence. */
   readonly idempotent?: boolean
 }): KeptFiles {
   const kept = given.answer && readKeptAnswer(given.answer, given.idempotent === true)
@@ -266,10 +266,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/**
- * Returns the result of `parse`. If `parse` refuses its input, throws EvidenceError with this
- * reason.
- */
+/** Returns the result of `parse`. If `parse` throws, throws EvidenceError with this reason. */
 function withEvidenceError<Value>(
   parse: () => Value,
   describe: (fault: FormatError) => string,

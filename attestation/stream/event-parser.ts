@@ -32,9 +32,7 @@ export class EventParser {
   /** True if the previous line ended with CR. A following LF belongs to the same line end. */
   private skipsLineFeed = false
 
-  /**
-   * `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit the lines.
-   */
+  /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
   constructor({
     eventBytesMax = Number.POSITIVE_INFINITY,
     errorLines = false,
@@ -145,7 +143,5 @@ function endOr(index: number, length: number): number {
   return index < 0 ? length : index
 }
 
-/**
- * Keeps byte order marks. The parser drops a byte order mark only at the beginning of the stream.
- */
+/** Keeps byte order marks. The parser drops only a mark at the beginning of the stream. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

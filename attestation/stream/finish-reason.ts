@@ -22,9 +22,7 @@ export function readFinishReason(given: Json | undefined): FinishReason | null {
 /** For example `content_filter: RECITATION` from Google's endpoint. */
 const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
 
-/**
- * For example DeepSeek's `insufficient_system_resource`, and calls that Google's endpoint dropped.
- */
+/** For example DeepSeek's `insufficient_system_resource`, or calls that Google dropped. */
 const BROKEN_OFF =
   /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
 

@@ -12,9 +12,7 @@ import { isJsonObject, type Json, type JsonObject } from '../json/value.ts'
 import { withoutPrototypes } from '../json/without-prototypes.ts'
 import { type ChoiceState, readChoice } from './read-choice.ts'
 
-/**
- * What the caller requested for a stream, and fallbacks for members that the provider never sends.
- */
+/** The caller's request for a stream, and fallbacks for members that the provider never sends. */
 export type StreamTerms = {
   /** True if the caller set `stream_options.include_usage`. */
   readonly usageAsked: boolean
@@ -184,10 +182,7 @@ function listOf(choices: Json | undefined): readonly Json[] {
   return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
 }
 
-/**
- * Sets id, created and model for the whole stream. The fallback fills members that no chunk has
- * sent.
- */
+/** Sets id, created and model for the stream. The fallback fills members that are missing. */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,

@@ -42,9 +42,7 @@ const PART_EVENTS: ReadonlyMap<string, PartList> = new Map([
 ])
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
-/**
- * Progress events of an item, such as `response.web_search_call.searching`. They have no content.
- */
+/** Progress events without content, such as `response.web_search_call.searching`. */
 const PROGRESS =
   /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
@@ -250,9 +248,7 @@ export class ResponsesReader implements StreamReader {
     return true
   }
 
-  /**
-   * The text that an event belongs to. A delta begins its part if no earlier event began the part.
-   */
+  /** The text that an event continues. A delta begins its part if no earlier event did. */
   private textOf(
     item: StreamedItem,
     channel: string,
