@@ -68,7 +68,9 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   }
 }
 
-/** Some readers assign members one by one. For them, `__proto__` adds members that nobody sent. */
+/**
+ * Some readers assign members one by one. For them, `__proto__` adds members that were not sent.
+ */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
   else if (isJsonObject(value)) {

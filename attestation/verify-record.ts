@@ -48,7 +48,7 @@ export type RecordCheck = Check<RecordCheckName>
 /** The result of verifyRecord. */
 export type RecordReport = {
   readonly checks: readonly RecordCheck[]
-  /** True if no check failed. This says nothing about checks that were not made: read them. */
+  /** True if no check failed. Some checks may not have been made: read them. */
   readonly ok: boolean
 }
 

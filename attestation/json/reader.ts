@@ -8,7 +8,7 @@ export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow
 
 /** The inputs of one reading. */
 type ReaderInput = {
-  /** Well-formed, because the decoder ensures it. Only an escape can be a lone surrogate. */
+  /** Well-formed, because the decoder ensures it. Only an escape can produce a lone surrogate. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
