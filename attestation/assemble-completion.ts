@@ -53,7 +53,7 @@ export function addText(assembly: Assembly, index: number, text: string): Assemb
   return assembly
 }
 
-/** The completion of all chunks so far. More chunks may be added to the assembly later. */
+/** The completion from all chunks so far. More chunks may be added to the assembly later. */
 export function finishAssembly(assembly: Assembly): JsonObject {
   const completion: Record<string, Json> = { object: 'chat.completion' }
   for (const [name, value] of assembly.members) setMember(completion, name, value)

@@ -30,12 +30,12 @@ const { textOf: hexTextOf } = formsOf('invalid_hex')
 /** The checks of a record, in the order of the report. */
 export type RecordCheckName =
   | 'request hash' //     the request hashes to the receipt's request_hash
-  | 'response hash' //    the response hashes to the receipt's response_hash, and has no member that is not hashed
+  | 'response hash' //    its hash is the receipt's response_hash, and all its members are hashed
   | 'stream hash' //      the chunks are exactly the enclave's chunks, in their order
-  | 'hash' //             the hash of these two hashes is the record's hash
+  | 'hash' //             the record's hash is the hash over the request hash and response hash
   | 'public key' //       a secp256k1 point, in its one form
   | 'signature' //        a signature by this key over the recomputed hash
-  | 'receipt' //          belongs to this completion; a log proves its other members
+  | 'receipt' //          belongs to this completion (only a log proves its other members)
   | 'created_at' //       the second in which the completion finished, by the receipt
   | 'attestation key' //  the attestation document names this key
   | 'receipt in log' //   the receipt, with every member, is the leaf at its index of the notary's log

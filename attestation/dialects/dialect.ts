@@ -30,7 +30,7 @@ export type StreamReader = {
    * events.
    */
   read(event: DialectEvent): readonly DialectEvent[]
-  /** The answer of all events so far, without its proof member. */
+  /** The answer from all events so far, without its proof member. */
   response(): JsonObject
 }
 
@@ -43,7 +43,7 @@ export function canonicalRequest(
   return canonicalizeJson({ dialect, headers, body })
 }
 
-/** The line for one event in the text that `stream_hash` hashes. */
+/** The line for one event in the text whose hash is `stream_hash`. */
 export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
 }

@@ -10,7 +10,7 @@ import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } fro
  */
 export const HEADER_BYTES_MAX = 16_384
 
-/** The fields of a block's header that the check of an anchor needs. */
+/** The fields of a block's header that are needed to check an anchor. */
 export type BlockHeader = {
   /** Keccak-256 of the header: 0x, lower case. Look up only this value on the chain. */
   readonly hash: string

@@ -2,7 +2,7 @@ import { encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 
-/** The value of `format` in a head attestation's statement. `user_data` is its digest. */
+/** The `format` of a head attestation's statement. `user_data` is the digest of the statement. */
 export const HEAD_ATTESTATION_FORMAT = 'affidavit-head-attestation'
 
 /** What an enclave states about its log in a head attestation, without the block's hash. */

@@ -112,7 +112,7 @@ export function readContext(context: BundleContext): BundleContext {
   return ownMembers(context)
 }
 
-/** Throws PolicyError when `value` has another form. The message calls it `name`. */
+/** Throws PolicyError if `value` has a wrong form. The message calls the value `name`. */
 type Form = (value: unknown, name: string) => void
 
 /** A form for each member of a type. */

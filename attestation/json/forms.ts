@@ -8,7 +8,7 @@ import {
   type JsonObject,
 } from './value.ts'
 
-/** The required form of a text. `expectation` describes it for the message. */
+/** The required form of a text. `expectation` describes the form for the message. */
 type TextForm = { readonly form: RegExp; readonly expectation: string }
 
 /** A form whose description is the regular expression itself. */

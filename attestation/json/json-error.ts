@@ -5,8 +5,8 @@ export type JsonErrorCode =
   | 'invalid_utf8' //     bytes that are not UTF-8
   | 'syntax' //           not JSON (RFC 8259), or a byte order mark before it
   | 'duplicate_key' //    two members of one object have the same name
-  | 'unsafe_integer' //   a number beyond ±(2^53-1) that a double does not hold as it was written
-  | 'inexact_number' //   stored evidence only: a number that a double does not hold as it was written
+  | 'unsafe_integer' //   a number beyond ±(2^53-1) that would change if parsed as a double
+  | 'inexact_number' //   stored evidence only: a number that would change if parsed as a double
   | 'number_overflow' //  a number beyond the largest double
   | 'lone_surrogate' //   half of a surrogate pair in a string or name
   | 'too_deep' //         arrays and objects are nested too deep

@@ -4,17 +4,17 @@ const CBOR_DEPTH_MAX = 16
 /** The fault in an encoding: one word for each distinct check. */
 export type CborFault =
   | 'truncated' //      ends inside an item, or states a length beyond the end
-  | 'not_minimal' //    a head with a shorter form (RFC 8949 section 4.2.1)
+  | 'not_minimal' //    a head that also has a shorter form (RFC 8949 section 4.2.1)
   | 'reserved' //       additional information 28 to 30 (section 3)
   | 'tag' //            any tag
   | 'float' //          half, single or double precision
   | 'simple' //         a simple value other than false, true and null
   | 'chunked_string' // a string of indefinite length
-  | 'indefinite' //     an array or map of indefinite length where none is allowed
+  | 'indefinite' //     an array or map of indefinite length where this is not allowed
   | 'stray_break' //    a break outside an indefinite item, or in place of a value
   | 'too_deep' //       nesting beyond the limit
   | 'key_type' //       a map key that is neither text nor an integer
-  | 'duplicate_key' //  a map key that its map has already
+  | 'duplicate_key' //  a map key that occurs earlier in the same map
   | 'invalid_utf8' //   text that is not UTF-8
 
 /**

@@ -1,4 +1,4 @@
-/** Most levels of nested elements. A certificate of a document needs 9. */
+/** Most levels of nested elements. A certificate in a document needs 9. */
 const DER_DEPTH_MAX = 16
 
 /** Bytes that are not valid DER (X.690). `offset` counts from the first decoded byte. */
@@ -278,7 +278,7 @@ export function latin1(content: Uint8Array): string {
 
 const ZULU = 0x5a
 
-/** The number that two digits at `offset` form, or -1. */
+/** The two-digit number at `offset`, or -1 if there are not two digits. */
 function pairAt(content: Uint8Array, offset: number): number {
   const tens = (content[offset] ?? 0) - 0x30
   const units = (content[offset + 1] ?? 0) - 0x30

@@ -12,7 +12,7 @@ import {
 
 const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
-/** The value of `format` in every signed release of version 1. The signed bytes begin with it. */
+/** The `format` of signed releases of version 1. The signed bytes begin with this value. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
 /** Most inputs of the image builder that one release may list. */

@@ -25,11 +25,11 @@ export type RevocationListCode =
   | 'algorithm' //      not signed by ECDSA with SHA-384
   | 'unsupported' //    a delta, an indirect or partial list, or an unknown critical extension
   | 'not_yet_valid' //  not valid yet
-  | 'foreign' //        no CA certificate in the document's chain is its issuer
-  | 'signature' //      the issuer in the chain did not sign it
+  | 'foreign' //        no CA certificate in the document's chain is the list's issuer
+  | 'signature' //      the issuer in the chain did not sign the list
   | 'key_usage' //      the issuer may not sign lists
-  | 'scope' //          it does not cover the certificate that its issuer issued here
-  | 'unused' //         it applies to none of the documents
+  | 'scope' //          the list does not cover the certificate that its issuer issued in the chain
+  | 'unused' //         the list applies to no document
 
 /** A revocation list cannot be used. This error is always reported, never ignored. */
 export class RevocationListError extends FormatError {
