@@ -68,9 +68,7 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   }
 }
 
-/**
- * Some readers assign members one by one. For them, `__proto__` adds members that were not sent.
- */
+/** Some readers assign members one by one. For them, `__proto__` adds members that no one sent. */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
   else if (isJsonObject(value)) {
