@@ -9,10 +9,10 @@ import { isProofMember } from './completion-hash.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
 
 /**
- * Assembles the chat completion (interface 2.2) of a stream's chunks. A record of the stream holds
- * this completion. A caller who kept the chunks recomputes the hash from it. Chunks that readers
- * could assemble differently are refused. formats.md, Assembling a stream, has the rules. Throws
- * FormatError as checkChunk does.
+ * Assembles the chat completion (interface 2.2) from the chunks of a stream. The record of the
+ * stream holds this completion. A caller who kept the chunks can compute the hash again. Throws
+ * FormatError as checkChunk does, for chunks that readers could assemble differently. The rules:
+ * formats.md, Assembling a stream.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   const assembly = emptyAssembly()
@@ -26,9 +26,9 @@ export function emptyAssembly(): Assembly {
 }
 
 /**
- * Adds one chunk and returns the same assembly, changed in place: a copy for each chunk would take
- * quadratic time for a long stream with logprobs. Proof members are left out. Throws FormatError as
- * checkChunk does; the assembly is then unchanged.
+ * Adds one chunk without its proof members, changes `assembly` in place and returns it. A copy for
+ * each chunk would take quadratic time for a long stream with logprobs. Throws FormatError as
+ * checkChunk does. `assembly` is then unchanged.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   checkChunk(assembly, chunk)
@@ -41,8 +41,8 @@ export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
 }
 
 /**
- * Adds text to the content of a choice that already has text, and returns the same assembly. Same
- * result as addChunk with a chunk that adds only this text.
+ * Adds text to the content of a choice that already has text. Changes `assembly` in place and
+ * returns it. addChunk has the same result for a chunk that adds only this text.
  */
 export function addText(assembly: Assembly, index: number, text: string): Assembly {
   const message = assembly.choices.get(index)?.message
@@ -53,7 +53,7 @@ export function addText(assembly: Assembly, index: number, text: string): Assemb
   return assembly
 }
 
-/** The completion of all chunks so far. More chunks may be added to the assembly later. */
+/** The completion from all chunks so far. More chunks may be added to the assembly later. */
 export function finishAssembly(assembly: Assembly): JsonObject {
   const completion: Record<string, Json> = { object: 'chat.completion' }
   for (const [name, value] of assembly.members) setMember(completion, name, value)
@@ -62,7 +62,7 @@ export function finishAssembly(assembly: Assembly): JsonObject {
   return completion
 }
 
-/** checkChunk has checked the form of `choices`. Items of another form are skipped. */
+/** checkChunk has checked the form of `choices`. This function skips items of another form. */
 function addChoices(assembly: Assembly, choices: Json): void {
   for (const choice of isJsonArray(choices) ? choices : []) {
     if (!isJsonObject(choice) || typeof choice.index !== 'number') continue
@@ -84,8 +84,8 @@ function emptyChoice(): ChoiceAssembly {
 }
 
 /**
- * Adds one chunk's part of a choice. checkChunk has accepted the chunk. Members of an unexpected
- * form are left out.
+ * Adds the part of one chunk that belongs to this choice. checkChunk has accepted the chunk. Leaves
+ * out members of an unexpected form.
  */
 function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
@@ -126,12 +126,12 @@ function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
   }
 }
 
-/** Text and parts are appended. Empty text after parts is ignored. */
+/** Appends text to text, and parts to parts. Ignores empty text after parts. */
 function mergeContent(known: MergedValue | undefined, value: Json): MergedValue {
   return value === '' && known !== undefined ? known : mergeValue(known, value)
 }
 
-/** A function's name is sent whole. Its arguments are sent in pieces. */
+/** A provider sends the name of a function whole, and the arguments in pieces. */
 function addFunction(owner: MergedMembers, name: string, call: JsonObject): void {
   const known = owner.get(name)
   const merged: MergedMembers = known instanceof Map ? known : new Map([['arguments', '']])
@@ -167,7 +167,7 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   message.audio ??= null
   const { content, refusal } = message
   if (content === undefined || content === '') {
-    // Providers open every stream with empty content. Beside a call or a refusal, it means null.
+    // Providers start every stream with empty content. With a call or a refusal, it means null.
     const isInstead =
       calls.length > 0 ||
       message.function_call !== undefined ||
@@ -182,24 +182,24 @@ function objectOf(value: Json): JsonObject {
 }
 
 /**
- * Adds one chunk's member. Null adds nothing. Strings and arrays are appended. Objects are merged
- * member by member, by the same rules. Any other value replaces the value before, and so does a
- * value of another type.
+ * Adds one member of a chunk. Null adds nothing. Strings and arrays are appended. Objects are
+ * merged member by member, by the same rules. Any other value replaces the earlier value. A value
+ * of another type replaces it too.
  */
 function mergeMember(members: MergedMembers, name: string, value: Json): void {
   if (value !== null) members.set(name, mergeValue(members.get(name), value))
 }
 
 /**
- * As mergeMember, but a string that is not empty replaces the string before. For names and ids,
- * which are sent whole.
+ * Same as mergeMember, but a string that is not empty replaces the earlier string. It is for names
+ * and ids, which providers send whole.
  */
 function replaceMember(members: MergedMembers, name: string, value: Json): void {
   if (typeof value !== 'string') mergeMember(members, name, value)
   else if (value !== '' || !members.has(name)) members.set(name, value)
 }
 
-/** Gives `known` with `value` added, by the rules of mergeMember. */
+/** Returns `known` with `value` added, by the rules of mergeMember. */
 function mergeValue(known: MergedValue | undefined, value: Json): MergedValue {
   if (typeof value === 'string') return typeof known === 'string' ? known + value : value
   if (isJsonArray(value)) return appendItems(Array.isArray(known) ? known : [], value)
@@ -215,7 +215,7 @@ function finishMerged(value: MergedValue): Json {
   return Array.isArray(value) ? [...value] : value
 }
 
-/** As finishMerged, for the members of an object. */
+/** Same as finishMerged, for the members of an object. */
 function finishMembers(members: MergedMembers): Record<string, Json> {
   const object: Record<string, Json> = {}
   for (const [name, value] of members) setMember(object, name, finishMerged(value))
@@ -223,7 +223,8 @@ function finishMembers(members: MergedMembers): Record<string, Json> {
 }
 
 /**
- * Adds items one by one: an attacker's long array, spread into arguments, would overflow the stack.
+ * Adds the items one by one. A long array from an attacker would overflow the stack if it were
+ * spread into arguments.
  */
 function appendItems(known: Json[], items: readonly Json[]): Json[] {
   for (const item of items) known.push(item)

@@ -1,6 +1,6 @@
 /**
- * Bytes that arrive in parts, kept in one growing array. A list of packets would cost much more
- * memory when a hostile sender sends packets of one byte.
+ * Bytes that arrive in parts, kept in one growing array. A list of packets would need much more
+ * memory if a hostile sender sends packets of one byte.
  */
 export class ByteBuffer {
   private bytes: Uint8Array = new Uint8Array(0)
@@ -10,15 +10,15 @@ export class ByteBuffer {
     return this.used
   }
 
-  /** The last byte; undefined when the buffer is empty. */
+  /** The last byte. Undefined if the buffer is empty. */
   get last(): number | undefined {
     return this.bytes[this.used - 1]
   }
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // Nearly always, this is the only part, so it is not copied. It leaves no free space: the
-      // next part makes a new array.
+      // Usually this is the only part, so it is not copied. It has no free space, so the next part
+      // makes a new array.
       this.bytes = part
       this.used = part.length
       return
@@ -33,10 +33,7 @@ export class ByteBuffer {
     this.used = needed
   }
 
-  /**
-   * Gives all bytes so far, in order, and empties the buffer. A single appended part is returned
-   * without a copy.
-   */
+  /** Returns all bytes so far, in order, and empties the buffer. Does not copy a single part. */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)
     this.bytes = new Uint8Array(0)

@@ -8,7 +8,7 @@ export function encodeHex(bytes: Uint8Array): string {
   return text
 }
 
-/** Bytes of hex `text` of either case, with or without 0x. Throws FormatError `invalid_hex`. */
+/** The bytes of hex `text` (upper or lower case, 0x optional). Throws FormatError `invalid_hex`. */
 export function decodeHex(text: string): Uint8Array {
   const start = text.startsWith('0x') ? 2 : 0
   const length = (text.length - start) / 2
@@ -37,13 +37,14 @@ export function encodeBase64(bytes: Uint8Array): string {
   }
   const missing = (3 - (bytes.length % 3)) % 3
   digits.fill(PADDING_CODE, digits.length - missing)
-  // Decoded in one step: a text joined from thousands of pieces is slow at each use.
+  // Decoded in one step. A text that is joined from thousands of pieces is slow at each use.
   return utf8Decoder.decode(digits)
 }
 
 /**
- * Bytes of standard base64 (RFC 4648 section 4): padded, no white space, no other alphabet, unused
- * bits zero. So no two texts decode to the same bytes. Throws FormatError `invalid_base64`.
+ * The bytes of standard base64 (RFC 4648 section 4). It must be padded, without white space or
+ * another alphabet, and unused bits must be zero. So two different texts never decode to the same
+ * bytes. Throws FormatError `invalid_base64`.
  */
 export function decodeBase64(text: string): Uint8Array {
   if (text.length % 4 !== 0)
@@ -68,7 +69,7 @@ export function decodeBase64(text: string): Uint8Array {
   return bytes
 }
 
-/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD: callers check for surrogates before. */
+/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for it first. */
 export function encodeUtf8(text: string): Uint8Array {
   return utf8.encode(text)
 }
@@ -85,8 +86,8 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
 }
 
 /**
- * Whether both arrays hold the same bytes. The time does not depend on where they differ. Arrays of
- * different length return at once.
+ * True if the two arrays hold the same bytes. The time does not depend on where they differ.
+ * Returns at once for arrays of different length.
  */
 export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   if (left.length !== right.length) return false

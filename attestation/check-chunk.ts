@@ -2,7 +2,7 @@ import { arrayOf, indexOf, invalidChunk, objectOf } from './chunk-forms.ts'
 import { FormatError } from './errors.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
-/** The completion of the chunks of one stream so far. */
+/** The completion so far, from the chunks of one stream. */
 export type Assembly = {
   readonly members: Map<string, Json>
   readonly choices: Map<number, ChoiceAssembly>
@@ -10,18 +10,18 @@ export type Assembly = {
 
 /** One choice, assembled from its chunks so far. Changed in place. */
 export type ChoiceAssembly = {
-  /** finish_reason and members that are unknown here: their last value. */
+  /** finish_reason, and members that this code does not know: their last value. */
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
-  /** Highest index among the tool calls; -1 when there are no tool calls. */
+  /** Highest index among the tool calls. -1 if there are no tool calls. */
   lastToolCall: number
   readonly logprobs: MergedMembers
 }
 
 /**
- * A JSON value that chunks are merged into. Its objects are maps. Its maps and arrays are changed
- * in place.
+ * A JSON value that chunks are merged into. Its objects are maps. Maps and arrays are changed in
+ * place.
  */
 export type MergedValue = null | boolean | number | string | Json[] | MergedMembers
 
@@ -48,7 +48,7 @@ export type MergedMembers = Map<string, MergedValue>
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
     throw invalidChunk('expected object to be chat.completion.chunk')
-  // An error of null is refused too: some readers only ask whether the member exists.
+  // An error of null is refused too, because some readers only ask whether the member exists.
   if (memberOf(chunk, 'error') !== undefined) throw invalidChunk('expected no error')
   // LangChain for Python skips a chunk of this type, and reads choices in a member `chunk`.
   if (memberOf(chunk, 'type') === 'content.delta' || isGiven(memberOf(chunk, 'chunk')))
@@ -68,10 +68,7 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   }
 }
 
-/**
- * Some readers assign members one by one. There, `__proto__` gives an object members that were not
- * sent.
- */
+/** Some readers assign members one by one. For them, `__proto__` adds members that no one sent. */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
   else if (isJsonObject(value)) {
@@ -121,13 +118,13 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   }
 }
 
-/** Empty is refused: some readers take an empty role for a role without calls. */
+/** An empty role is refused. Some readers take it for a role without calls. */
 function checkRole(before: MergedValue | undefined, value: Json): void {
   if (value === '') throw changed('expected role not to be empty')
   checkSame(before, value, 'role')
 }
 
-/** Content is text or content parts. Empty text may stand beside both: it shows nothing. */
+/** Content is text or content parts. Empty text is accepted with text and with parts. */
 function checkContent(before: MergedValue | undefined, value: Json): void {
   if (typeof value !== 'string' && !isJsonArray(value))
     throw changed('expected content to be text, parts or null')
@@ -151,10 +148,10 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
   }
 }
 
-/** The index of a call in a chunk, and the ids and names that earlier items of the chunk gave. */
+/** The index of a call in a chunk, and the ids and names in earlier items of the same chunk. */
 type Place = { readonly index: number; readonly given: Set<string> }
 
-/** Some readers create an id for a call that has a name and no id yet. */
+/** Some readers create an id for a call that has a name but not an id yet. */
 function checkId(before: MergedMembers | undefined, call: JsonObject, place: Place): void {
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return
@@ -181,8 +178,8 @@ function checkFunction(
 }
 
 /**
- * Checks that a name or an id is given once and whole. Some readers take empty text for a name, and
- * lose the rest of the item.
+ * Checks that a name or an id is sent only once and whole. Some readers take empty text for a name,
+ * and lose the rest of the item.
  */
 function checkOnce(
   before: MergedValue | undefined,
@@ -212,7 +209,7 @@ function checkMembers(before: MergedMembers | undefined, members: JsonObject, wh
     if (value !== null) checkMerged(before?.get(name), value, `${where}.${name}`)
 }
 
-/** Members that are unknown here must keep their first type, at every depth. */
+/** Members that this code does not know must keep their first type, at every depth. */
 function checkMerged(before: MergedValue | undefined, value: Json, where: string): void {
   if (before !== undefined && before !== null && kindOf(before) !== kindOf(value))
     throw changed(`expected ${where} to go on in the type that it began with`)

@@ -2,8 +2,8 @@ import { invalidChunk } from './chunk-forms.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Checks that each choice of a kept stream begins with its role, as in all streams that enclaves
- * give out. Some readers show no calls of a choice without a role. Throws FormatError
+ * Checks that each choice of a kept stream begins with its role. In streams from enclaves, each
+ * choice does. Some readers show no calls of a choice without a role. Throws FormatError
  * `invalid_chunk`. checkChunk has accepted the chunks.
  */
 export function checkOpenings(chunks: readonly JsonObject[]): void {

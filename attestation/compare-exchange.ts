@@ -12,19 +12,17 @@ import { parseReceipt, type Receipt } from './receipt.ts'
 import { hashCompletion } from './record-hash.ts'
 import { verifyRecord } from './verify-record.ts'
 
-/**
- * An answer as its caller kept it: the whole answer, or all chunks of its stream in their order.
- */
+/** An answer that its caller kept: the whole answer, or all chunks of its stream in their order. */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
   | {
       readonly kind: 'stream'
       readonly chunks: readonly Json[]
-      /** Whether the call was sent with an `Idempotency-Key`. Default: false. */
+      /** True if the call was sent with an `Idempotency-Key`. Default: false. */
       readonly idempotent?: boolean
     }
 
-/** What a caller kept of one call. */
+/** The data that a caller kept from one call. */
 export type KeptExchange = {
   /** The body that was sent. */
   readonly request?: Json
@@ -37,7 +35,7 @@ export type ExchangeCheckName =
   | 'answer given' //    the answer has the evidence's response_hash, or its chunks the stream_hash
   | 'proof given' //     the answer and the evidence have the same proof members
 
-/** The outcome of one comparison. Not checked does not mean passed. */
+/** The outcome of one comparison. A comparison that was not checked has not passed. */
 export type ExchangeCheck = Check<ExchangeCheckName>
 
 /**
@@ -72,15 +70,15 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
   ]
 }
 
-/** Request and response of a completion. A part that is not known is null. */
+/** Request and response of a completion. An unknown part is null. */
 export type KnownParts = {
   readonly request: JsonObject | null
   readonly response: JsonObject | null
 }
 
 /**
- * The parts that a caller kept and that match the evidence, in the form of a record. `checks` is
- * the result of compareExchange. Chunks of a stream may lack the usage that the response has.
+ * The kept parts that match the evidence, in the form of a record. `checks` is the result of
+ * compareExchange. Chunks of a stream may lack the usage that the response has.
  */
 export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchange): KnownParts {
   const { request, answer } = ownMembers(kept)
@@ -98,10 +96,10 @@ export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchan
 }
 
 /**
- * Fills the missing parts of a record from what a caller kept, so that they can be checked. Parts
- * are missing in redacted evidence and after an encrypted call, whose content is not stored. A part
- * is used only when the receipt has its hash. A response without its usage does not match, so it
- * stays left out.
+ * Fills the missing parts of a record with parts that a caller kept, so that they can be checked.
+ * Parts are missing in redacted evidence. They are missing after an encrypted call, because its
+ * content is not stored. A part is used only if the receipt has its hash. A response without its
+ * usage does not match, so it stays left out.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(compareExchange(record, kept), kept)
@@ -123,8 +121,8 @@ function fillPart(
 }
 
 /**
- * Gives the response of a kept answer in the form of a record, without proof members. The chunks of
- * a stream are assembled. Throws FormatError.
+ * Returns the response from a kept answer in the form of a record, without proof members. Assembles
+ * the chunks of a stream. Throws FormatError.
  */
 export function keptResponseOf(answer: KeptAnswer): JsonObject {
   const response =
@@ -146,8 +144,8 @@ function compareRequest(record: JsonObject, request: Json): Finding {
 }
 
 /**
- * The kept answer with the record's proof has the form of a create response, so verifyRecord can
- * check both.
+ * The kept answer and the record's proof together have the form of a create response, so
+ * verifyRecord can check the two.
  */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const withheld = { request: receiptOf(record).request_hash }
@@ -173,7 +171,7 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
 }
 
 /**
- * Whether a kept stream is the response of the evidence without its usage. That occurs with version
+ * True if a kept stream is the response of the evidence without its usage. That occurs with version
  * 1 receipts (no stream hash) when the caller did not ask for usage.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
@@ -201,7 +199,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** A log that has grown has a newer head. That log must hold the same receipt. */
+/** A log that has grown has a newer head. The grown log must hold the same receipt. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

@@ -10,8 +10,8 @@ import {
 } from './json/value.ts'
 
 /**
- * Members that callers get beside the members of a completion. They are about the completion and
- * are not hashed. If a provider sends members of these names, they never reach a caller.
+ * Members of an answer that are about the completion and do not belong to the completion. They are
+ * not hashed. If a provider sends members with these names, callers do not get them.
  */
 export const PROOF_MEMBERS = [
   'hash',
@@ -23,7 +23,7 @@ export const PROOF_MEMBERS = [
   'log',
 ] as const
 
-/** Version of a receipt. How a completion is hashed depends on it (isProofMember). */
+/** Version of a receipt. The way of hashing a completion depends on it (isProofMember). */
 export type ReceiptVersion = 1 | 2 | 3
 
 /** The hashes of one completion (hex, no prefix) and the texts that are hashed. */
@@ -39,10 +39,10 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (formats.md, Hash of a completion). The request is given as its digest and as
- * canonical text without unset members. The proof members of the response are left out here.
- * `version` is the receipt's: with version 1, `log` is not a proof member. `digest` is SHA-256; the
- * enclave passes a native one. Throws JsonError as canonicalizeJson does.
+ * Hashes a completion (formats.md, Hash of a completion). The request is passed as its digest and
+ * as canonical text without unset members. Leaves out the proof members of the response. `version`
+ * is the version of the receipt: with version 1, `log` is not a proof member. `digest` is SHA-256.
+ * The enclave passes a native function. Throws JsonError as canonicalizeJson does.
  *
  * A hash does not show who made it: see verifyCompletionSignature.
  */
@@ -67,7 +67,7 @@ export function hashResponse(
   }
 }
 
-/** Whether a request asks for the usage chunk of its stream (`stream_options.include_usage`). */
+/** True if a request asks for the usage chunk of its stream (`stream_options.include_usage`). */
 export function asksForUsage(request: JsonObject): boolean {
   const options = memberOf(request, 'stream_options')
   return isJsonObject(options) && memberOf(options, 'include_usage') === true
@@ -75,7 +75,7 @@ export function asksForUsage(request: JsonObject): boolean {
 
 /**
  * The request without members that are null, at its top level and at the top level of each message.
- * Deeper nulls stay. Gives `request` itself when no member is left out.
+ * Nulls at deeper levels stay. Returns `request` itself if it has no such member.
  */
 export function stripUnsetMembers(request: JsonObject): JsonObject {
   const { messages } = request
@@ -87,13 +87,13 @@ export function stripUnsetMembers(request: JsonObject): JsonObject {
   return withoutNulls(isSame ? request : { ...request, messages: stripped })
 }
 
-/** The response without its proof members. Gives `response` itself when it has no such member. */
+/** The response without proof members. Returns `response` itself if it has no such member. */
 export function stripProofMembers(response: JsonObject, version: ReceiptVersion = 3): JsonObject {
   if (!PROOF_MEMBERS.some((name) => Object.hasOwn(response, name))) return response
   return filterMembers(response, (name) => !isProofMember(name, version))
 }
 
-/** Whether `name` is one of PROOF_MEMBERS in receipts of this version. */
+/** True if `name` is one of PROOF_MEMBERS in receipts of this version. */
 export function isProofMember(name: string, version: ReceiptVersion = 3): boolean {
   return PROOF_NAMES.has(name) && (version !== 1 || name !== 'log')
 }

@@ -8,26 +8,26 @@ const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
- * What a caller demands of a call (formats.md, Demands of a caller). The demands are hashed with
- * the request, and not sent to the provider.
+ * What a caller demands for a call (formats.md, Demands of a caller). The demands are hashed with
+ * the request. The provider does not receive them.
  */
 export type Demands = {
   /** 16 to 64 bytes in lower-case hex. */
   readonly nonce?: string
-  /** Which credential the provider may be shown. */
+  /** Which credential the enclave may present to the provider. */
   readonly credential?: CredentialDemand
 }
 
-/** No caller's credential, or only the caller's credential with this digest (digestCredential). */
+/** 'operator': not a caller's credential. Else only the caller's credential with this digest. */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
 /** The form of a nonce. A shorter nonce could be guessed. */
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
- * The demands of a request (attacker-controlled); null when it has no demands. Any other form is
- * refused: a caller whose demand was ignored would rely on a protection that does not exist. Throws
- * FormatError `invalid_demand`.
+ * Returns the demands in a request (attacker-controlled), or null if it has no demands. Refuses any
+ * other form. If the enclave ignored a demand, its caller would rely on a protection that does not
+ * exist. Throws FormatError `invalid_demand`.
  */
 export function demandsOf(request: JsonObject): Demands | null {
   const value = memberOf(request, DEMANDS_MEMBER) ?? null
@@ -56,7 +56,7 @@ function parseCredential(value: Json): CredentialDemand {
 }
 
 /**
- * The digest (hex) that names a caller's credential in `affidavit.credential`: SHA-256 of
+ * The digest (hex) of a caller's credential, for `affidavit.credential`. It is SHA-256 of
  * `affidavit credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without
  * `Bearer `. Because of the nonce, digests cannot be compared between calls or guessed beforehand.
  */

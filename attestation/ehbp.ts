@@ -1,15 +1,15 @@
 import { FormatError } from './errors.ts'
 
 /*
- * The parts of EHBP (the Encrypted HTTP Body Protocol) that both ends of an encrypted call share:
- * names, frames, nonces. Each end has its own cryptography.
+ * The parts of EHBP (the Encrypted HTTP Body Protocol) that the two ends of an encrypted call
+ * share: names, frames, nonces. Each end has its own cryptography.
  */
 
-/** `info` of a request's context, and of the context of a sealed credential. */
+/** `info` for the context of a request, and for the context of a sealed credential. */
 export const REQUEST_INFO = 'ehbp request'
 export const CREDENTIAL_INFO = 'affidavit credential'
 
-/** The exporter context of an answer's secret. The secret has 32 bytes. */
+/** The exporter context for the secret of an answer. The secret has 32 bytes. */
 export const RESPONSE_EXPORT = 'ehbp response'
 
 /** Labels for the keys that are derived from the secret (RFC 9458 section 4.4). */
@@ -18,15 +18,15 @@ export const RESPONSE_NONCE_LABEL = 'nonce'
 
 /** Header with the encapsulated key, 64 lower-case hex digits. It marks an encrypted call. */
 export const ENCAPSULATED_KEY_HEADER = 'ehbp-encapsulated-key'
-/** Header of the answer with its nonce: 32 random bytes, as 64 lower-case hex digits. */
+/** Header of the answer that holds its nonce: 32 random bytes, as 64 lower-case hex digits. */
 export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
-/** Header with the notary of the enclave whose key was used. */
+/** Header with the notary of the enclave to whose key the call is encrypted. */
 export const NOTARY_HEADER = 'affidavit-notary'
 
-/** `type` of the problem that a server reports when it does not have the key of the call. */
+/** `type` of the problem that a server reports if it does not have the key used for the call. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
-/** Sizes in bytes: the big-endian length before each frame; the nonce and the tag of AES-GCM. */
+/** Sizes in bytes: the big-endian length before each frame, then the nonce and the AES-GCM tag. */
 export const FRAME_LENGTH_BYTES = 4
 export const GCM_NONCE_BYTES = 12
 export const GCM_TAG_BYTES = 16
@@ -39,7 +39,7 @@ export function writeFrame(ciphertext: Uint8Array): Uint8Array<ArrayBuffer> {
   return frame
 }
 
-/** XOR of a base nonce and a counter (RFC 9180 section 5.2; RFC 9458 has the same). */
+/** XOR of a base nonce and a counter (RFC 9180 section 5.2, same in RFC 9458). */
 export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<ArrayBuffer> {
   const nonce = new Uint8Array(baseNonce)
   const view = new DataView(nonce.buffer)
@@ -49,11 +49,11 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 }
 
 /**
- * Splits a body into the ciphertexts of its frames. The body may arrive in any parts. A frame of
- * length 0 is skipped. `lengthMax`: bytes of one ciphertext. Throws FormatError `invalid_frame`.
+ * Splits a body into the ciphertexts of its frames. The body may arrive in any parts. Skips frames
+ * of length 0. `lengthMax`: the most bytes of one ciphertext. Throws FormatError `invalid_frame`.
  *
- * An incomplete frame is copied into one array, not kept as parts: a sender can write millions of
- * parts of one byte, and an object for each part takes a hundred times as much memory.
+ * Copies an incomplete frame into one array. A sender can write millions of parts of one byte, and
+ * an object for each part takes a hundred times as much memory.
  */
 export function createFrameReader(lengthMax: number) {
   let held = new Uint8Array(FRAME_LENGTH_BYTES)
@@ -72,7 +72,7 @@ export function createFrameReader(lengthMax: number) {
   }
 
   return {
-    /** Gives the frames that are complete now. */
+    /** Returns the frames that are complete after these bytes. */
     *push(bytes: Uint8Array): Generator<Uint8Array> {
       let at = 0
       for (;;) {

@@ -9,12 +9,12 @@ const { invalid } = formsOf('invalid_encryption_key')
 export const ENCRYPTION_KEY_BYTES = 32
 
 /**
- * Longest lifetime of one key, seconds. An enclave makes a new key every hour, and each is usable
+ * Longest lifetime of one key, seconds. An enclave makes a new key every hour, and a key is usable
  * for two hours.
  */
 export const ENCRYPTION_KEY_SECONDS_MAX = 2 * 3_600
 
-/** A key for encrypting calls, with the signature of its notary. */
+/** A key for encrypting calls, with the notary's signature over it. */
 export type EncryptionKey = {
   /** X25519: 64 hex digits. */
   readonly public_key: string

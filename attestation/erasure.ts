@@ -1,15 +1,15 @@
 import { isJsonObject, type Json, memberOf } from './json/value.ts'
 import { isStatedText } from './stated-text.ts'
 
-/** Longest reason that a gateway may state, code points. */
+/** Maximum length of the reason that a gateway may state, in code points. */
 export const ERASURE_REASON_MAX = 500
 
 /** Who may ask for an erasure. `retention`: a rule about how long content is kept. */
 export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
- * A gateway's statement that stands for a request and response that it erased. No signature covers
- * it: it says only that the gateway no longer gives them out.
+ * A gateway's statement in place of a request and response that it erased. It has no signature. It
+ * only says that the gateway no longer returns the request and the response.
  */
 export type ErasureStatement = {
   /** Unix seconds. */
@@ -18,7 +18,7 @@ export type ErasureStatement = {
   readonly reason: string
 }
 
-/** Reads the statement in attacker-controlled `json`; null when it has another form. */
+/** Reads the statement in attacker-controlled `json`. Null if it has another form. */
 export function readErasure(json: Json | undefined): ErasureStatement | null {
   if (json === undefined || !isJsonObject(json) || Object.keys(json).length !== 3) return null
   const [at, by, reason] = [memberOf(json, 'at'), memberOf(json, 'by'), memberOf(json, 'reason')]
@@ -30,25 +30,25 @@ export function readErasure(json: Json | undefined): ErasureStatement | null {
 }
 
 /**
- * Whether text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, no control
+ * True if text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, no control
  * characters.
  */
 export function isErasureReason(text: string): boolean {
   return isStatedText(text, ERASURE_REASON_MAX)
 }
 
-/** Reasons why a gateway stores content but cannot give it out. */
+/** Reasons why a gateway cannot return content that it stores. */
 export const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
 
 /**
- * Why a stored record with `redacted` lacks request and response, by its own statement. The gateway
- * erased them, or cannot decrypt them. Null when the record states neither.
+ * The reason why a stored record with `redacted` lacks request and response, as the record states
+ * it. The gateway erased them, or cannot decrypt them. Null if the record states no reason.
  */
 export type StatedAbsence =
   | ({ readonly kind: 'erased' } & ErasureStatement)
   | { readonly kind: 'withheld'; readonly code: (typeof WITHHOLDING_CODES)[number] }
 
-/** Reads what an attacker-controlled record states about its missing content; else null. */
+/** Reads what an attacker-controlled record states about its missing content. Null if nothing. */
 export function statedAbsence(record: Json): StatedAbsence | null {
   if (!isJsonObject(record) || memberOf(record, 'redacted') !== true) return null
   const erased = readErasure(memberOf(record, 'erased'))

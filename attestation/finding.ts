@@ -1,8 +1,8 @@
 import { AttestationError } from './nitro/attestation-error.ts'
 
 /**
- * The outcome of one check. Not checked does not mean passed. `detail` says what holds, or what was
- * expected, or why the check was not made.
+ * The outcome of one check. A check that was not made has not passed. `detail` says what holds, or
+ * what was expected, or why the check was not made.
  */
 export type Check<Name extends string> = {
   readonly name: Name
@@ -11,14 +11,14 @@ export type Check<Name extends string> = {
 }
 
 /**
- * The result of a check: text when it passed, a reason when it was not made. A failed check throws.
+ * The result of a check: a text if it passed, a reason if it was not made. A failed check throws.
  */
 export type Finding = string | { readonly notChecked: string }
 
-/** A value, or the fault that was thrown instead. */
+/** A value, or the fault thrown in its place. */
 export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
-/** Makes a check that throws when it fails, and gives its outcome. `describe` words the fault. */
+/** Makes a check that throws if it fails. Returns the outcome. `describe` explains the fault. */
 export function check<Name extends string>(
   name: Name,
   find: () => Finding,
@@ -31,7 +31,7 @@ export function check<Name extends string>(
     : { name, outcome: 'not checked', detail: attempted.value.notChecked }
 }
 
-/** The result of `produce`, or the fault that it threw. */
+/** The value that `produce` returns, or the fault that it throws. */
 export function attempt<Value>(produce: () => Value): Attempt<Value> {
   try {
     return { value: produce() }
@@ -40,7 +40,7 @@ export function attempt<Value>(produce: () => Value): Attempt<Value> {
   }
 }
 
-/** Gives the value, or throws the fault. */
+/** Returns the value, or throws the fault. */
 export function need<Value>(attempted: Attempt<Value>): Value {
   if ('fault' in attempted) throw attempted.fault
   return attempted.value

@@ -1,5 +1,5 @@
 /**
- * The exports of this folder for third parties. README.md says what each check proves and what it
+ * The exports of this folder for other projects. README.md says what each check proves and what it
  * does not.
  */
 

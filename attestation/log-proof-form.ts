@@ -23,8 +23,8 @@ export type LogProof = {
 }
 
 /**
- * Reads the log proof in `value`: exactly these members in exactly these forms. Throws FormatError
- * `invalid_log_proof` naming the member.
+ * Reads the log proof in `value`. It must have exactly these members in exactly these forms. Throws
+ * FormatError `invalid_log_proof` naming the member.
  */
 export function parseLogProof(value: Json): LogProof {
   const proof = membersOf(value, 'the log proof', LOG_PROOF_MEMBERS)

@@ -7,7 +7,7 @@ import { verifyInclusion } from './merkle/verify.ts'
 import type { Receipt } from './receipt.ts'
 import { type TreeHead, verifyTreeHead } from './tree-head.ts'
 
-/** The hash of a receipt's leaf in its notary's log: over the UTF-8 bytes of its canonical JSON. */
+/** The leaf hash of a receipt in its notary's log: over the UTF-8 bytes of its canonical JSON. */
 export function hashReceipt(receipt: Receipt): Uint8Array {
   return hashLeaf(encodeUtf8(canonicalizeJson(receipt)))
 }
@@ -16,7 +16,7 @@ export function hashReceipt(receipt: Receipt): Uint8Array {
  * Verifies that `receipt` is leaf `receipt.index` of the log with the proof's head. Throws
  * FormatError `invalid_proof`, ProofError `not_included`.
  *
- * Does NOT prove that the notary signed that head: verifyLogHead does.
+ * Does NOT prove that the notary signed the head: verifyLogHead does.
  */
 export function verifyReceiptInLog(input: {
   readonly proof: LogProof
@@ -38,7 +38,8 @@ export function verifyReceiptInLog(input: {
  * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and
  * contract in the proof. `recover` and errors: see verifyTreeHead.
  *
- * Does NOT prove that the head was anchored there, nor that the log has no second version.
+ * Does NOT prove that the head was anchored in this contract, nor that the log has no second
+ * version.
  */
 export function verifyLogHead(
   input: { readonly proof: LogProof; readonly publicKey: Uint8Array },

@@ -1,7 +1,7 @@
 /** A class of errors. */
 export type FaultKind<Fault extends Error> = abstract new (...given: never) => Fault
 
-/** Gives the result of `run`, or null when it throws one of these kinds. Throws any other fault. */
+/** Returns the result of `run`, or null if it throws one of these kinds. Throws other faults. */
 export function orNull<Value>(
   run: () => Value,
   ...kinds: readonly FaultKind<Error>[]

@@ -1,16 +1,17 @@
 /**
- * Copies the own members of `value` into an object that inherits no members. On the caller's
- * object, a missing member would be read from Object.prototype. Other code of the same program may
- * have set it there: an `allowDebug` there would turn the option on for all callers.
+ * Copies the own members of `value` into an object that inherits no members. In the caller's
+ * object, a missing member would be read from Object.prototype. Other code in the same program may
+ * have set members there. For example, an `allowDebug` there would turn the option on for all
+ * callers.
  */
 export function ownMembers<Type extends object>(value: Type): Type {
   return Object.assign(Object.create(null), value)
 }
 
 /**
- * Whether all members of `value` are its own: an object literal, of any realm, or an object that
- * inherits no members. An instance of a class, or an object with another prototype, has members
- * that ownMembers does not see.
+ * True if all members of `value` are its own: an object literal, from any realm, or an object that
+ * inherits no members. ownMembers does not see all members of a class instance, or of an object
+ * with another prototype.
  */
 export function hasOwnMembersAlone(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false

@@ -5,23 +5,23 @@ import { isJsonObject, type Json, memberOf } from './json/value.ts'
 const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt')
 
 /**
- * The enclave's statements about one completion in addition to the five proof fields (formats.md,
+ * What the enclave states about one completion in addition to the five proof fields (formats.md,
  * Receipt). Enclaves make version 3 now. Older records have the other versions.
  */
 export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2 | ReceiptV3
 
-/** A receipt of version 2: version 1 and three more members. */
+/** A receipt of version 2. It has the members of version 1 and three more. */
 export type ReceiptV2 = ReceiptMembers & StreamMembers & { readonly version: 2 }
 
-/** A receipt of version 3: version 2 and three more members. */
+/** A receipt of version 3. It has the members of version 2 and three more. */
 export type ReceiptV3 = ReceiptMembers &
   StreamMembers & {
     readonly version: 3
-    /** The owner of the credential that the provider was shown. */
+    /** The owner of the credential that was presented to the provider. */
     readonly credential: ReceiptCredential
     /** The API of request and response. */
     readonly dialect: 'chat'
-    /** The hashed headers of the call. A chat call does not have any. */
+    /** The hashed headers of the call. A chat call has no hashed headers. */
     readonly headers: Readonly<Record<string, never>>
   }
 
@@ -31,21 +31,22 @@ export type ReceiptCredential = {
    * enclave states it.
    */
   readonly from: 'caller' | 'operator' | 'none'
-  /** Whether the request demanded this credential (`affidavit.credential`). */
+  /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean
 }
 
 type StreamMembers = {
   /**
-   * SHA-256 over the chunks that were given out (hashChunks); null for an answer without a stream.
+   * SHA-256 over the chunks that the enclave sent (hashChunks). Null for an answer without a
+   * stream.
    */
   readonly stream_hash: string | null
   /**
-   * How often a completion of this request_hash was requested from this log recently, this time
-   * included.
+   * The number of recent requests to this log for a completion of this request_hash, including this
+   * request.
    */
   readonly attempt: number
-  /** Request and answer were encrypted end to end. */
+  /** True if request and answer were encrypted end to end. */
   readonly encrypted: boolean
 }
 
@@ -78,11 +79,12 @@ export type ReceiptTls = {
 }
 
 /**
- * Reads the receipt in `value`: exactly the members of its version, hashes as 64 lower-case hex
- * digits, counts and times as whole numbers from 0, `attempt` from 1, `tls` null only with an http
- * origin. Throws FormatError `invalid_receipt` naming the member.
+ * Reads the receipt in `value`. It must have exactly the members of its version: hashes as 64
+ * lower-case hex digits, counts and times as whole numbers from 0, `attempt` from 1, `tls` null
+ * only with an http origin. Throws FormatError `invalid_receipt` naming the member.
  *
- * Does NOT prove that an enclave made it: that takes the leaf in its log (verifyLogProof).
+ * Does NOT prove that an enclave made it. Only the leaf in the enclave's log proves that
+ * (verifyLogProof).
  */
 export function parseReceipt(value: Json): Receipt {
   const version = isJsonObject(value) ? memberOf(value, 'version') : undefined
@@ -153,7 +155,7 @@ const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encry
 
 const RECEIPT_V3_MEMBERS = ['credential', 'dialect', 'headers'] as const
 
-/** The ways in which a completion can end. Only with `complete`, the answer has its end. */
+/** The ways in which a completion can end. Only a `complete` answer has its end. */
 export const OUTCOMES: readonly Receipt['outcome'][] = [
   'complete',
   'client_disconnected',

@@ -3,10 +3,10 @@ import { canonicalizeJson } from './json/canonical.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Finds a member of chunks or their choices that changes its value, and gives its name; null
- * without one. In an assembly, the last value counts. The first value is not signed, though a
- * reader may have shown it. Null does not count as a value. `delta` and `logprobs` are not checked:
- * their text goes on, and no value is replaced.
+ * Finds a member of chunks or their choices that changes its value, and returns its name. Null if
+ * there is no such member. In an assembly, the last value counts. The first value is then not
+ * signed, though a reader may have shown it. Null does not count as a value. `delta` and `logprobs`
+ * are not checked, because their text continues and no value is replaced.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()
@@ -29,7 +29,7 @@ function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json
       if (!APART.has(name)) yield [String(memberOf(choice, 'index')), name, value]
 }
 
-/** Members that are assembled differently, or checked in check-chunk.ts. */
+/** Members that are assembled in another way, or that check-chunk.ts checks. */
 const APART: ReadonlySet<string> = new Set([
   ...PROOF_MEMBERS,
   'choices',

@@ -10,8 +10,9 @@ const { arrayOf, membersOf, objectOf } = formsOf('invalid_proof_file')
 export const SAVED_PROOF_FORMAT = 'affidavit-proof'
 
 /**
- * A call as its caller kept it: the request, and the answer with its proof. `bundle`: its evidence,
- * which exists after a block has the anchor. With it, the file no longer needs a gateway.
+ * A call that its caller kept: the request, and the answer with its proof. `bundle`: the evidence
+ * for the call, which exists after a block has the anchor. With the bundle, the file no longer
+ * needs a gateway.
  */
 export type SavedProof = {
   readonly request: JsonObject
@@ -20,10 +21,10 @@ export type SavedProof = {
 }
 
 /**
- * Writes the file of one call: `{ "format": "affidavit-proof", "version": 1, "request", "answer"
+ * Writes the file for one call: `{ "format": "affidavit-proof", "version": 1, "request", "answer"
  * }`. For a stream, `chunks` replaces `answer`: all chunks in their order, with the proof.
- * `"idempotent": true` is added when the call was sent with an `Idempotency-Key`. With `bundle`,
- * the version is 2. Canonical JSON.
+ * `"idempotent": true` is added if the call was sent with an `Idempotency-Key`. With `bundle`, the
+ * version is 2. Canonical JSON.
  */
 export function writeSavedProof({ request, answer, bundle }: SavedProof): string {
   const said: JsonObject =
@@ -41,8 +42,8 @@ export function writeSavedProof({ request, answer, bundle }: SavedProof): string
  * Reads the call in attacker-controlled `json`. Read its text with parseExactJson. Throws
  * FormatError `unknown_proof_format`, `invalid_proof_file` naming the member.
  *
- * Does NOT prove anything: verifyRecord checks an answer, verifyStream the chunks of one,
- * verifyBundle the bundle, and compareExchange that it is of this call.
+ * Does NOT prove anything: verifyRecord checks an answer, verifyStream checks chunks, verifyBundle
+ * checks the bundle, and compareExchange checks that the bundle belongs to this call.
  */
 export function parseSavedProof(json: Json): SavedProof {
   const version = isJsonObject(json) ? memberOf(json, 'version') : null

@@ -4,12 +4,12 @@ import { concatBytes, decodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { isCount } from './json/value.ts'
 
-/** State of a notary's log: its number of leaves, and their Merkle root (32 bytes). */
+/** The state of a notary's log: its number of leaves, and their Merkle root (32 bytes). */
 export type TreeHead = { readonly size: number; readonly root: Uint8Array }
 
 /**
  * The chain and contract where a notary's heads are anchored. The signature covers them, so a head
- * of one chain is not valid on another.
+ * for one chain is not valid on another chain.
  */
 export type LogDomain = {
   readonly chainId: number
@@ -35,7 +35,7 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
 }
 
 /**
- * EIP-712 digest (32 bytes) that a notary signs in a log's domain. `struct`: the hash of the type,
+ * EIP-712 digest (32 bytes) that a notary signs for a log's domain. `struct`: the hash of the type,
  * then each member as a word. Throws FormatError `invalid_log_domain`.
  */
 export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Array {
@@ -44,11 +44,11 @@ export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Arr
 
 /**
  * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain
- * and contract, and gives the head. `recover`: see recoverPublicKey. Throws FormatError as
+ * and contract. Returns the head. `recover`: see recoverPublicKey. Throws FormatError as
  * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
  *
  * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no
- * other history: for that, compare it with the heads on the chain (verifyConsistency).
+ * other history. To check that, compare it with the heads on the chain (verifyConsistency).
  */
 export function verifyTreeHead(
   signed: {
@@ -92,14 +92,14 @@ function domainSeparator(domain: LogDomain): Uint8Array {
   )
 }
 
-/** A number of 0 to 2^53-1 as a word of the contract ABI: 32 bytes, big-endian. */
+/** A number from 0 to 2^53-1 as a word of the contract ABI: 32 bytes, big-endian. */
 export function encodeUintWord(value: number): Uint8Array {
   const word = new Uint8Array(HASH_BYTES)
   new DataView(word.buffer).setBigUint64(HASH_BYTES - 8, BigInt(value))
   return word
 }
 
-/** Keccak-256 of a text: EIP-712 hashes types and names like this. */
+/** Keccak-256 of a text. EIP-712 hashes types and names in this way. */
 export function hashText(text: string): Uint8Array {
   return keccak_256(encodeUtf8(text))
 }

@@ -13,10 +13,10 @@ import type { LogDomain } from './tree-head.ts'
 const { countOf, membersOf, textOf } = formsOf('invalid_encryption_key')
 
 /**
- * Reads the key in attacker-controlled `json`: exactly these members, each in its form. Throws
- * FormatError `invalid_encryption_key` naming the member.
+ * Reads the key in attacker-controlled `json`. It must have exactly these members, each in its
+ * form. Throws FormatError `invalid_encryption_key` naming the member.
  *
- * Does NOT prove whose it is: verifyEncryptionKey does.
+ * Does NOT prove who owns the key: verifyEncryptionKey does.
  */
 export function parseEncryptionKey(json: Json): EncryptionKey {
   const key = membersOf(json, 'the key', ['public_key', 'not_before', 'not_after', 'signature'])
@@ -32,13 +32,13 @@ const PUBLIC_KEY_FORM = formOf(/^[0-9a-f]{64}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
 /**
- * Verifies that `notary` (an address: 0x, lower case) signed the key, for this chain and contract,
- * and that the key is usable at `atMs` (Unix milliseconds). Gives the key, 32 bytes. Throws
+ * Verifies that `notary` (an address: 0x, lower case) signed the key, for this chain and contract.
+ * Verifies that the key is usable at `atMs` (Unix milliseconds). Returns the key, 32 bytes. Throws
  * FormatError as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`,
  * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`.
  *
- * Does NOT prove that the notary's key is an enclave's: its attestation document shows that. Nor
- * that the enclave still has the key: it may have ended since.
+ * Does NOT prove that the notary's key belongs to an enclave: the attestation document proves that.
+ * Does NOT prove that the enclave still has the key: the enclave may have ended since.
  */
 export function verifyEncryptionKey(
   signed: {

@@ -30,52 +30,53 @@ const { textOf: hexTextOf } = formsOf('invalid_hex')
 /** The checks of a record, in the order of the report. */
 export type RecordCheckName =
   | 'request hash' //     the request hashes to the receipt's request_hash
-  | 'response hash' //    the response hashes to the receipt's response_hash, and has no member that is not hashed
+  | 'response hash' //    its hash is the receipt's response_hash, and all its members are hashed
   | 'stream hash' //      the chunks are exactly the enclave's chunks, in their order
-  | 'hash' //             the hash of these two hashes is the record's hash
+  | 'hash' //             the record's hash is the hash over the request hash and response hash
   | 'public key' //       a secp256k1 point, in its one form
   | 'signature' //        a signature by this key over the recomputed hash
-  | 'receipt' //          belongs to this completion; a log proves its other members
+  | 'receipt' //          belongs to this completion (only a log proves its other members)
   | 'created_at' //       the second in which the completion finished, by the receipt
   | 'attestation key' //  the attestation document names this key
   | 'receipt in log' //   the receipt, with every member, is the leaf at its index of the notary's log
   | 'tree head' //        this key signed the head of this log
   | 'anchor' //           tx_hash is a transaction that anchored the head
 
-/** The outcome of one check. Not checked does not mean passed. */
+/** The outcome of one check. A check that was not made has not passed. */
 export type RecordCheck = Check<RecordCheckName>
 
 /** The result of verifyRecord. */
 export type RecordReport = {
   readonly checks: readonly RecordCheck[]
-  /** No check failed. Checks that were not made do not count: read them. */
+  /** True if no check failed. Some checks may not have been made: read them. */
   readonly ok: boolean
 }
 
 /** Optional inputs of verifyRecord. */
 export type RecordOptions = {
-  /** The request, when the record is a create response (interface 2.3), which lacks the request. */
+  /** The request, if the record is a create response (interface 2.3), which lacks the request. */
   readonly request?: Json
   /**
    * All chunks of a streamed answer, in order, with the proof. `record` is then the chunk with the
-   * proof. Its own members are checked as part of the chunks.
+   * proof. The other members of that chunk are checked together with the chunks.
    */
   readonly chunks?: readonly JsonObject[]
   /**
-   * Whether the caller sent the call with an `Idempotency-Key`. Such a call may be answered again,
-   * with other chunks of the same content. Default: false. Then the chunks must be exactly the
-   * chunks that the enclave gave out.
+   * True if the caller sent the call with an `Idempotency-Key`. The gateway may answer such a call
+   * again, with other chunks for the same content. Default: false. Then the chunks must be exactly
+   * the chunks that the enclave sent.
    */
   readonly idempotent?: boolean
   /**
    * Hashes of parts that a stored record lacks (64 hex digits each), for redacted evidence. The
-   * checks of these parts are not made, and the receipt's model of the part is not compared. All
-   * else is checked from the hashes. Not needed for an encrypted call: its receipt has the hashes.
+   * checks of these parts are not made, and the model in the receipt is not compared with them. All
+   * else is checked from the hashes. Not needed for an encrypted call, because its receipt has the
+   * hashes.
    */
   readonly withheld?: Withheld
   /**
-   * Decodes an attestation document without verifying it. Throws when it cannot. Default:
-   * decodeAttestationPayload.
+   * Decodes an attestation document without verifying it. Throws if the document is malformed.
+   * Default: decodeAttestationPayload.
    */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
   /**
@@ -85,7 +86,7 @@ export type RecordOptions = {
   readonly recover?: PointRecovery
 }
 
-/** SHA-256 (hex) of the request, or of the response, that is missing. */
+/** SHA-256 (hex) of the missing request, or of the missing response. */
 type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
@@ -132,24 +133,24 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
 }
 
 /**
- * The readable parts of a record. A check that needs an unreadable part fails with the fault of the
- * part.
+ * The parts of a record. If a part cannot be read, each check that needs it fails with the fault in
+ * this part.
  */
 type Subject = {
   readonly isStored: boolean
-  /** Null when the answer is not a kept stream. */
+  /** Null if the answer is not a kept stream. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
-  /** Whether a create response has the log proof that stored records have. */
+  /** True if a create response has the log proof, which stored records have. */
   readonly hasLog: boolean
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  /** `computed`: hash of the response as given. `responseHash`: the hash that is signed. */
+  /** `computed`: hash of the response in the record. `responseHash`: the hash that is signed. */
   readonly hashes: Readonly<
     Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
   >
-  /** Whether the receipt's stream hash matches the chunks. */
+  /** True if the receipt's stream hash matches the chunks. */
   readonly isStream: Attempt<boolean>
   readonly publicKey: Attempt<Uint8Array>
   readonly receipt: Attempt<Receipt>
@@ -187,9 +188,9 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 }
 
 /**
- * The missing parts of a stored record with `redacted`. Each must be null. In an encrypted call,
- * according to the receipt, only the caller kept them. In any other call, the gateway must state
- * that it erased or cannot decrypt them. Any other missing part is a fault.
+ * The missing parts of a stored record with `redacted`. Each must be null. If the receipt says that
+ * the call was encrypted, only the caller kept the parts. Otherwise, the gateway must state that it
+ * erased the parts or cannot decrypt them. Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
@@ -231,8 +232,8 @@ function hashParts(
       hashCompletion({ request: need(subject.request), response: {} }).requestHash,
   )
   const computed = attempt(() => {
-    // A gateway adds `log` to every answer. Only stored records of version 1 hash a provider's own
-    // `log`.
+    // A gateway adds `log` to every answer. Only in stored records of version 1 does the hash cover
+    // a `log` that a provider sent.
     const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version }).responseHash
   })
@@ -245,8 +246,8 @@ function hashParts(
 
 /**
  * The signed response always has the usage. The caller's chunks have it only if the caller asked
- * for it. Without it, only the stream hash proves the chunks, so the response's hash is taken from
- * the receipt.
+ * for usage. Without usage, only the stream hash proves the chunks, so the response's hash is taken
+ * from the receipt.
  */
 function responseHashOf(
   { receipt, request, isStream }: Pick<Subject, 'receipt' | 'request' | 'isStream'>,
@@ -329,7 +330,7 @@ function checkStreamHash(subject: Subject): Finding {
 const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
 
-/** No stream hash covers these chunks. Readers may understand some cuts differently. */
+/** No stream hash covers these chunks. Readers may understand some splits differently. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
@@ -380,7 +381,7 @@ function checkReceipt(subject: Subject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${credentialWords(receipt)}${attempt}`
 }
 
-/** The owner of the credential. Without a demand and encryption, only the gateway states it. */
+/** The owner of the credential. If not demanded and not encrypted, only the gateway states it. */
 function credentialWords(receipt: Receipt): string {
   if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential
@@ -389,7 +390,7 @@ function credentialWords(receipt: Receipt): string {
   return `, ${words}${demanded ? ' as the request demands' : ', which the request did not demand'}`
 }
 
-/** An enclave refuses a call that does not meet the demands of its request. */
+/** Enclaves refuse a call that does not meet its demands, so the receipt must meet them. */
 function checkCredential({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version !== 3) return
   const demand = demandsOf(need(request))?.credential
@@ -403,7 +404,7 @@ function checkCredential({ request, withheld }: Subject, receipt: Receipt): void
     )
 }
 
-/** The request also says whether the answer is a stream. */
+/** The request says whether the answer is a stream. The receipt must agree. */
 function checkForm({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(request), 'stream') === true))
@@ -481,7 +482,7 @@ function withheldReason(part: keyof Withheld): string {
 const PUBLIC_KEY_FORM = formOf(/^0x[0-9a-f]{130}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
-/** Without the error code for a document that cannot be read: no document is judged here. */
+/** The message without the error code, because this file judges no document. */
 function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : 'unknown fault'
 }

@@ -12,28 +12,29 @@ import {
 /** The member of an answer that carries its proof. It is not hashed. */
 export const PROOF_MEMBER = 'affidavit'
 
-/** A server-sent event with its data. `event` is '' when the stream did not name the event. */
+/** A server-sent event with its data. `event` is '' if the stream did not name the event. */
 export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 
 /**
- * Reads one stream of a provider (attacker-controlled), event by event, and gives the events for
- * callers. It accepts only streams that every reader assembles alike (README.md, Streams). Harmless
- * differences are settled: a missing name is written, unknown events are left out.
+ * Reads one stream from a provider (attacker-controlled), event by event, and returns the events
+ * for callers. Accepts only streams that every reader assembles to the same answer (README.md,
+ * Streams). Repairs harmless differences: it adds missing names and leaves out unknown events.
  */
 export type StreamReader = {
-  /** Whether the last event was given out. After that, `read` gives no events. */
+  /** True after `read` has returned the last event. `read` then returns no more events. */
   readonly isEnded: boolean
   /**
-   * Gives the events for callers that result from the next event: zero or more. Throws FormatError
-   * for an event that two readers would understand differently, and `upstream_failure` for an event
-   * that reports an error. The stream ends then, and `response` covers the events before.
+   * Returns the events for callers that result from the next event: zero or more. Throws
+   * FormatError for an event that two readers would understand differently, and `upstream_failure`
+   * for an event that reports an error. The stream ends then, and `response` covers the earlier
+   * events.
    */
   read(event: DialectEvent): readonly DialectEvent[]
-  /** The answer of all events so far, without its proof member. */
+  /** The answer from all events so far, without its proof member. */
   response(): JsonObject
 }
 
-/** The text of a request that is hashed: JCS of its dialect, its headers and its body. */
+/** The text that is hashed for a request: JCS of its dialect, its headers and its body. */
 export function canonicalRequest(
   dialect: string,
   headers: Readonly<Record<string, string>>,
@@ -42,12 +43,12 @@ export function canonicalRequest(
   return canonicalizeJson({ dialect, headers, body })
 }
 
-/** The line for one event in the text that `stream_hash` hashes. */
+/** The line for one event in the text whose hash is `stream_hash`. */
 export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
 }
 
-/** The object without its proof member. Gives `object` itself when it has no proof member. */
+/** The object without its proof member. Returns `object` itself if it has no proof member. */
 export function withoutProof(object: JsonObject): JsonObject {
   if (!Object.hasOwn(object, PROOF_MEMBER)) return object
   const kept: Record<string, Json> = {}
@@ -62,8 +63,9 @@ export function refuse(code: string, message: string): FormatError {
 }
 
 /**
- * The name of an event. The data repeat it as `type`; the stream may leave it out. Throws
- * FormatError `changed_type` when the two differ: some readers use the name, some the `type`.
+ * The name of an event. The data repeat the name as `type`. The stream may leave it out. Throws
+ * FormatError `changed_type` if the two differ, because some readers use the name and others the
+ * `type`.
  */
 export function eventNameOf({ event, data }: DialectEvent): string {
   const type = memberOf(data, 'type')
@@ -87,21 +89,21 @@ export function objectIn(object: JsonObject, name: string): JsonObject {
   throw refuse('invalid_form', `expected ${name} to be an object`)
 }
 
-/** The member `name` of `object`, a list of objects; empty when it is null or left out. */
+/** The member `name` of `object`, a list of objects. Empty if it is null or left out. */
 export function listIn(object: JsonObject, name: string): readonly JsonObject[] {
   const value = memberOf(object, name) ?? []
   if (isJsonArray(value) && value.every(isJsonObject)) return value
   throw refuse('invalid_form', `expected ${name} to be an array of objects`)
 }
 
-/** Whether a member is left out, null, an empty text or an empty array. */
+/** True if a member is left out, null, an empty text or an empty array. */
 export function isEmpty(value: Json | undefined): boolean {
   return (
     value === undefined || value === null || value === '' || (isJsonArray(value) && !value.length)
   )
 }
 
-/** Whether two values have the same canonical text. */
+/** True if the two values have the same canonical text. */
 export function isSame(one: Json, other: Json): boolean {
   return one === other || canonicalizeJson(one) === canonicalizeJson(other)
 }

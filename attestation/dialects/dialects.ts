@@ -8,24 +8,24 @@ import { readWholeResponse } from './responses/answer.ts'
 import { findHiddenInResponses } from './responses/request.ts'
 import { ResponsesReader } from './responses/stream.ts'
 
-/** The numbers of tokens of an answer. */
+/** The numbers of tokens for an answer. */
 export type DialectUsage = { readonly input: number; readonly output: number }
 
-/** An API whose calls are hashed and streamed in their own form (README.md). */
+/** An API whose calls keep their own form when they are hashed and streamed (README.md). */
 export type Dialect = {
-  /** As it is hashed. */
+  /** The name of the dialect in hashed requests. */
   readonly name: string
   /** Headers of a call that are forwarded, and hashed with its body. Lower case. */
   readonly headers: readonly string[]
-  /** The first member of a request that hides a part of the prompt; null when all is visible. */
+  /** Finds the first member that hides a part of the prompt. Null if there is no such member. */
   findHidden(request: JsonObject): RefusedMember | null
-  /** A provider's whole answer, without its proof member. Throws FormatError `invalid_form`. */
+  /** Returns a provider's answer without its proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
   /** Creates a reader for one stream. */
   openStream(): StreamReader
-  /** The usage that an answer states; null when it does not state it. */
+  /** The usage that an answer states. Null if it states no usage. */
   usageOf(response: JsonObject): DialectUsage | null
-  /** The member of the last event's data that carries the proof; null: the data carry it. */
+  /** The member of the last event's data that holds the proof. Null if the data hold it. */
   readonly proofIn: string | null
 }
 
@@ -52,7 +52,7 @@ export const DIALECTS = {
   },
 } as const satisfies Readonly<Record<string, Dialect>>
 
-/** Adds its proof to the last event of a stream. */
+/** Adds the proof of a stream to its last event. */
 export function withProof(
   { proofIn }: Dialect,
   last: DialectEvent,
@@ -65,13 +65,13 @@ export function withProof(
   return { event, data: { ...data, [proofIn]: carrier } }
 }
 
-/** The proof of an event; undefined when the event has no proof. */
+/** The proof in an event. Undefined if the event has no proof. */
 export function proofOfEvent({ proofIn }: Dialect, { data }: DialectEvent): Json | undefined {
   const owner = proofIn === null ? data : memberOf(data, proofIn)
   return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
 }
 
-/** Tokens of the input and of the output. The members `more` count as input too. */
+/** Tokens of the input and of the output. The members in `more` count as input too. */
 function countsOf(response: JsonObject, more: readonly string[]): DialectUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null

@@ -15,13 +15,14 @@ export type KeptStream = {
 }
 
 /**
- * Reads all events of a stream as its caller got them (attacker-controlled), in order. Accepts only
- * a whole stream that every reader assembles alike. A stream that an enclave gave out passes
- * unchanged. Bare pings and keep-alives are skipped: they are not hashed.
+ * Reads all events of a stream in the order in which its caller received them. They are
+ * attacker-controlled. Accepts only a whole stream that every reader assembles to the same answer.
+ * A stream from an enclave passes unchanged. Skips bare pings and keep-alives, which are not
+ * hashed.
  *
  * Throws FormatError as StreamReader.read does, `unsettled_event` for an event that an enclave
- * would have left out or written otherwise, `cut_stream` when the last event is missing,
- * `late_event` for an event after the last, `missing_proof` when the last event carries no proof.
+ * would leave out or write differently, `cut_stream` if the last event is missing, `late_event` for
+ * an event after the last, `missing_proof` if the last event has no proof.
  *
  * Does NOT check the proof.
  */
@@ -53,7 +54,7 @@ export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]
   return { response: reader.response(), streamHash: encodeHex(hash.digest()), proof }
 }
 
-/** Whether an event only shows that the stream is alive. */
+/** True if an event only shows that the stream is alive. */
 function isBare({ event, data }: DialectEvent): boolean {
   const { type } = data
   return (
@@ -63,7 +64,7 @@ function isBare({ event, data }: DialectEvent): boolean {
   )
 }
 
-/** The event as it was hashed: without the proof in the place where an enclave puts it. */
+/** The event without the proof that an enclave adds to it. This form is hashed. */
 function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): DialectEvent {
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }

@@ -1,13 +1,13 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { isEmpty } from './dialect.ts'
 
-/** Members of tools that are schemas: their names mean nothing here. */
+/** Members of tools that are schemas. The names inside a schema have no meaning here. */
 const SCHEMAS = ['parameters', 'input_schema', 'schema']
 
-/** A member of a request that hides a part of the prompt, with its place and the reason. */
+/** A member of a request that hides a part of the prompt, with its path and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
 
-/** Gives the first member of `object` that `reasons` names, unless it is left out or null. */
+/** Returns the first member of `object` that `reasons` names and that is present and not null. */
 export function findGiven(
   object: JsonObject,
   reasons: ReadonlyMap<string, string>,
@@ -18,8 +18,8 @@ export function findGiven(
 }
 
 /**
- * Gives the first object in `value`, at any depth, that refers to content kept elsewhere: for such
- * an object, `whyRefused` gives a reason. The `input` of a tool is not searched.
+ * Returns the first object in `value`, at any depth, that refers to content stored elsewhere. For
+ * such an object, `whyRefused` returns a reason. The `input` of a tool is not searched.
  */
 export function findReference(
   value: Json,

@@ -3,17 +3,17 @@ import { sha384 } from '@noble/hashes/sha2.js'
 /** A SHA-384 that is being computed. node:crypto's Hash has this form. */
 export type RunningHash = {
   update(bytes: Uint8Array): unknown
-  /** Copies the state. The copy goes on separately. */
+  /** Copies the state. Updates of the copy do not change the original. */
   copy(): RunningHash
-  /** Ends the hash and gives its 48 bytes. */
+  /** Ends the hash and returns its 48 bytes. */
   digest(): Uint8Array
 }
 
-/** The hash functions to use. The defaults run everywhere; native ones are many times faster. */
+/** The hash functions to use. The defaults run everywhere, but native functions are faster. */
 export type Digests = {
   /** In Node: `() => createHash('sha384')` */
   readonly sha384: () => RunningHash
-  /** CRC-32 (IEEE) of `bytes` that follow bytes with the CRC `previous`. In Node: `zlib.crc32` */
+  /** CRC-32 (IEEE) of `bytes` after bytes whose CRC is `previous`. In Node: `zlib.crc32` */
   readonly crc32: (bytes: Uint8Array, previous: number) => number
 }
 

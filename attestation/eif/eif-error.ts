@@ -5,7 +5,7 @@ export type EifErrorCode =
   | 'header_truncated' //        fewer bytes than a header has
   | 'magic' //                   does not begin with ".eif"
   | 'version' //                 not 2, 3 or 4
-  | 'header_flags' //            a flag other than the architecture's
+  | 'header_flags' //            a flag is set that is not the architecture flag
   | 'header_reserved' //         a reserved field of the header is not zero
   | 'section_count' //           not 1 to 32 sections
   | 'section_table' //           an entry of the section table after the last section is not zero
@@ -33,7 +33,7 @@ export type EifErrorCode =
   | 'signature_invalid' //       not signed by the certificate's key
   | 'source_changed' //          the source gave fewer or more bytes than its size
 
-/** An enclave image does not have the form it must have. It gets no measurement. */
+/** An enclave image has a wrong form, so it cannot be measured. */
 export class EifError extends FormatError {
   override readonly name = 'EifError'
   declare readonly code: EifErrorCode

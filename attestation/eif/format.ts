@@ -1,6 +1,6 @@
 import { EifError } from './eif-error.ts'
 
-/** Bytes of the header at the start of an image; all integers are big-endian. */
+/** Size in bytes of the header at the start of an image. All its integers are big-endian. */
 export const EIF_HEADER_BYTES = 548
 
 /** The header's last four bytes hold the CRC-32 of all other bytes. */
@@ -11,9 +11,9 @@ export const EIF_SECTIONS_MAX = 32
 
 export type EifHeader = {
   readonly version: number
-  /** Taken from a flag that no measurement covers. */
+  /** Read from a flag that no measurement covers. */
   readonly architecture: 'x86_64' | 'aarch64'
-  /** The image's default, which the host may override. No measurement covers it. */
+  /** The image's default. The host may override it. No measurement covers it. */
   readonly defaultMemoryBytes: bigint
   readonly defaultCpus: bigint
   readonly crc32: number
@@ -21,14 +21,14 @@ export type EifHeader = {
   readonly sections: readonly SectionPlace[]
 }
 
-/** The place of a section by the table: its own header at `offset`, then `dataBytes` of data. */
+/** The place of a section in the table: its header at `offset`, then `dataBytes` of data. */
 type SectionPlace = { readonly offset: number; readonly dataBytes: number }
 
 /**
  * Reads the header of an attacker-controlled image of `fileBytes` bytes. Checks that its table
- * covers every byte of the file exactly once. The hypervisor reads the table, AWS's tools read the
- * file from start to end. A measurement has one meaning only when both see the same sections in the
- * same order, so every other layout is refused. Throws EifError.
+ * covers every byte of the file exactly once. The hypervisor reads the table, but AWS's tools read
+ * the file from start to end. A measurement has only one meaning if the hypervisor and the tools
+ * see the same sections in the same order, so every other layout is refused. Throws EifError.
  */
 export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader {
   if (bytes.length < EIF_HEADER_BYTES)
@@ -76,7 +76,7 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/** Sums are exact: an offset plus a size beyond 64 bits must not wrap around into the file. */
+/** Uses exact sums. An offset plus a size above 64 bits must not wrap around into the file. */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)
@@ -113,7 +113,7 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** The end of an error message: nitro-cli causes this when it signs a signed image again. */
+/** The end of an error message. nitro-cli causes this fault if it signs a signed image again. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 
@@ -133,7 +133,7 @@ function checkStart(at: { index: number; offset: bigint; previous: bigint; end: 
   )
 }
 
-/** The content of a section. Kernel, command line and ramdisks are measured and booted. */
+/** What a section contains. Kernel, command line and ramdisks are measured and booted. */
 export type SectionKind = 'kernel' | 'cmdline' | 'ramdisk' | 'signature' | 'metadata'
 
 export type Section = SectionPlace & { readonly kind: SectionKind }
@@ -145,8 +145,8 @@ export const SECTION_BYTES_MAX: Readonly<Record<'signature' | 'metadata', number
 }
 
 /**
- * Reads the 12-byte header of the section at `place`. Checks it against the table, the `version`
- * and the sections `before` it. Throws EifError.
+ * Reads the 12-byte header of the section at `place`. Checks the header against the table, the
+ * `version` and the sections `before` it. Throws EifError.
  */
 export function parseSectionHeader(
   bytes: Uint8Array,
@@ -190,7 +190,7 @@ export function checkComplete(sections: readonly Section[]): void {
       throw new EifError(`missing_${kind}`, `expected a ${kind} section`)
 }
 
-/** EifSectionType of aws-nitro-enclaves-image-format; 0 is its "invalid". */
+/** EifSectionType of aws-nitro-enclaves-image-format. There, 0 is "invalid". */
 const KIND_OF_TYPE: Readonly<Record<number, SectionKind | undefined>> = {
   1: 'kernel',
   2: 'cmdline',

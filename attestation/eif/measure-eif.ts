@@ -130,8 +130,8 @@ function chooseRegister(registers: Registers, section: Section, before: readonly
 }
 
 /**
- * Reads leniently: nothing depends on the metadata, so an odd number in it does not make an image
- * invalid.
+ * Parses leniently. Nothing depends on the metadata, so an unusual number in them does not make an
+ * image invalid.
  */
 function parseMetadata(bytes: Uint8Array): JsonObject {
   try {
@@ -169,11 +169,11 @@ function hex32(value: number): string {
 export type EifMeasurements = {
   /** Kernel, command line and all ramdisks. */
   readonly pcr0: Uint8Array
-  /** Kernel, command line and the first ramdisk: what boots. */
+  /** Kernel, command line and the first ramdisk: the parts that boot. */
   readonly pcr1: Uint8Array
-  /** The other ramdisks: the application. With only one ramdisk, the hash of no bytes. */
+  /** The other ramdisks: the application. If there is only one ramdisk, the hash of no bytes. */
   readonly pcr2: Uint8Array
-  /** DER of the signing certificate; null for an unsigned image, whose PCR8 is zero. */
+  /** DER of the signing certificate. Null for an unsigned image, which has a PCR8 of zero. */
   readonly pcr8: Uint8Array | null
 }
 
@@ -187,9 +187,9 @@ type Registers = {
 }
 
 /**
- * Gives empty registers. In nearly every image, the boot sections come before the application. Up
- * to there, PCR1 has the same hash as PCR0, so the hash is copied at that point. The boot bytes are
- * then hashed only once.
+ * Returns empty registers. In nearly every image, the boot sections come before the application. Up
+ * to the first application section, PCR1 has the same hash as PCR0, so the hash is copied at that
+ * point. The boot bytes are then hashed only once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()
@@ -233,8 +233,8 @@ export type EifReport = {
   readonly sections: readonly Section[]
   readonly measurements: EifMeasurements
   /**
-   * The image's description of itself; null without a metadata section. Attacker-controlled and not
-   * measured.
+   * The image's description of itself. Null if it has no metadata section. Attacker-controlled and
+   * not measured.
    */
   readonly metadata: JsonObject | null
   /** Null for an unsigned image. */
@@ -249,7 +249,7 @@ type EifSignature = {
   readonly certificate: Uint8Array
 }
 
-/** A limit of what equal measurements prove. */
+/** A limit on what equal measurements prove. */
 type EifWarning = { readonly code: EifWarningCode; readonly message: string }
 
 type EifWarningCode =
@@ -261,7 +261,7 @@ type EifWarningCode =
   | 'certificate_not_judged'
   | 'not_signed'
 
-/** Gives the warnings that apply. The first two apply to every image. */
+/** Returns the warnings that apply. The first two apply to every image. */
 export function listWarnings(
   image: Pick<EifReport, 'version' | 'sections' | 'metadata' | 'signature'>,
 ): readonly EifWarning[] {
@@ -297,9 +297,9 @@ const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
 
 /** Reads a stream of chunks in pieces of given lengths. */
 type ByteReader = {
-  /** Passes on the next `length` bytes as they arrive, in pieces. Nothing is kept or copied. */
+  /** Passes the next `length` bytes to `visit` in pieces, as they arrive. Keeps no copy. */
   forEach(length: number, visit: (piece: Uint8Array) => void): Promise<void>
-  /** Gives the next `length` bytes in one new array. */
+  /** Returns the next `length` bytes in one new array. */
   take(length: number): Promise<Uint8Array>
   /** Throws when bytes are left. */
   expectEnd(): Promise<void>

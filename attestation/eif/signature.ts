@@ -10,10 +10,10 @@ import {
 } from '../nitro/der.ts'
 import { EifError, type EifErrorCode } from './eif-error.ts'
 
-/** A signature section as read. The signature is not verified yet. */
+/** A signature section in parsed form. The signature is not verified yet. */
 type ImageSignature = {
   readonly certificate: SigningCertificate
-  /** The register value that was signed. */
+  /** The value of PCR0 that was signed. */
   readonly pcr0: Uint8Array
   readonly signature: Uint8Array<ArrayBuffer>
   /** The signed bytes. */
@@ -21,9 +21,10 @@ type ImageSignature = {
 }
 
 /**
- * Reads a signature section: CBOR `[{signing_certificate, signature}]`. Both members are arrays of
- * integers instead of byte strings (aws-nitro-enclaves-image-format, PcrSignature). The certificate
- * is PEM, the signature COSE_Sign1 (RFC 9052). All is attacker-controlled. Throws EifError.
+ * Reads a signature section: CBOR `[{signing_certificate, signature}]`. The two members are arrays
+ * of integers instead of byte strings (aws-nitro-enclaves-image-format, PcrSignature). The
+ * certificate is PEM, the signature COSE_Sign1 (RFC 9052). The whole section is
+ * attacker-controlled. Throws EifError.
  */
 export function parseImageSignature(section: Uint8Array): ImageSignature {
   const list = decodeStrict(section, 'signature_malformed')
@@ -41,8 +42,8 @@ export function parseImageSignature(section: Uint8Array): ImageSignature {
 
 /**
  * Checks that the certificate's key signed exactly the PCR0 of this image. Does not check whether
- * the certificate can be trusted: anyone can sign any image with their own certificate, which PCR8
- * then shows. Throws EifError `signature_payload` or `signature_invalid`.
+ * the certificate can be trusted. Anyone can sign any image with their own certificate. PCR8 then
+ * shows this certificate. Throws EifError `signature_payload` or `signature_invalid`.
  */
 export async function verifyImageSignature(image: ImageSignature, pcr0: Uint8Array): Promise<void> {
   if (!equalBytes(image.pcr0, pcr0))
@@ -80,9 +81,7 @@ function parseCose(bytes: Uint8Array, { curve }: SigningCertificate): CoseParts 
   }
 }
 
-/**
- * `{register_index: 0, register_value: [integers]}`: AWS's signer signs PCR0 and no other register.
- */
+/** `{register_index: 0, register_value: [integers]}`: AWS's signer signs only the register PCR0. */
 function parsePayload(payload: Uint8Array): Uint8Array {
   const info = decodeStrict(payload, 'cose_malformed')
   const value = readIntegers(info, 'register_value')
@@ -110,7 +109,7 @@ function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   throw new EifError(code, 'expected one CBOR item and nothing after it')
 }
 
-/** The bytes of the array of integers that `entry` has as `name`, or null. */
+/** The integers in the array `entry[name]`, as bytes. Null for any other form. */
 function readIntegers(entry: unknown, name: string): Uint8Array | null {
   const list: unknown = entry instanceof Map ? entry.get(name) : null
   return Array.isArray(list) && list.every(isByte) ? Uint8Array.from(list) : null
@@ -146,8 +145,8 @@ type SigningCertificate = {
 
 /**
  * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Checks only
- * its encoding and its key: not its issuer, its validity or its allowed uses. The Nitro hypervisor
- * measures the certificate. A verifier that knows PCR8 judges it. Throws EifError
+ * its encoding and its key, not its issuer, its validity or its allowed uses. The Nitro hypervisor
+ * measures the certificate. A verifier that knows PCR8 decides whether to trust it. Throws EifError
  * `certificate_malformed`.
  */
 export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
@@ -193,7 +192,7 @@ function decodeCertificateDer(der: Uint8Array<ArrayBuffer>): DerNode {
 }
 
 /**
- * The field that holds the public key. It follows version (which may be left out), serial,
+ * The field that holds the public key. It comes after version (which may be left out), serial,
  * algorithm, issuer, validity and subject (RFC 5280, 4.1).
  */
 function findPublicKey(certificate: DerNode): DerNode {

@@ -44,13 +44,13 @@ export function checkAnchor(
   ]
 }
 
-/** The block that the bundle names, by its header. Throws when the bundle has no block. */
+/** Decodes the header of the bundle's block. Throws if the bundle has no block. */
 export function headerOf(bundle: EvidenceBundle): BlockHeader {
   if (bundle.block === null) throw new ProofError('no_block', 'there is no block')
   return decodeBlockHeader(decodeHex(bundle.block.header))
 }
 
-/** The gateway's reason why the bundle has no block, and what to do about it. */
+/** The gateway's reason why the bundle has no block, and what the reader can do about it. */
 export function sayNoBlock({
   no_block,
   record,
@@ -70,14 +70,14 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
 }
 
 /**
- * How much earlier than the completion the block's time may be, milliseconds. Clocks differ: a
- * block has the time of its slot's start (on Ethereum, up to 12 s before its last transaction), a
- * sequencer's clock may be slow, and the enclave's may be fast. A block that is earlier by more
- * than this existed before the completion.
+ * How much earlier than the completion the block's time may be, milliseconds. Clocks differ. A
+ * block has the time at which its slot starts (on Ethereum, up to 12 s before its last
+ * transaction). A sequencer's clock may be slow, and the enclave's clock may be fast. A block that
+ * is earlier by more than this existed before the completion.
  */
 export const ANCHOR_SKEW_MS = 60_000
 
-/** Compares hashes only. checkAnchor shows whether the bytes are a transaction. */
+/** Compares only hashes. checkAnchor checks that the bytes are a transaction. */
 function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
   const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
   if (record.tx_hash === hash) return `Keccak-256 ${hash}`
@@ -118,9 +118,9 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
 }
 
 /**
- * Checks that the anchor is not older than the completion. The completion was made before the
- * block's time. Without this check, a forged block with an earlier time would date the completion
- * back.
+ * Checks that the anchor is not older than the completion. A good anchor proves that the completion
+ * was made before the block's time. Without this check, a forged block with an earlier time would
+ * make the completion look older than it is.
  */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
@@ -180,9 +180,11 @@ function wrongAnchor(expectation: string): ProofError {
 }
 
 /**
- * Checks that the chain has this block, deep enough. `hash`: 0x, lower case. Throws ProofError.
+ * Checks that the chain has this block, with enough blocks after it. `hash`: 0x, lower case. Throws
+ * ProofError.
  *
- * Does NOT prove that the facts of the chain are true: the caller must trust their source.
+ * Does NOT prove that the facts of the chain are true: the caller must trust the source of the
+ * facts.
  */
 export function checkBlockOnChain(
   block: { readonly chainId: number; readonly number: number; readonly hash: string },

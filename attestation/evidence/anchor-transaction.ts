@@ -13,32 +13,33 @@ import {
   rlpUint256,
 } from './rlp.ts'
 
-/** Most bytes of a raw anchor transaction. Transactions that this project signs have about 340. */
+/** Most bytes of a raw anchor transaction. This project's transactions have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
 /**
- * The content of a signed anchor transaction. Its hash covers all members. The signature covers
- * `relayer`.
+ * The content of a signed anchor transaction. The hash covers all other members. `relayer` is the
+ * account that signed.
  */
 export type AnchorTransaction = {
   /** Keccak-256 of the raw transaction: 0x, lower case. */
   readonly hash: string
-  /** The account that signed and pays: 0x, lower case. */
+  /** The account that signed the transaction and pays for it: 0x, lower case. */
   readonly relayer: string
   readonly chainId: number
   readonly nonce: number
-  /** The account that is called: 0x, lower case. */
+  /** The account that the transaction calls: 0x, lower case. */
   readonly contract: string
   readonly call: AnchorCall
 }
 
 /**
  * Decodes the anchor transaction in attacker-controlled `raw` bytes: a signed EIP-1559 transaction
- * (0x02 || RLP of 12 fields) that calls `anchor` with no value and no access list. Every byte is
- * checked. Throws FormatError `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`,
+ * (0x02 || RLP of 12 fields) that calls `anchor` with no value and no access list. Checks every
+ * byte. Throws FormatError `invalid_transaction`, `invalid_anchor_call`, `invalid_rlp`,
  * `invalid_signature`, `high_s`, ProofError `unrecoverable`.
  *
- * Does NOT prove that it was mined, that it succeeded, or that the head in it is its notary's.
+ * Does NOT prove that the transaction was mined, that it succeeded, or that its head is from the
+ * notary.
  */
 export function decodeAnchorTransaction(raw: Uint8Array): AnchorTransaction {
   if (raw.length > TRANSACTION_BYTES_MAX)
@@ -104,9 +105,9 @@ export type AnchorCall = {
 }
 
 /**
- * Decodes the arguments of the call data `anchor(uint64 size, bytes32 root, bytes signature)`. Only
- * the one encoding of the contract ABI specification is accepted, 228 bytes: no other offset or
- * padding, and no bytes after it. Throws FormatError `invalid_anchor_call`.
+ * Decodes the arguments in the call data `anchor(uint64 size, bytes32 root, bytes signature)`.
+ * Accepts only the canonical encoding of the contract ABI specification, 228 bytes. Another offset,
+ * other padding or bytes at the end are refused. Throws FormatError `invalid_anchor_call`.
  */
 export function decodeAnchorCall(data: Uint8Array): AnchorCall {
   if (data.length !== CALL_BYTES)
@@ -117,7 +118,7 @@ export function decodeAnchorCall(data: Uint8Array): AnchorCall {
     root: words.slice(WORD_BYTES, 2 * WORD_BYTES),
     signature: words.slice(4 * WORD_BYTES, 4 * WORD_BYTES + SIGNATURE_BYTES),
   }
-  // The parts that are not read above (selector, offset, length, padding) have one right value.
+  // Checks the parts that are not read above: selector, offset, length, padding.
   if (!equalBytes(encodeAnchorCall(call), data)) throw invalidCall('a canonical call of anchor')
   return call
 }
@@ -137,7 +138,7 @@ export function encodeAnchorCall({ size, root, signature }: AnchorCall): Uint8Ar
 
 const WORD_BYTES = 32
 const SELECTOR_BYTES = 4
-/** The first bytes of the hash of the function's signature (src/chain/contract/Affidavit.sol). */
+/** The first bytes of the hash over the function's signature (src/chain/contract/Affidavit.sol). */
 const SELECTOR = keccak_256(encodeUtf8('anchor(uint64,bytes32,bytes)')).slice(0, SELECTOR_BYTES)
 const SIGNATURE_WORDS = Math.ceil(SIGNATURE_BYTES / WORD_BYTES)
 /** Selector, size, root, the signature's offset and length, the signature padded to whole words. */

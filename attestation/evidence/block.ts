@@ -5,13 +5,14 @@ import { encodeUintWord, type TreeHead } from '../tree-head.ts'
 import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
 
 /**
- * Most bytes of a header. Ethereum's have about 600. Some chains put validator lists in extraData.
+ * Most bytes of a header. A header on Ethereum has about 600. Some chains put validator lists in
+ * extraData.
  */
 export const HEADER_BYTES_MAX = 16_384
 
-/** The fields of a block's header that the check of an anchor needs. */
+/** The fields of a block's header that are needed to check an anchor. */
 export type BlockHeader = {
-  /** Keccak-256 of the header: 0x, lower case. The only value to look up on the chain. */
+  /** Keccak-256 of the header: 0x, lower case. Look up only this value on the chain. */
   readonly hash: string
   readonly number: number
   /** Unix seconds. The block's producer sets it. */
@@ -22,9 +23,10 @@ export type BlockHeader = {
 
 /**
  * Decodes the header in attacker-controlled `bytes`, RLP (Ethereum yellow paper, section 4.4). It
- * begins with the 15 fields that every header has, each in its form. Any number of byte strings may
- * follow: fields that later forks added (base fee, withdrawals root, …). They are hashed, but not
- * checked. Throws FormatError `invalid_block_header` and `invalid_rlp`.
+ * begins with the 15 fields that every header has. Each field must have its form. Any number of
+ * byte strings may follow, because later forks added fields (base fee, withdrawals root, …). The
+ * hash covers these byte strings, but they are not checked. Throws FormatError
+ * `invalid_block_header` and `invalid_rlp`.
  *
  * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with
  * the chain's.
@@ -49,7 +51,7 @@ export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   }
 }
 
-/** A number: a byte string of this length. 'number': no leading zeros. 'bytes': any length. */
+/** A number: a byte string of this length. 'number': without leading zeros. 'bytes': any length. */
 type FieldForm = number | 'number' | 'bytes'
 
 const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
@@ -58,8 +60,8 @@ const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
 }
 
 /**
- * Order and forms: yellow paper, section 4.4, equation 44 (Shanghai version). EIP-1559 and later
- * EIPs append fields.
+ * Order and forms of the fields: yellow paper, section 4.4, equation 44 (Shanghai version).
+ * EIP-1559 and later EIPs append fields.
  */
 const FIELDS: readonly { readonly name: string; readonly form: FieldForm }[] = [
   { name: 'parentHash', form: 32 },
@@ -83,10 +85,10 @@ function invalid(message: string): FormatError {
   return new FormatError('invalid_block_header', message)
 }
 
-/** Most bytes of a transaction's receipt in a bundle. An anchor's receipt has about 450. */
+/** Most bytes of a transaction's receipt in a bundle. The receipt of an anchor has about 450. */
 export const TRANSACTION_RECEIPT_BYTES_MAX = 16_384
 
-/** The chain's facts about a transaction that it executed. */
+/** What the chain records about a transaction that it executed. */
 type TransactionReceipt = {
   readonly hasSucceeded: boolean
   readonly events: readonly TransactionEvent[]
@@ -107,7 +109,7 @@ type TransactionEvent = {
  * status, cumulative gas, bloom and events (EIP-2718, EIP-658). Throws FormatError
  * `invalid_transaction_receipt` and `invalid_rlp`.
  *
- * Does NOT prove that any chain gave it: see verifyTrieProof.
+ * Does NOT prove that the receipt is from any chain: see verifyTrieProof.
  */
 export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt {
   if (bytes.length > TRANSACTION_RECEIPT_BYTES_MAX)
@@ -127,7 +129,7 @@ export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt 
 }
 
 /**
- * Whether this receipt has the event in which the contract at `contract` (0x, lower case) reports
+ * True if this receipt has the event in which the contract at `contract` (0x, lower case) reports
  * that it accepted the head of `notary`.
  */
 export function hasAnchoredEvent(
@@ -153,7 +155,7 @@ export function hasAnchoredEvent(
 const EIP1559_TYPE = 2
 const ADDRESS_BYTES = 20
 const BLOOM_BYTES = 256
-/** The event's first topic: the hash of its signature (src/chain/contract/Affidavit.sol). */
+/** The event's first topic: the hash over its signature (src/chain/contract/Affidavit.sol). */
 const ANCHORED_TOPIC = keccak_256(encodeUtf8('Anchored(address,uint64,bytes32)'))
 
 function eventOf(item: RlpItem): TransactionEvent {

@@ -5,7 +5,7 @@ const { arrayOf, countOf, invalid, textOf } = bundleForms
 
 const ADDRESS_BYTES = 20
 
-/** The facts of an enclave's boot configuration that are compared with a record. */
+/** The facts in an enclave's boot configuration that are compared with a record. */
 export type BootFacts = {
   readonly chainId: number
   /** The anchor contract: 0x, lower case. */
@@ -15,8 +15,8 @@ export type BootFacts = {
 }
 
 /**
- * Reads attacker-controlled `json`, a boot configuration. It may have more members than are read
- * here: its digest covers all of them. It must not have a member `format`
+ * Reads attacker-controlled `json`, a boot configuration. It may have members that are not read
+ * here. Its digest covers all members. It must not have a member `format`
  * (headAttestationUserData). Throws FormatError `invalid_bundle` naming the member.
  *
  * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the
@@ -24,7 +24,7 @@ export type BootFacts = {
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // A head attestation's statement has a member `format`, so the two cannot be confused.
+  // The statement in a head attestation has a member `format`, so the two are always different.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

@@ -18,10 +18,10 @@ const { textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
 /** The value of `format` in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
 
-/** Most heads in one statement. A gateway with more logs shows the heads of its newest logs. */
+/** Most heads in one statement. A gateway with more logs sends the heads of its newest logs. */
 export const BOOT_HEADS_MAX = 1_000
 
-/** A head of another notary's log, with that notary's signature, as shown to an enclave. */
+/** A head of another notary's log, with the signature of that notary, as an enclave receives it. */
 export type BootHead = {
   /** 0x, lower case. */
   readonly notary: string
@@ -33,7 +33,7 @@ export type BootHead = {
   readonly signature: string
 }
 
-/** A boot statement in the form in which the gateway serves it with its log. */
+/** A boot statement in the form in which the gateway serves the statement with its log. */
 export type BootStatement = {
   readonly heads: readonly BootHead[]
   /** The time of the document in whole seconds, Unix time. */
@@ -43,11 +43,11 @@ export type BootStatement = {
 }
 
 /**
- * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX, each with exactly its
- * members in their one form, in ascending order of their notaries, each notary once. Throws
+ * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX. Each head has exactly its
+ * members in their one form. The notaries are in ascending order, each only once. Throws
  * FormatError `invalid_boot_statement`.
  *
- * Does NOT prove that anybody signed them: see verifyBootHeads.
+ * Does NOT prove that a notary signed a head: see verifyBootHeads.
  */
 export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
   if (!isJsonArray(json) || json.length > BOOT_HEADS_MAX)
@@ -61,7 +61,7 @@ export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
 /**
  * Verifies that each head was signed by its notary for this chain and contract. `recover`: see
  * recoverPublicKey. Throws ProofError `wrong_signer` naming the notary, and FormatError. Does NOT
- * prove that a notary is an enclave, or that a head is the newest of its log.
+ * prove that a notary is an enclave, or that a head is the newest head of its log.
  */
 export function verifyBootHeads(
   heads: readonly BootHead[],
@@ -79,9 +79,9 @@ export function verifyBootHeads(
 }
 
 /**
- * Gives the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
- * canonical JSON. Its `format` keeps documents of different kinds apart: head attestations have
- * another format, boot configurations do not have one. Throws FormatError `invalid_boot_statement`.
+ * Computes the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
+ * canonical JSON. Its `format` distinguishes the kinds of documents: head attestations have another
+ * format, and boot configurations have no format. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,

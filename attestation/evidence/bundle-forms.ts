@@ -12,7 +12,7 @@ const { invalid } = bundleForms
 /** Most bytes of an attestation document in a bundle. A document from AWS has about 5 KB. */
 export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
-/** The number of bytes that a hex text may have, and its prefix (default: 0x). */
+/** The number of bytes that a hex text may have, and the prefix of the text (default: 0x). */
 type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
   readonly prefix?: '' | '0x'
 }
@@ -33,7 +33,7 @@ export function hexOf(json: Json | undefined, name: string, form: HexForm): stri
   return json
 }
 
-/** Makes a reader for standard base64 of 1 to `bytesMax` bytes. `invalid`: see formsOf. */
+/** Creates a reader for standard base64 of 1 to `bytesMax` bytes. `invalid`: see formsOf. */
 export function base64FormOf(invalid: (name: string, expectation: string) => FormatError) {
   return (json: Json | undefined, name: string, bytesMax: number): string => {
     const isBounded =
@@ -44,7 +44,7 @@ export function base64FormOf(invalid: (name: string, expectation: string) => For
   }
 }
 
-/** Number of decoded bytes; infinite when the text is not base64. */
+/** Number of decoded bytes. Infinite if the text is not base64. */
 function decodedLength(text: string): number {
   try {
     return decodeBase64(text).length
@@ -54,7 +54,7 @@ function decodedLength(text: string): number {
 }
 
 /**
- * Checks an origin. It must have the form of the enclave's table of providers, which is the
+ * Checks an origin. It must have the form in the enclave's table of providers, which is the
  * serialization of the WHATWG URL Standard: http or https; an IPv6 address, or a host of printable
  * ASCII without upper case, escapes and characters that end a host; a port unless it is the
  * scheme's default. Throws FormatError `invalid_bundle` naming `name`.

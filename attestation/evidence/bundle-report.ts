@@ -9,10 +9,10 @@ import type { CheckTable, Judgement } from './verdict.ts'
 /** The checks of a bundle, in the order of the report. */
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
-/** All checks. The value says when `verified` needs the check. */
+/** All checks. The value says when the verdict `verified` needs the check. */
 export const BUNDLE_CHECKS = {
   /**
-   * The bundle has version 1, and every member has its one form. If this check fails, no other
+   * The bundle has version 1, and every member has the required form. If this check fails, no other
    * check is made.
    */
   format: 'always',
@@ -20,7 +20,7 @@ export const BUNDLE_CHECKS = {
   'request hash': 'always',
   /** The response hashes to the receipt's response_hash. */
   'response hash': 'always',
-  /** The record's hash is the hash of these two hashes. */
+  /** The record's hash is the hash over the request hash and the response hash. */
   hash: 'always',
   /** A secp256k1 point. */
   'public key': 'always',
@@ -28,7 +28,7 @@ export const BUNDLE_CHECKS = {
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',
-  /** The second in which the completion finished, according to the receipt. */
+  /** The record's time is the second in which the completion finished, according to the receipt. */
   created_at: 'always',
   /** The attestation document names the key of the record. */
   'attestation key': 'always',
@@ -45,17 +45,17 @@ export const BUNDLE_CHECKS = {
   'boot configuration': 'always',
   /** The caller expects this boot configuration. */
   'expected configuration': 'always',
-  /** The boot configuration has the receipt's provider, with the same origin. */
+  /** The boot configuration lists the receipt's provider, with the same origin. */
   provider: 'always',
-  /** The answer is whole, or the caller accepts the outcome in the receipt. */
+  /** The answer is whole, or the caller accepts the outcome that the receipt states. */
   outcome: 'always',
-  /** The receipt is the leaf at its index of the notary's log. */
+  /** The receipt is the leaf at its index in the notary's log. */
   'receipt in log': 'always',
   /** The notary signed the log's head, for this chain and contract. */
   'tree head': 'always',
   /**
-   * The transaction's hash is the record's `tx_hash`, or one of its `reanchored`. The detail says
-   * which one.
+   * The transaction's hash is the record's `tx_hash`, or one of the hashes in its `reanchored`. The
+   * detail says which one.
    */
   'transaction hash': 'always',
   /** The transaction sends exactly this head and signature to this contract on this chain. */
@@ -63,15 +63,15 @@ export const BUNDLE_CHECKS = {
   /** The header has the block's number and hash. */
   'block header': 'always',
   /**
-   * The block is not older than the completion and the attestation document. ANCHOR_SKEW_MS is
-   * tolerated.
+   * The block is not older than the completion and the attestation document, with a tolerance of
+   * ANCHOR_SKEW_MS.
    */
   'anchor time': 'always',
-  /** The transactions root of the header covers the transaction at its index. */
+  /** The transactions root in the header covers the transaction at its index. */
   'transaction in block': 'always',
   /**
-   * The receipts root of the header covers the receipt at that index. The receipt shows success and
-   * the contract's event for this head.
+   * The receipts root in the header covers the receipt at the same index. The receipt shows success
+   * and the contract's event for this head.
    */
   'anchor outcome': 'always',
   /** The chain has this block, with enough blocks after it. */
@@ -84,48 +84,48 @@ export type BundleCheck = Check<BundleCheckName>
 /** The result of verifyBundle. */
 export type BundleReport = Judgement<BundleCheckName> & {
   readonly checks: readonly BundleCheck[]
-  /** The missing parts of the completion. */
+  /** The parts of the completion that the bundle leaves out. */
   readonly redacted: readonly RedactablePart[]
-  /** The gateway's statement about parts that it erased, which is not proved; null without one. */
+  /** The gateway's statement about parts that it erased. Not proved. Null without a statement. */
   readonly erased: ErasureStatement | null
   /**
-   * The stated origin of the bundle, a hint for its reader. It is not proved and not checked. Null
-   * when it is not stated, or when the bundle has another form.
+   * Where the bundle comes from, as the bundle states it: a hint for its reader. It is not proved
+   * and not checked. Null if the bundle does not state it, or has another form.
    */
   readonly source: BundleSource | null
-  /** The facts of the bundle that its checks prove; null when the bundle is invalid. */
+  /** The facts that the checks of the bundle prove. Null if the bundle is invalid. */
   readonly facts: BundleFacts | null
 }
 
 /** The facts of a bundle that is not invalid. A fact whose check did not pass is null. */
 export type BundleFacts = {
   readonly hash: string
-  /** The account that signed, which is also the log: 0x, lower case. */
+  /** The account that signed. Its address also names the log: 0x, lower case. */
   readonly notary: string
   readonly index: number
   /**
-   * How the answer ended. If not `complete`, its end is missing, and it is not proved who cut it.
+   * How the answer ended. If not `complete`, the end is missing. There is no proof of who cut it.
    */
   readonly outcome: Receipt['outcome']
-  /** The provider of the answer: its name and origin in the enclave's table. */
+  /** The provider that answered: its name and origin in the enclave's table. */
   readonly provider: { readonly name: string; readonly origin: string }
-  /** The requested model, and the model that the answer names (null if it names no model). */
+  /** The requested model, and the model in the answer (null if the answer names no model). */
   readonly model: Receipt['model']
   /** The second in which the completion finished, Unix seconds, by the enclave's clock. */
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements; null if none is expected or a set matched. */
+  /** The policy's release with these measurements. Null if a set matched or none is expected. */
   readonly release: Release | null
-  /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
+  /** Digest of the boot configuration, 32 bytes. Compare BundlePolicy.configurations. */
   readonly configuration: Uint8Array
-  /** The block of the bundle that holds the anchor; null when the bundle does not show it whole. */
+  /** The block that holds the anchor. Null if the bundle does not prove it completely. */
   readonly block: BlockFacts | null
-  /** The completion was not made after this block. Null when the chain does not have the block. */
+  /** The completion was not made after this block. Null unless the chain has the block. */
   readonly anchoredIn: BlockFacts | null
 }
 
-/** A block by its header. Timestamp: Unix seconds, by the chain. */
+/** A block, as its header states it. Timestamp: Unix seconds, set by the chain. */
 export type BlockFacts = {
   readonly number: number
   readonly hash: string

@@ -10,8 +10,9 @@ export const SOURCE_URL_LENGTH_MAX = 300
 export const OPERATOR_LENGTH_MAX = 200
 
 /**
- * The stated origin of a bundle: it shows its reader whom to ask. It is only a hint. It is not
- * signed, hashed or checked, and no code calls these addresses. It has at least one member.
+ * Where a bundle comes from, as the bundle states it: it shows the reader whom to ask. It is only a
+ * hint. It is not signed, hashed or checked, and no code calls these addresses. It has at least one
+ * member.
  */
 export type BundleSource = {
   /** URL of the gateway. */
@@ -25,7 +26,7 @@ export type BundleSource = {
 const SOURCE_MEMBERS = ['gateway', 'operator', 'releases'] as const
 
 /**
- * Reads the source in attacker-controlled `json`, with no other members. Throws FormatError
+ * Reads the source in attacker-controlled `json`. Other members are refused. Throws FormatError
  * `invalid_bundle`.
  */
 export function parseSource(json: Json | undefined): BundleSource {
@@ -60,12 +61,12 @@ function operatorOf(json: Json | undefined, name: string): string {
   return json
 }
 
-/** Whether text has the form of a URL in a source. The existence of a server is not checked. */
+/** True if text has the form of a URL in a source. Does not check that the server exists. */
 export function isSourceUrl(text: string): boolean {
   return text.length <= SOURCE_URL_LENGTH_MAX && SOURCE_URL.test(text)
 }
 
-/** Whether text can be the name of an operator in a source. */
+/** True if text can be the name of an operator in a source. */
 export function isOperatorName(text: string): boolean {
   return isStatedText(text, OPERATOR_LENGTH_MAX) && !ODD_BLANKS.test(text)
 }
@@ -73,5 +74,5 @@ export function isOperatorName(text: string): boolean {
 /** Spaces that could fake a new line in a report, and invisible letters. */
 const ODD_BLANKS = /^\p{Zs}|\p{Zs}{2}|\p{Zs}$|\p{Default_Ignorable_Code_Point}/u
 
-/** No user before the host: it could look like another host. Printable ASCII after the host. */
+/** No user before the host, because it could look like a host. Printable ASCII after the host. */
 const SOURCE_URL = /^https?:\/\/[-.:0-9A-Z_a-z[\]]+([/?][!-~]*)?$/

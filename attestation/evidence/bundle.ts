@@ -24,13 +24,13 @@ import { TRIE_NODES_MAX } from './trie.ts'
 const { arrayOf, countOf, invalid, membersOf, objectOf } = bundleForms
 const base64Of = base64FormOf(invalid)
 
-/** The value of `format` in every bundle, of any version. */
+/** The value of `format` in bundles of every version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
-/** Most transactions that a record names in addition to `tx_hash`. */
+/** Most transactions that a record lists in addition to `tx_hash`. */
 export const REANCHORED_MAX = 64
 
-/** All data that the check of one completion needs (formats.md, Format). */
+/** All data that are needed to check one completion (formats.md, Format). */
 export type EvidenceBundle = {
   readonly format: typeof BUNDLE_FORMAT
   /** The version of the record's receipt. */
@@ -40,18 +40,18 @@ export type EvidenceBundle = {
   readonly boot_configuration: JsonObject
   /** The signed transaction that anchors the log's head: 0x hex. */
   readonly transaction: string
-  /** The block of the transaction; null when the gateway could not show it for this bundle. */
+  /** The block that holds the transaction. Null if the gateway did not have it for this bundle. */
   readonly block: BundleBlock | null
-  /** The gateway's reason why there is no block; absent when it gives no reason. */
+  /** The gateway's reason why there is no block. Absent if the gateway states no reason. */
   readonly no_block?: NoBlock
-  /** The origin of the bundle, stated by its gateway; absent when its operator stated no source. */
+  /** Where the bundle comes from, as its gateway states it. Absent if it is not stated. */
   readonly source?: BundleSource
 }
 
-/** Why a bundle has no block. It is not proved. */
+/** The reason why a bundle has no block. It is not proved. */
 export type NoBlock = {
   readonly reason: NoBlockReason
-  /** The transaction to look up on the chain, which is the bundle's: 0x hex. */
+  /** The transaction in the bundle, to look up on the chain: 0x hex. */
   readonly transaction: string
 }
 
@@ -63,7 +63,7 @@ const NO_BLOCK_REASONS = [
   'not_readable', // the gateway cannot read the block
 ] as const
 
-/** A stored record without its `id`, which cannot be verified. */
+/** A stored record without its `id`, because the `id` cannot be verified. */
 export type BundleRecord = RequestPart &
   ResponsePart & {
     readonly hash: string
@@ -71,11 +71,11 @@ export type BundleRecord = RequestPart &
     readonly signature: string
     readonly tx_hash: string
     /**
-     * Other transactions that anchor the head instead of `tx_hash`, in order; absent when there are
-     * no such transactions.
+     * Other transactions that anchor the head instead of `tx_hash`, in order. Absent if there are
+     * no other transactions.
      */
     readonly reanchored?: readonly string[]
-    /** The gateway's statement about parts that it erased; absent when it erased no part. */
+    /** The gateway's statement about parts that it erased. Absent if it erased no part. */
     readonly erased?: ErasureStatement
     /** Standard base64. */
     readonly attestation: string
@@ -85,31 +85,31 @@ export type BundleRecord = RequestPart &
     readonly log: LogProof
   }
 
-/** The request as hashed, without unset members. If it is left out: its hash, as `request_hash`. */
+/** The request in its hashed form, without unset members. If left out, its hash: `request_hash`. */
 type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
 
-/** The response as hashed. If it is left out: its hash, as `response_hash`. */
+/** The response in its hashed form. If left out, its hash: `response_hash`. */
 type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
 
 /** The block that holds the transaction. */
 export type BundleBlock = {
   readonly number: number
-  /** The only value to look up on the chain: 0x hex. */
+  /** Look up only this value on the chain: 0x hex. */
   readonly hash: string
   /** RLP, 0x hex. */
   readonly header: string
   readonly transaction_index: number
-  /** Nodes of the transactions trie, root to leaf, 0x hex. */
+  /** Nodes in the transactions trie, from the root to the leaf, 0x hex. */
   readonly transaction_proof: readonly string[]
-  /** Nodes of the receipts trie, root to leaf, 0x hex. */
+  /** Nodes in the receipts trie, from the root to the leaf, 0x hex. */
   readonly receipt_proof: readonly string[]
 }
 
 /**
  * Reads the bundle in attacker-controlled `json`. It must have exactly the members of the format,
- * each in its one form, hex in lower case, and a receipt of its own version. Read its text with
- * parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
- * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`. Their messages name the member.
+ * each in its one form, hex in lower case. Its receipt must have the version of the bundle. Read
+ * its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
+ * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`. The messages name the member.
  *
  * Does NOT prove anything: see verifyBundle.
  */
@@ -234,7 +234,7 @@ function parseRequestPart(record: JsonObject): RequestPart {
       }),
     }
   const request = objectOf(record.request, 'record.request')
-  // Unset members are not hashed. They are refused because anyone could change them unnoticed.
+  // The hash does not cover unset members, so anyone could change them unnoticed. Refuses them.
   if (stripUnsetMembers(request) !== request)
     throw invalid('record.request', 'without members of null, also in its messages')
   return { request }
@@ -278,7 +278,7 @@ function parseNoBlock(
   return { reason, transaction }
 }
 
-/** A leaf needs additional bytes for its path and prefixes. A branch has at most 532 bytes. */
+/** A leaf is larger than its receipt by its path and prefixes. A branch has at most 532 bytes. */
 const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
 
 function parseNodes(json: Json, name: string): readonly string[] {
@@ -287,10 +287,10 @@ function parseNodes(json: Json, name: string): readonly string[] {
 }
 
 /**
- * Creates the bundle of a stored record as served (interface 2.4, with `receipt` and `log`), with
- * other data that the gateway keeps. Leaves out the record's `id` and the request's unset members,
- * which cannot be verified. Versions before 3 also lack the reason for a missing block, and the
- * source. Throws FormatError as parseEvidenceBundle does.
+ * Creates the bundle from a stored record in the form of the API (interface 2.4, with `receipt` and
+ * `log`), and from other data that the gateway keeps. Leaves out the record's `id` and the
+ * request's unset members, which cannot be verified. For versions before 3, it also leaves out the
+ * source and the reason for a missing block. Throws FormatError as parseEvidenceBundle does.
  *
  * Does NOT check that the parts belong together: see verifyBundle.
  */
@@ -299,9 +299,9 @@ export function createBundle(parts: {
   readonly bootConfiguration: JsonObject
   /** Raw anchor transaction, 0x hex. */
   readonly transaction: string
-  /** The block, or the reason why there is no block; null when neither is known. */
+  /** The block, or the reason why there is no block. Null if neither is known. */
   readonly block: BundleBlock | NoBlock | null
-  /** The origin of the bundle; absent or null when it is not known. */
+  /** Where the bundle comes from. Absent or null if this is unknown. */
   readonly source?: BundleSource | null
 }): EvidenceBundle {
   const { block, source = null } = parts
@@ -325,9 +325,9 @@ export function createBundle(parts: {
 }
 
 /**
- * The record without members that cannot be verified: its `id` and, when it is `redacted`, its
- * `usage` and the reason why content is `withheld`. Missing parts are replaced by their hashes from
- * the receipt. The gateway's statement `erased` stays.
+ * The record without members that cannot be verified. These are its `id` and, if it is `redacted`,
+ * its `usage` and the reason why content is `withheld`. Missing parts are replaced by their hashes
+ * from the receipt. The gateway's statement `erased` stays.
  */
 function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
   if (memberOf(record, 'redacted') !== true) return record

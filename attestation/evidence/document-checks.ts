@@ -17,9 +17,9 @@ import type { BundleCheck } from './bundle-report.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
- * Gives the facts of a document that was genuine at its own time (historical mode), or the fault.
- * The measurements are not checked here: they have their own check. Rejects with PolicyError when
- * the policy is invalid.
+ * Returns the facts of a document that was genuine at its own time (historical mode), or the fault.
+ * Does not check the measurements, because another check does. Rejects with PolicyError if the
+ * policy is invalid.
  */
 export async function verifyDocument(
   bytes: Attempt<Uint8Array>,
@@ -27,7 +27,7 @@ export async function verifyDocument(
   attestations: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<Attempt<AttestationFacts>> {
   const policy: AttestationPolicy = {
-    // The measurements have their own check. This check only asks whether the document is genuine.
+    // Measurements have their own check. This check only asks whether the document is genuine.
     measurements: 'any',
     mode: 'historical',
     ...(roots === undefined ? {} : { roots }),
@@ -42,7 +42,7 @@ export async function verifyDocument(
   }
 }
 
-/** Not used: historical mode takes the document's own time. */
+/** Not used, because historical mode takes the document's own time. */
 const UNUSED_TIME = new Date(0)
 
 /** Describes in words which enclave made the document, and when. */
@@ -56,8 +56,8 @@ export function describeDocument({
 }
 
 /**
- * Checks that the caller expects the code of the document. Not checked without `facts`: a document
- * that is not genuine can state any measurements. Throws AttestationError.
+ * Checks that the caller expects the measurements in the document. Not checked without `facts`: a
+ * document that is not genuine can state any measurements. Throws AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -76,8 +76,8 @@ function sayNotValid(fault: unknown): Finding {
 }
 
 /**
- * The set or release of the policy that the document matches; null when none is expected. Throws
- * AttestationError.
+ * The set or release in the policy that matches the document. Null if the policy expects no code.
+ * Throws AttestationError.
  */
 export function findExpectedCode(
   document: AttestationDocument,
@@ -88,9 +88,10 @@ export function findExpectedCode(
 }
 
 /**
- * Checks that the caller expects the digest of a boot configuration. If the document's release is
- * expected and names a configuration, the digest must be that one too. The expectation must not
- * come from the gateway under test: it always agrees with itself. Throws ProofError.
+ * Checks that the caller expects the digest of a boot configuration. If the document matches an
+ * expected release that names a configuration, the digest must also be the digest of that
+ * configuration. Do not take the expected digest from the gateway under test, which always agrees
+ * with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -143,8 +144,8 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 }
 
 /**
- * The expected release that the document matches. Null when there is no match: the check of
- * measurements reports that.
+ * The expected release that the document matches. Null if no release matches. The check of
+ * measurements reports that case.
  */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
@@ -152,8 +153,8 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 }
 
 /**
- * Checks, by the attestation document, which code holds the key and which configuration it was
- * booted with. The document is judged at its own time (historical mode). The anchor of the log
+ * Checks, by the attestation document, which code holds the key and with which configuration the
+ * enclave booted. The document is checked at its own time (historical mode). The anchor of the log
  * limits how late the record was made.
  */
 export async function checkEnclave(
@@ -228,12 +229,12 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
 }
 
 /**
- * Checks that the answer is whole, or that its caller accepts how it was cut. There is no proof
- * about the missing part. So any other cut answer leaves this check open, and its bundle is not
- * verified.
+ * Checks that the answer is whole, or that its caller accepts how the answer was cut. There is no
+ * proof about the missing part. So for any other cut answer this check stays open, and the bundle
+ * is not verified.
  *
- * Does NOT prove who cut it: `client_disconnected` is what the enclave saw of its gateway, which
- * may have done it on purpose.
+ * Does NOT prove who cut the answer. `client_disconnected` means that the gateway closed its
+ * connection to the enclave, perhaps on purpose.
  */
 export function checkOutcome(
   { outcome }: Receipt,

@@ -2,25 +2,25 @@ import { encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 
-/** The value of `format` in a head attestation's statement. `user_data` is its digest. */
+/** The `format` of a head attestation's statement. `user_data` is the digest of the statement. */
 export const HEAD_ATTESTATION_FORMAT = 'affidavit-head-attestation'
 
-/** An enclave's statement about its log in a head attestation. It excludes the block's hash. */
+/** What an enclave states about its log in a head attestation, without the block's hash. */
 export type HeadStatement = {
   /** Digest of the enclave's boot configuration, 32 bytes (digestBootConfiguration). */
   readonly configuration: Uint8Array
   /** The log: its notary's address, 0x and lower case. */
   readonly notary: string
-  /** Number of leaves in the enclave's log at that moment, also leaves that the gateway lacks. */
+  /** Number of leaves in the enclave's log at that moment. The gateway may lack some leaves. */
   readonly size: number
   /** Merkle root of these leaves, 32 bytes. */
   readonly root: Uint8Array
 }
 
 /**
- * The `user_data` of a head attestation's document, 32 bytes: SHA-256 of the canonical JSON of the
- * statement. A boot configuration has no member `format`, so its digest differs: the two kinds of
- * documents cannot be confused. Throws FormatError `invalid_head_statement`.
+ * Computes the `user_data` of a head attestation's document, 32 bytes: SHA-256 of the canonical
+ * JSON of the statement. A boot configuration has no member `format`, so the digests of the two
+ * kinds of documents always differ. Throws FormatError `invalid_head_statement`.
  */
 export function headAttestationUserData({
   configuration,

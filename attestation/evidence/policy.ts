@@ -12,65 +12,67 @@ import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
- * The caller's demands on a bundle. Without expected code and configuration, these are not checked,
- * and the bundle is not `verified`. Unknown names and wrong forms are refused with PolicyError.
+ * What the caller demands from a bundle. If the caller expects no code or no configuration, it is
+ * not checked, and the bundle is not `verified`. Unknown names and wrong forms are refused with
+ * PolicyError.
  */
 export type BundlePolicy = {
   /**
-   * The accepted code: sets of measurements. The attestation document must match one set in full.
-   * Left out, or an empty list: not checked. An empty set is refused.
+   * The accepted code: sets of measurements. The attestation document must match all values of one
+   * set. Not checked if left out or an empty list. An empty set is refused.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * As in AttestationPolicy: releases that are accepted in addition to the sets. Left out: no
-   * releases are expected. An empty list accepts no code: every document fails.
+   * Same as in AttestationPolicy: releases that are accepted in addition to the sets. If left out,
+   * no releases are expected. An empty list accepts no code, so every document fails.
    */
   readonly releases?: AttestationPolicy['releases']
   /**
-   * The accepted boot configurations, by digest (32 bytes, digestBootConfiguration): which
-   * providers at which origins, which certificate authorities, which chain and contract.
-   * Measurements do not cover these settings of the operator, who could add a CA and answer in a
-   * provider's name. The configuration of the matched release, if it has one, is expected as well.
-   * Without either, the configuration is not checked. Never take it from the gateway under test.
+   * The accepted boot configurations, by digest (32 bytes, digestBootConfiguration). A
+   * configuration says which providers at which origins, which certificate authorities, which chain
+   * and contract. Measurements do not cover these settings. The operator, who makes them, could add
+   * a CA and answer in a provider's name. If the matched release has a configuration, that
+   * configuration is expected as well. If there is neither, the configuration is not checked. Never
+   * take it from the gateway under test.
    */
   readonly configurations?: readonly Uint8Array[]
   /**
-   * Outcomes that are accepted besides `complete`. Such an answer was cut: by its caller, by a
-   * gateway that closed the connection in mid-stream, or by its provider. With an outcome that is
-   * not accepted, the check `outcome` does not pass, and the bundle is `consistent` at best.
-   * Default: none.
+   * Outcomes that are accepted besides `complete`. An answer with such an outcome was cut: by its
+   * caller, by a gateway that closed the connection in mid-stream, or by its provider. With an
+   * outcome that is not accepted, the check `outcome` does not pass, and the bundle is `consistent`
+   * at best. Default: [].
    */
   readonly outcomes?: readonly Receipt['outcome'][]
-  /** As in AttestationPolicy. Default: AWS's root. */
+  /** Same as in AttestationPolicy. Default: AWS's root. */
   readonly roots?: AttestationPolicy['roots']
-  /** As in AttestationPolicy. Default: none known. */
+  /** Same as in AttestationPolicy. By default, no revocations are known. */
   readonly revoked?: AttestationPolicy['revoked']
-  /** As in AttestationPolicy. Default: false. */
+  /** Same as in AttestationPolicy. Default: false. */
   readonly allowDebug?: boolean
   /**
-   * The depth that the block must have in the chain, in blocks, itself included, when a chain is
-   * given. Default CONFIRMATIONS_MIN_DEFAULT; at least 1.
+   * The number of blocks that the chain must have from this block on, itself included. Used if a
+   * chain is passed. Default CONFIRMATIONS_MIN_DEFAULT. At least 1.
    */
   readonly confirmationsMin?: number
 }
 
-/** Whether the policy expects some code. */
+/** True if the policy expects some code. */
 export function expectsCode({ measurements = [], releases }: BundlePolicy): boolean {
   return measurements.length > 0 || releases !== undefined
 }
 
-/** The block is on the chain. A safe depth depends on the chain: Ethereum calls 64 blocks final. */
+/** 1: the block is on the chain. A safe number depends on the chain. On Ethereum, 64 is final. */
 export const CONFIRMATIONS_MIN_DEFAULT = 1
 
 /**
- * The chain's facts, as the caller asked for them. They are as trustworthy as the endpoint that the
+ * Facts that the caller read from the chain. They are as trustworthy as the endpoint that the
  * caller asked.
  */
 export type ChainFacts = {
   readonly chainId: number
   /**
-   * Hash of the chain's block with the bundle's block number: 0x, either case; null when the chain
-   * does not have this number.
+   * Hash of the chain's block with the bundle's block number: 0x, upper or lower case. Null if the
+   * chain has no block with this number.
    */
   readonly blockHash: string | null
   /** Number of the chain's newest block. */
@@ -79,22 +81,22 @@ export type ChainFacts = {
 
 /** Optional inputs of verifyBundle. */
 export type BundleContext = {
-  /** Left out: the bundle is checked without a chain. */
+  /** If left out, the bundle is checked without a chain. */
   readonly chain?: ChainFacts
   /**
-   * Caches the certificate chains that it verified: many bundles of one enclave then take less
-   * time. Default: none.
+   * Caches the certificate chains that it verified. This saves time with many bundles from one
+   * enclave. By default, nothing is cached.
    */
   readonly attestations?: AttestationVerifier
 }
 
 /**
- * Checks the form of the policy and gives its own members. JavaScript callers can pass any object,
- * and a misspelt or malformed expectation must not count as met. A member that is undefined counts
- * as left out. Throws PolicyError naming the member.
+ * Checks the form of the policy and returns its own members. JavaScript callers can pass any
+ * object. An expectation that is misspelt or malformed must not count as met. A member that is
+ * undefined counts as left out. Throws PolicyError naming the member.
  *
- * Does NOT say that anything is expected: with no members nothing is, and then nothing is
- * `verified`.
+ * Does NOT check that the policy expects anything. A policy without members expects nothing, and
+ * then nothing is `verified`.
  */
 export function readPolicy(policy: BundlePolicy): BundlePolicy {
   checkMembers(policy, 'policy', POLICY_FORMS)
@@ -102,14 +104,15 @@ export function readPolicy(policy: BundlePolicy): BundlePolicy {
 }
 
 /**
- * As readPolicy, for a BundleContext, the optional inputs. Throws PolicyError naming the member.
+ * Same as readPolicy, for a BundleContext (the optional inputs). Throws PolicyError naming the
+ * member.
  */
 export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
   return ownMembers(context)
 }
 
-/** Throws PolicyError when `value` has another form. The message calls it `name`. */
+/** Throws PolicyError if `value` has a wrong form. The message calls the value `name`. */
 type Form = (value: unknown, name: string) => void
 
 /** A form for each member of a type. */
@@ -159,7 +162,7 @@ const CHAIN_FORMS: Forms<ChainFacts> = {
 
 const BLOCK_HASH = /^0x[0-9a-fA-F]{64}$/
 
-/** Checks that all own members are known. `all`: none may be left out either. */
+/** Checks that all own members are known. If `all` is true, no member may be left out. */
 function checkMembers(
   value: unknown,
   name: string,
@@ -203,7 +206,7 @@ function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
 }
 
-/** An array, a Map or an instance of a class is refused: its content is not in own members. */
+/** Refuses an array, a Map or an instance of a class. Their content is not in own members. */
 function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return hasOwnMembersAlone(value)
 }

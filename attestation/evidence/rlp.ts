@@ -5,7 +5,8 @@ import { FormatError } from '../errors.ts'
 export type RlpItem = Uint8Array | readonly RlpItem[]
 
 /**
- * Most levels of nested lists. The deepest value that is read here has 4: the topics of a receipt.
+ * Most levels of nested lists. The deepest value that this folder reads has 4: the topics of a
+ * receipt.
  */
 export const RLP_DEPTH_MAX = 16
 
@@ -36,7 +37,7 @@ export function encodeRlp(item: RlpItem): Uint8Array {
   return concatBytes(encodePrefix(0xc0, payload.length), payload)
 }
 
-/** The RLP bytes of a number: big-endian, no leading zeros; 0 is empty. `value` is 0 to 2^53-1. */
+/** The RLP bytes of a number (0 to 2^53-1): big-endian, without leading zeros. Empty for 0. */
 export function encodeRlpNumber(value: number): Uint8Array {
   const bytes: number[] = []
   for (let rest = value; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256)
@@ -51,8 +52,8 @@ export function rlpList(item: RlpItem | undefined, what: string): readonly RlpIt
 }
 
 /**
- * A byte string; with `length`, of exactly this many bytes. Throws FormatError `invalid_rlp` naming
- * `what`.
+ * A byte string. If `length` is passed, it must have exactly this many bytes. Throws FormatError
+ * `invalid_rlp` naming `what`.
  */
 export function rlpBytes(item: RlpItem | undefined, what: string, length?: number): Uint8Array {
   if (!(item instanceof Uint8Array)) throw invalid(`expected ${what} to be a byte string`)
@@ -86,7 +87,7 @@ export function rlpNumber(item: RlpItem | undefined, what: string): number {
 const UINT256_BYTES = 32
 /** Longest payload whose length is in the prefix byte itself. */
 const SHORT_BYTES_MAX = 55
-/** Most bytes of a length. Such a length is far more than memory holds, and exact as a double. */
+/** Most bytes of a length. It is larger than any memory, and a double holds it exactly. */
 const LENGTH_BYTES_MAX = 6
 
 type Source = { readonly bytes: Uint8Array; readonly limit: number }

@@ -4,23 +4,23 @@ import { FormatError, ProofError } from '../errors.ts'
 import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
 
 /**
- * Longest proof. The key of the largest index has 8 bytes, which are 16 nibbles. Each node except
- * the last uses at least one nibble.
+ * Most nodes of a proof. The key of the largest index has 8 bytes, which are 16 nibbles. Each node
+ * except the last uses at least one nibble.
  */
 export const TRIE_NODES_MAX = 17
 
 /**
  * Verifies that entry `index` of a block's transactions or receipts is in the trie with `root` (32
- * bytes, from the block's header), and gives the entry. `nodes` are the nodes of the
- * Merkle-Patricia trie from the root to the leaf (Ethereum yellow paper, appendix D); the key is
- * RLP(index). All nodes must be used, and the last is the leaf.
+ * bytes, from the block's header). Returns the entry. `nodes` are the nodes of the Merkle-Patricia
+ * trie from the root to the leaf (Ethereum yellow paper, appendix D). The key is RLP(index). All
+ * nodes must be used, and the last is the leaf.
  *
  * Entries have at least 32 bytes, so a node that contains another node is refused. A key is never
  * the beginning of another key, so a branch with a value is refused. Throws FormatError
- * `invalid_rlp` and `invalid_trie_proof`, ProofError `wrong_trie_node` when a node does not have
- * the hash that leads to it, `not_in_trie` when it leads to another key.
+ * `invalid_rlp` and `invalid_trie_proof`. Throws ProofError `wrong_trie_node` if a node does not
+ * have the hash in its parent, `not_in_trie` if the nodes lead to another key.
  *
- * Does NOT prove that the header is one of a chain.
+ * Does NOT prove that the header is from a chain.
  */
 export function verifyTrieProof(proof: {
   readonly root: Uint8Array
@@ -49,7 +49,7 @@ function indexNibbles(index: number): readonly number[] {
   return nibblesOf(encodeRlp(encodeRlpNumber(index)))
 }
 
-/** The nibbles of bytes: for each byte, the high one first. */
+/** The nibbles of bytes. For each byte, the high nibble comes first. */
 function nibblesOf(bytes: Uint8Array): readonly number[] {
   return [...bytes].flatMap((byte) => [byte >> 4, byte & 15])
 }
@@ -84,7 +84,7 @@ function childHash(child: RlpItem | undefined): Uint8Array {
 }
 
 /**
- * Decodes the hex-prefix encoding, appendix C: flag nibble (2 leaf, 1 odd), then a zero nibble when
+ * Decodes the hex-prefix encoding, appendix C: a flag nibble (2 leaf, 1 odd), then a zero nibble if
  * the count is even.
  */
 function decodePath(bytes: Uint8Array): {
@@ -108,11 +108,11 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * Builds the trie of all `entries` of a block (its raw transactions or raw receipts, in order).
- * Gives its root and the nodes from the root to entry `index`, for verifyTrieProof. Compare `root`
- * with the block's header: only this shows that the entries are complete. Throws FormatError
- * `invalid_trie_entries` when the entry does not exist or has less than 32 bytes. Signed
- * transactions and receipts have more; a rollup's own entries may have less.
+ * Builds the trie from all `entries` of a block (its raw transactions or raw receipts, in order).
+ * Returns its root and the nodes from the root to entry `index`, for verifyTrieProof. Compare
+ * `root` with the block's header: only this shows that the entries are complete. Throws FormatError
+ * `invalid_trie_entries` if the entry does not exist or has less than 32 bytes. Signed transactions
+ * and receipts have more. A rollup's own entries may have less.
  */
 export function buildTrieProof(
   entries: readonly Uint8Array[],
@@ -139,9 +139,7 @@ type Leaf = {
   readonly isProven: boolean
 }
 
-/**
- * Builds the node over `leaves`. Adds the nodes above the proven leaf to `nodes`, the leaf first.
- */
+/** Builds the node over `leaves`. Adds the nodes above the proven leaf to `nodes`, lowest first. */
 function buildSubtree(
   leaves: readonly Leaf[],
   nodes: Uint8Array[],
@@ -152,7 +150,7 @@ function buildSubtree(
   return { items, bytes }
 }
 
-/** A node's reference in its parent: its hash, or the node if below 32 bytes (appendix D). */
+/** How the parent refers to a node: by its hash, or by the node if below 32 bytes (appendix D). */
 function referTo(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
   const { items, bytes } = buildSubtree(leaves, nodes)
   return bytes.length < HASH_BYTES ? items : keccak_256(bytes)

@@ -7,15 +7,15 @@ export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | '
 export type Judgement<Name extends string> = {
   /**
    * `verified`: no check failed, and every needed check passed. `consistent`: no check failed, but
-   * the checks in `open` were not made, so their facts are not proved. `invalid`: a check failed;
-   * trust no part of the evidence.
+   * the checks in `open` were not made, so their facts are not proved. `invalid`: a check failed,
+   * so trust no part of the evidence.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
-  /** The needed checks that were not made. */
+  /** The checks that `verified` needs and that were not made. */
   readonly open: readonly Name[]
 }
 
-/** The verdict on these checks. `hasChain`: whether facts of a chain were given. */
+/** Decides the verdict on these checks. `hasChain`: true if the caller passed facts of a chain. */
 export function judgeChecks<Name extends string>(
   checks: readonly Check<Name>[],
   { table, hasChain }: { readonly table: CheckTable<Name>; readonly hasChain: boolean },
@@ -30,8 +30,8 @@ export function judgeChecks<Name extends string>(
 }
 
 /**
- * The checks in the order of the table. A missing check counts as failed: it must not look like a
- * check that was not needed.
+ * The checks in the order of the table. A missing check counts as failed. Otherwise it would look
+ * like a check that was not needed.
  */
 export function orderChecks<Name extends string>(
   checks: readonly Check<Name>[],
@@ -44,7 +44,7 @@ export function orderChecks<Name extends string>(
 }
 
 /**
- * The report on evidence with a wrong form. `detail` is the reason. No other check could be made.
+ * The report on evidence with a wrong form. `detail` is the reason. No other check was possible.
  */
 export function refuseForm<Name extends string>(
   table: CheckTable<Name>,

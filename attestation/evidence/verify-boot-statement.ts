@@ -59,35 +59,35 @@ const BOOT_STATEMENT_CHECKS = {
 /** The result of verifyBootStatement. */
 export type BootStatementReport = Judgement<BootStatementCheckName> & {
   readonly checks: readonly Check<BootStatementCheckName>[]
-  /** The facts of the statement; null when it is invalid. */
+  /** The facts of the statement. Null if it is invalid. */
   readonly facts: BootStatementFacts | null
 }
 
-/** The facts of a boot statement that is not invalid, as far as its checks passed. */
+/** The facts of a boot statement that is not invalid. Only facts whose checks passed. */
 export type BootStatementFacts = {
-  /** The notary of the enclave that was shown the heads. */
+  /** The notary of the enclave that received the heads. */
   readonly notary: string
   readonly heads: readonly BootHead[]
   /** Unix milliseconds, by the security module's clock. */
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements; null if none is expected or a set matched. */
+  /** The policy's release with these measurements. Null if a set matched or none is expected. */
   readonly release: Release | null
 }
 
 /**
- * Checks all facts of a boot statement, with no network and no clock. `json` and `log` are
+ * Checks all facts of a boot statement, without a network or a clock. `json` and `log` are
  * attacker-controlled: read their text with parseExactJson. Never rejects because of their content.
- * Rejects with PolicyError, before any check, when policy or context has a wrong form. `recover`:
- * see recoverPublicKey.
+ * Rejects with PolicyError, before any check, if policy or context has a wrong form. `recover`: see
+ * recoverPublicKey.
  *
- * When verified, an enclave of the expected code and configuration, which holds the notary's key,
- * was shown these heads before its log had a leaf, and each was signed by its notary by then.
+ * If verified: an enclave of the expected code and configuration, which holds the notary's key,
+ * received these heads before its log had a leaf. Each head was signed by its notary by then.
  *
- * Does NOT prove: that these are all logs that there were, or their newest heads (the gateway chose
- * what to show); that the other notaries are enclaves; that the logs are as they were (prove that
- * with verifyConsistency).
+ * Does NOT prove: that these are all logs that existed, or their newest heads (the gateway chose
+ * the heads); that the other notaries are enclaves; that the logs did not change (prove that with
+ * verifyConsistency).
  */
 export async function verifyBootStatement(
   json: Json,
@@ -148,7 +148,7 @@ export async function verifyBootStatement(
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
 }
 
-/** Throws PolicyError, as readContext of the whole context would. */
+/** Throws PolicyError, as readContext does for the whole context. */
 function readOwn<Given extends BundleContext>(given: Given): Given {
   if (!hasOwnMembersAlone(given)) readContext(given)
   return ownMembers(given)

@@ -75,8 +75,8 @@ export async function verifyBundle(
 }
 
 /**
- * The checks of verifyRecord, without two. The anchor is checked in this file. A bundle has no
- * chunks of a stream.
+ * The checks of verifyRecord, without two: this file checks the anchor, and a bundle has no chunks
+ * of a stream.
  */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {

@@ -45,11 +45,11 @@ export const HEAD_ATTESTATION_CHECKS = {
   measurements: 'always',
   /** The caller expects the boot configuration. */
   'expected configuration': 'always',
-  /** The chain has this block under this number, with enough blocks after it. */
+  /** The chain has this block at this number, with enough blocks after it. */
   'block on chain': 'with a chain',
 } as const satisfies CheckTable<string>
 
-/** The log of a head attestation: as in the answer of /v1/log, or as the caller knows it. */
+/** The log of a head attestation, from the answer of /v1/log or from the caller's own data. */
 export type AttestedLog = {
   /** 0x, lower case. */
   readonly notary: string
@@ -59,50 +59,51 @@ export type AttestedLog = {
 /** The result of verifyHeadAttestation. */
 export type HeadAttestationReport = Judgement<HeadAttestationCheckName> & {
   readonly checks: readonly Check<HeadAttestationCheckName>[]
-  /** The facts of the attestation; null when it is invalid. */
+  /** The facts of the attestation. Null if it is invalid. */
   readonly facts: HeadAttestationFacts | null
 }
 
-/** The facts of a head attestation that is not invalid, as far as its checks passed. */
+/** The facts of a head attestation that is not invalid. Only facts whose checks passed. */
 export type HeadAttestationFacts = {
   readonly notary: string
   readonly size: number
   /** 32 bytes. */
   readonly root: Uint8Array
   /**
-   * The leaves below `size` existed at this time: Unix milliseconds, by the security module's
+   * The leaves below `size` existed at this time. Unix milliseconds, by the security module's
    * clock.
    */
   readonly timestampMs: number
-  /** The hash that the enclave was given before it looked at its log: 0x, lower case. */
+  /** The hash that the enclave received before it read the head of its log: 0x, lower case. */
   readonly blockHash: string
   /**
-   * Leaves from `size` on were appended after this block, which the chain has. Null when that was
+   * Leaves from `size` on were appended after this block, which is on the chain. Null if this was
    * not checked.
    */
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements; null if none is expected or a set matched. */
+  /** The policy's release with these measurements. Null if a set matched or none is expected. */
   readonly release: Release | null
 }
 
 /**
- * Checks what a head attestation proves about a log, with no network and no clock. `json` and `log`
+ * Checks what a head attestation proves about a log, without a network or a clock. `json` and `log`
  * are attacker-controlled: read their text with parseExactJson. Never rejects because of their
- * content. Rejects with PolicyError, before any check, when policy or context has a wrong form.
+ * content. Rejects with PolicyError, before any check, if policy or context has a wrong form.
  *
- * If verified: an enclave of the expected code and configuration, which holds the notary's key, was
- * given the block's hash, then looked at its log, then had the document made. So, of the log with
- * this root at this size: the leaves below `size` existed at the document's timestamp, and every
- * leaf i >= `size` was appended after the block, whose hash was unknown before the block was made.
+ * If verified: an enclave of the expected code and configuration, which holds the notary's key,
+ * received the block's hash, then read its log, then requested the document. For the log with this
+ * root at this size, this proves two facts. The leaves below `size` existed at the document's
+ * timestamp. Every leaf i >= `size` was appended after the block, because the block's hash was
+ * unknown before the block existed.
  *
- * Does NOT prove: that the hash is that of a block (anything of 32 bytes can be asked for; look it
- * up, or give `context.chain`: only then `facts.notBefore` is set); that the block was the newest
- * (an old one merely shows less); `block_number` without a chain; that the log with this root is
- * the one that the notary anchored (prove that with verifyConsistency between this root and a
- * head's); when a leaf below `size` was appended, except for its latest time; that the security
- * module's clock is right, beyond that AWS runs it.
+ * Does NOT prove: that the hash belongs to a block (a gateway can send any 32 bytes; look it up, or
+ * pass `context.chain`: only then `facts.notBefore` is set); that the block was the newest (an old
+ * block proves less); `block_number` without a chain; that the log with this root is the log that
+ * the notary anchored (prove that with verifyConsistency between this root and a head's); when a
+ * leaf below `size` was appended, except for its latest time; that the security module's clock is
+ * right, except that AWS runs it.
  */
 export async function verifyHeadAttestation(
   json: Json,

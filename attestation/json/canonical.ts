@@ -2,7 +2,7 @@ import { JsonError } from './json-error.ts'
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
- * Deepest value for canonicalizeJson. The parsers accept much less, and the call stack allows much
+ * Deepest value for canonicalizeJson. The parsers accept much less. The call stack allows much
  * more.
  */
 export const CANONICAL_DEPTH_MAX = 1024
@@ -13,7 +13,7 @@ export const CANONICAL_DEPTH_MAX = 1024
  * of the text.
  *
  * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`,
- * with path [] and offset 0, since a value has no text to point into.
+ * with path [] and offset 0, because a value has no position in a text.
  */
 export function canonicalizeJson(value: Json): string {
   return writeValue(value, 0)
@@ -33,8 +33,7 @@ function writeValue(value: Json, depth: number): string {
         throw refuse('too_deep', `expected at most ${CANONICAL_DEPTH_MAX} levels`)
       return isJsonArray(value) ? writeArray(value, depth + 1) : writeObject(value, depth + 1)
     default:
-      // Types rule this out. If it were ignored, a value in the object would be missing in its
-      // hash.
+      // The types exclude this case. If the value were skipped, the hash would not cover it.
       throw new TypeError(`expected a JSON value, got ${typeof value}`)
   }
 }
@@ -60,7 +59,7 @@ function writeArray(array: readonly Json[], depth: number): string {
 }
 
 function writeString(text: string): string {
-  // Most names and words need no escape. This test is faster than JSON.stringify.
+  // Most names and words need no escape. For them, this test is faster than JSON.stringify.
   if (text.length <= 64 && PLAIN_TEXT.test(text)) return `"${text}"`
   if (!text.isWellFormed()) throw refuse('lone_surrogate', 'expected whole surrogate pairs')
   // JSON.stringify escapes exactly as RFC 8785 section 3.2.2.2 requires.
@@ -72,7 +71,7 @@ const PLAIN_TEXT = /^[ !#-[\]-~]*$/
 
 function writeNumber(value: number): string {
   if (!Number.isFinite(value)) throw refuse('number_overflow', 'expected a finite number')
-  // Number::toString of ECMAScript is the number form of RFC 8785 section 3.2.2.3; it writes -0 as
+  // ECMAScript's Number::toString is the number form of RFC 8785 section 3.2.2.3. It writes -0 as
   // 0.
   return String(value)
 }

@@ -1,11 +1,11 @@
 /**
- * Whether `literal`, a number as written in JSON, keeps its exact decimal value when it is read as
- * the double `value` and written as canonical JSON. True for 1E30, 4.50 and 100; false for
+ * True if `literal`, a number in JSON text, keeps its exact decimal value when it is parsed as the
+ * double `value` and written as canonical JSON. True for 1E30, 4.50 and 100. False for
  * 9007199254740993, 1e-400 and 0.1000000000000000001.
  */
 export function isExactNumber(literal: string, value: number): boolean {
   if (!Number.isFinite(value)) return false
-  // A double that is not subnormal keeps up to 15 digits, for any exponent (DBL_DIG of C).
+  // A double that is not subnormal keeps up to 15 digits with any exponent (DBL_DIG of C).
   if (literal.length <= 15 && Math.abs(value) >= SMALLEST_NORMAL) return true
   const written = decimalOf(literal)
   const kept = decimalOf(String(value))
@@ -15,7 +15,7 @@ export function isExactNumber(literal: string, value: number): boolean {
 /** 2^-1022 */
 const SMALLEST_NORMAL = 2.2250738585072014e-308
 
-/** |number| = 0.digits × 10^exponent. The digits neither begin nor end with 0; 0 has no digits. */
+/** |number| = 0.digits × 10^exponent. The digits neither begin nor end with 0. 0 has no digits. */
 function decimalOf(literal: string): { readonly digits: string; readonly exponent: number } {
   const unsigned = literal.startsWith('-') ? literal.slice(1) : literal
   const [mantissa = '', power = '0'] = unsigned.split(/[eE]/)

@@ -8,10 +8,10 @@ import {
   type JsonObject,
 } from './value.ts'
 
-/** The required form of a text. `expectation` describes it for the message. */
+/** The required form of a text. `expectation` describes the form for the message. */
 type TextForm = { readonly form: RegExp; readonly expectation: string }
 
-/** A form whose description is the expression itself. */
+/** A form whose description is the regular expression itself. */
 export function formOf(form: RegExp): TextForm {
   return { form, expectation: `of the form ${form.source}` }
 }
@@ -19,16 +19,16 @@ export function formOf(form: RegExp): TextForm {
 const ANY_TEXT: TextForm = { form: /(?:)/, expectation: 'a string' }
 
 /**
- * Readers for the parts of attacker-controlled JSON. Each gives the value when it has the form, and
- * throws FormatError `code` otherwise. The message begins with `prefix`, calls the value `name`,
- * and says what was expected.
+ * Readers for the parts of attacker-controlled JSON. Each reader returns the value if it has the
+ * form. Otherwise it throws FormatError `code`. The message begins with `prefix`, calls the value
+ * `name`, and says what was expected.
  */
 export function formsOf(code: string, prefix = '') {
   const invalid = (name: string, expectation: string): FormatError =>
     new FormatError(code, `${prefix}expected ${name} to be ${expectation}`)
 
   return {
-    /** The error for a `name` that does not have its form. */
+    /** The error for a value `name` that has a wrong form. */
     invalid,
 
     /** An object that has exactly the members `names`. */
@@ -47,7 +47,7 @@ export function formsOf(code: string, prefix = '') {
       return json
     },
 
-    /** An array; `min` and `max` limit its length if they are given. */
+    /** An array. `min` and `max` limit its length if they are passed. */
     arrayOf(
       json: Json | undefined,
       name: string,
@@ -65,7 +65,7 @@ export function formsOf(code: string, prefix = '') {
       return json
     },
 
-    /** Text: any text when no form is given. */
+    /** Text. Any text is accepted if no form is passed. */
     textOf(
       json: Json | undefined,
       name: string,

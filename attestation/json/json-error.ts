@@ -5,23 +5,23 @@ export type JsonErrorCode =
   | 'invalid_utf8' //     bytes that are not UTF-8
   | 'syntax' //           not JSON (RFC 8259), or a byte order mark before it
   | 'duplicate_key' //    two members of one object have the same name
-  | 'unsafe_integer' //   a number beyond ±(2^53-1) that a double does not hold as it was written
-  | 'inexact_number' //   stored evidence only: a number that a double does not hold as it was written
+  | 'unsafe_integer' //   a number beyond ±(2^53-1) that would change if parsed as a double
+  | 'inexact_number' //   stored evidence only: a number that would change if parsed as a double
   | 'number_overflow' //  a number beyond the largest double
   | 'lone_surrogate' //   half of a surrogate pair in a string or name
   | 'too_deep' //         arrays and objects are nested too deep
   | 'too_many' //         more arrays, objects, members or items in all than allowed
 
-/** Where and why JSON was refused. */
+/** Says where and why JSON was refused. */
 export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode
   /**
-   * Member names and array indexes from the top to the value. They are the sender's own text: do
-   * not show them to others.
+   * Member names and array indexes from the top to the value. The names are the sender's own text,
+   * so do not show them to others.
    */
   readonly path: readonly (string | number)[]
-  /** Bytes before the fault; UTF-16 code units when the input was a string. */
+  /** Bytes before the fault. If the input was a string: UTF-16 code units before the fault. */
   readonly offset: number
 
   constructor(

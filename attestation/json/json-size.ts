@@ -1,20 +1,20 @@
 /**
- * The number of values in a JSON text. A value may need a hundred bytes of memory, but only two
+ * The numbers of values in a JSON text. A value may need a hundred bytes of memory, but only two
  * bytes of text.
  */
 export type JsonSize = {
   /** Arrays and objects. */
   readonly containers: number
-  /** Members of all objects together. */
+  /** Members in all objects together. */
   readonly members: number
-  /** Items of all arrays together. */
+  /** Items in all arrays together. */
   readonly items: number
 }
 
 /**
- * Limits of a provider's answer. An answer of 24 MiB with 20 top tokens for each token has 0.8
+ * Limits for a provider's answer. An answer of 24 MiB with 20 top tokens for each token has 0.8
  * million containers, 1.2 million members and 2 million items. 24 MiB of `{},` would be 8 million
- * objects, which no real answer has.
+ * objects. No real answer has so many.
  */
 export const ANSWER_SIZE_MAX: JsonSize = {
   containers: 1_000_000,
@@ -33,7 +33,7 @@ export function measureJson(input: Uint8Array | string): JsonSize {
       : (index: number) => input[index]
   let containers = 0
   let members = 0
-  // A value is the first in its container or follows a comma. The outermost value is neither.
+  // A value is the first in its container or comes after a comma, except the outermost value.
   let children = 0
   let isEmpty = false
   for (let index = 0; index < input.length; index++) {
@@ -52,7 +52,7 @@ export function measureJson(input: Uint8Array | string): JsonSize {
   return { containers, members, items: Math.max(0, children - members) }
 }
 
-/** Whether each count of `size` is at most the count in `max`. */
+/** True if each count of `size` is at most the count in `max`. */
 export function isWithinSize(size: JsonSize, max: JsonSize): boolean {
   return size.containers <= max.containers && size.members <= max.members && size.items <= max.items
 }

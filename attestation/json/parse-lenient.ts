@@ -5,19 +5,19 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
 
 /**
  * Parses a provider's answer and changes it so that canonical JSON can represent it. Bytes that are
- * not UTF-8 and lone surrogates become U+FFFD. A number becomes the nearest finite double. Of
- * members with one name, the last counts. A byte order mark is dropped. `__proto__` is a normal
- * member.
+ * not UTF-8 and lone surrogates become U+FFFD. A number becomes the nearest finite double. If
+ * members have the same name, the last member counts. A byte order mark is dropped. `__proto__` is
+ * a normal member.
  *
- * Throws JsonError `syntax` (path [], offset 0: the platform's parser gives no reliable position),
- * `too_many` over ANSWER_SIZE_MAX, before any value is created, and `too_deep` over JSON_DEPTH_MAX.
- * Do not use it for data that was hashed or signed already.
+ * Throws JsonError `syntax` (path [], offset 0, because the platform's parser gives no reliable
+ * position), `too_many` over ANSWER_SIZE_MAX, before any value is created, and `too_deep` over
+ * JSON_DEPTH_MAX. Do not use it for data that were already hashed or signed.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
   return makeWellFormed(parseBounded(input))
 }
 
-/** As parseLenientJson, but lone surrogates from escapes and infinite numbers are kept. */
+/** Same as parseLenientJson, but keeps lone surrogates from escapes and infinite numbers. */
 export function parseUnsettled(input: Uint8Array | string): Json {
   const value = parseBounded(input)
   checkDepth(value, 0)
@@ -47,8 +47,8 @@ function parse(text: string): Json {
 }
 
 /**
- * Replaces lone surrogates by U+FFFD and makes numbers finite. Gives `value` itself when nothing
- * changes, which is usual. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
+ * Replaces lone surrogates by U+FFFD and makes numbers finite. Returns `value` itself if nothing
+ * changes, the usual case. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
  */
 export function makeWellFormed(value: Json): Json {
   return normalize(value, 0)

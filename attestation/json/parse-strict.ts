@@ -8,28 +8,29 @@ import type { Json } from './value.ts'
 export const JSON_DEPTH_MAX = 128
 
 /**
- * Most arrays and objects of a request, in all. Ten thousand messages with several parts have
- * 50,000. A body of 10 MiB of brackets would have millions: seconds of work for each program that
- * reads it.
+ * Most arrays and objects in a request, in all. Ten thousand messages with several parts have
+ * 50,000. A body of 10 MiB of brackets would have millions, and every program that reads it would
+ * work for seconds.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
 /**
- * Most members of a request, in all its objects. Ten thousand messages with several parts have
- * 100,000. A body of 10 MiB of members would have nearly a million, which would block a program for
+ * Most members in a request, in all its objects. Ten thousand messages with several parts have
+ * 100,000. A body of 10 MiB of members would have nearly a million. They would block a program for
  * many seconds.
  */
 export const JSON_MEMBERS_MAX = 200_000
 
 /**
- * Most items of a request, in all its arrays. Token numbers of the largest batch of embeddings are
- * 300,000. A body of 10 MiB of `0,` would have 5 million, which need half a gigabyte for hashing.
+ * Most items in a request, in all its arrays. The largest batch of embeddings has 300,000 token
+ * numbers. A body of 10 MiB of `0,` would have 5 million items. Hashing them would need half a
+ * gigabyte.
  */
 export const JSON_ITEMS_MAX = 1_000_000
 
 /**
- * Limits for stored evidence: ten times the limits of an answer, because a page holds several
- * records. A process with an ordinary heap can read evidence within these limits.
+ * Limits for stored evidence. They are ten times the limits for an answer, because a page holds
+ * several records. A process with an ordinary heap can read evidence within these limits.
  */
 const EVIDENCE_SIZE_MAX: JsonSize = {
   containers: 10 * ANSWER_SIZE_MAX.containers,
@@ -37,12 +38,12 @@ const EVIDENCE_SIZE_MAX: JsonSize = {
   items: 10 * ANSWER_SIZE_MAX.items,
 }
 
-/** JSON_DEPTH_MAX for stored evidence, which wraps requests and answers in more objects. */
+/** The depth limit for stored evidence, which wraps requests and answers in more objects. */
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
 /**
- * Parses a request body: UTF-8 JSON (RFC 8259) that all readers read alike and that canonical JSON
- * can represent. `__proto__` is a normal member.
+ * Parses a request body. It must be UTF-8 JSON (RFC 8259) that has the same value for all readers
+ * and that canonical JSON can represent. `__proto__` is a normal member.
  *
  * Throws JsonError on everything else: a byte order mark; two members of one name (compared after
  * unescaping); lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and
@@ -61,10 +62,10 @@ export function parseStrictJson(bytes: Uint8Array): Json {
 }
 
 /**
- * Parses stored evidence (records, bundles). As parseStrictJson, but with the limits
+ * Parses stored evidence (records, bundles). Same as parseStrictJson, but with the limits
  * EVIDENCE_DEPTH_MAX and EVIDENCE_SIZE_MAX. Every number must have exactly the decimal value that
- * canonical JSON writes for it. So large numbers of a provider's answer can be read, and changing
- * any digit of a record changes the value. Throws JsonError.
+ * canonical JSON writes for it. So it reads large numbers in a provider's answer, and a change of
+ * any digit in a record changes the value. Throws JsonError.
  */
 export function parseExactJson(bytes: Uint8Array): Json {
   return new JsonReader({

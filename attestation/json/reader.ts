@@ -8,21 +8,21 @@ export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow
 
 /** The inputs of one reading. */
 type ReaderInput = {
-  /** Well-formed: the decoder ensures that. So a lone surrogate can only come from an escape. */
+  /** Well-formed, because the decoder ensures it. Only an escape can produce a lone surrogate. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
   /**
-   * Why a number must be refused, or null. `isInteger`: written without fraction and exponent. Not
-   * called for integers of up to 15 digits: a double holds all of them.
+   * Returns the reason to refuse a number, or null. `isInteger`: true if written without fraction
+   * and exponent. Not called for integers of up to 15 digits, because a double holds all of them.
    */
   readonly numberFault: (literal: string, value: number, isInteger: boolean) => NumberFault | null
 }
 
 /**
  * Reads one attacker-controlled text in one pass. Time and memory are linear in its length.
- * `sizeMax` limits memory: each part is counted before it is created. `depthMax` limits the call
- * depth. Every refusal is a JsonError.
+ * `sizeMax` limits memory, because each part is counted before it is created. `depthMax` limits the
+ * call depth. Every refusal is a JsonError.
  */
 export class JsonReader {
   private readonly input: ReaderInput
@@ -112,7 +112,7 @@ export class JsonReader {
     }
   }
 
-  /** Steps over an opening bracket. The length of `path` is the number of open containers. */
+  /** Skips an opening bracket. The length of `path` is the number of open containers. */
   private enter(): void {
     if (this.path.length >= this.input.depthMax)
       this.fail(
@@ -125,7 +125,7 @@ export class JsonReader {
     this.skipSpace()
   }
 
-  /** Steps over the closing bracket (true), or over a comma and the space after it (false). */
+  /** Skips the closing bracket (true), or a comma and the space after it (false). */
   private closes(bracket: number, expectation: string): boolean {
     const code = this.text.charCodeAt(this.position)
     if (code === bracket) {
@@ -150,7 +150,7 @@ export class JsonReader {
   }
 
   /**
-   * Reads a string whose first backslash is at `index`: finds its end, then JSON.parse unescapes
+   * Reads a string whose first backslash is at `index`. Finds its end. JSON.parse then unescapes
    * it.
    */
   private readEscapedString(index: number): string {
@@ -207,7 +207,7 @@ export class JsonReader {
     return value
   }
 
-  /** Up to 15 digits are summed exactly, so a usual number needs no string. */
+  /** Sums up to 15 digits exactly. So a usual number needs no string. */
   private shortInteger(start: number, wholeStart: number, end: number): number {
     let value = 0
     for (let index = wholeStart; index < end; index++)

@@ -1,20 +1,20 @@
-/** Any JSON value (RFC 8259), as read. Numbers are IEEE doubles. */
+/** Any JSON value (RFC 8259) after parsing. Numbers are IEEE doubles. */
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject
 
 /** A JSON object. Every member is an own property, even a member called `__proto__`. */
 export type JsonObject = { readonly [name: string]: Json }
 
-/** Whether `value` is an object: neither an array nor null. */
+/** True if `value` is an object, not an array or null. */
 export function isJsonObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Whether `value` is an array. (`Array.isArray` alone does not narrow readonly arrays.) */
+/** True if `value` is an array. (`Array.isArray` alone does not narrow readonly arrays.) */
 export function isJsonArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value)
 }
 
-/** Whether `value` is a whole number from 0 to 2^53-1. */
+/** True if `value` is a whole number from 0 to 2^53-1. */
 export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0
 }
@@ -32,13 +32,13 @@ export function memberAt(value: Json | undefined, ...path: readonly string[]): J
   )
 }
 
-/** Whether `object` has any member. */
+/** True if `object` has at least one member. */
 export function hasMembers(object: JsonObject): boolean {
   for (const _ in object) return true
   return false
 }
 
-/** Whether `object` has exactly the members `names`: all of them, and no others. */
+/** True if `object` has exactly the members `names`: all of them, and no others. */
 export function hasExactMembers<Name extends string>(
   object: JsonObject,
   names: readonly Name[],
@@ -50,7 +50,7 @@ export function hasExactMembers<Name extends string>(
 }
 
 /**
- * Sets a member of an object under construction. The name may be an attacker's: assigning
+ * Sets a member of a new object. The name may come from an attacker. A plain assignment to
  * `__proto__` would replace the object's prototype instead of creating a member.
  */
 export function setMember<Value>(object: Record<string, Value>, name: string, value: Value): void {

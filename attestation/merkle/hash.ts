@@ -1,8 +1,8 @@
 import { concatBytes, sha256 } from '../bytes.ts'
 
 /**
- * Most hashes of a proof: a log has at most 2^53 leaves, and a consistency proof has one hash more
- * than the log has levels.
+ * Most hashes in a proof. A log has at most 2^53 leaves. A consistency proof has one hash more than
+ * the number of levels in the log.
  */
 export const PROOF_HASHES_MAX = 54
 
@@ -17,8 +17,8 @@ export function hashChildren(left: Uint8Array, right: Uint8Array): Uint8Array {
 }
 
 /**
- * Hash of a range of leaves, from the hashes of its perfect subtrees, largest (leftmost) first.
- * Without subtrees: SHA-256 of no bytes, the root of an empty log.
+ * The hash over a range of leaves, from the hashes of its perfect subtrees, largest (leftmost)
+ * first. Without subtrees: SHA-256 of no bytes, the root of an empty log.
  */
 export function foldSubtrees(hashes: readonly Uint8Array[]): Uint8Array {
   const last = hashes.at(-1)

@@ -1,13 +1,13 @@
 import { FormatError } from '../errors.ts'
 import { foldSubtrees } from './hash.ts'
 
-/** The place of a perfect subtree in a log (see LogNode). */
+/** The position of a perfect subtree in a log (see LogNode). */
 export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
- * The source of one hash of a proof: the perfect subtrees of its range of leaves, leftmost first.
- * Usually one. A range at the log's ragged right edge has several: foldSubtrees over their hashes
- * gives the proof's hash.
+ * The nodes from which one hash of a proof is computed: the perfect subtrees of its range of
+ * leaves, leftmost first. Usually there is one. A range at the log's ragged right edge has several.
+ * foldSubtrees over their hashes returns the proof's hash.
  */
 export type ProofNode = readonly NodeCoordinate[]
 
@@ -37,8 +37,8 @@ export function inclusionNodes(index: number, size: number): readonly ProofNode[
 }
 
 /**
- * The stored nodes for the proof that the log of `second` leaves continues the log of `first`
- * leaves, in the order of the proof (RFC 9162 section 2.1.4.1). Empty when `first` is 0 or equals
+ * The stored nodes that prove that the log of `second` leaves continues the log of `first` leaves.
+ * They are in the order of the proof (RFC 9162 section 2.1.4.1). Empty if `first` is 0 or equals
  * `second`. Throws FormatError `invalid_position` unless 0 ≤ first ≤ second.
  */
 export function consistencyNodes(first: number, second: number): readonly ProofNode[] {
@@ -60,21 +60,21 @@ export function consistencyNodes(first: number, second: number): readonly ProofN
       start = middle
     }
   }
-  // With start 0, this range is the whole first log. The verifier has its root.
+  // If start is 0, this range is the whole first log. The verifier knows the root of that log.
   if (start > 0) nodes.push(subtreesOf(start, end))
   return nodes.reverse()
 }
 
 /**
- * The perfect subtrees of a log of `size` leaves, largest first. The hashes of the log's edge are
- * stored there.
+ * The perfect subtrees in a log of `size` leaves, largest first. Their stored hashes are the hashes
+ * of the log's edge.
  */
 export function edgeNodes(size: number): ProofNode {
   checkSize(size)
   return subtreesOf(0, size)
 }
 
-/** The hashes of the proof. `hashAt` looks up stored nodes; its errors pass through. */
+/** Computes the hashes of the proof. `hashAt` looks up stored nodes. Its errors are not caught. */
 export function buildProof(
   nodes: readonly ProofNode[],
   hashAt: (coordinate: NodeCoordinate) => Uint8Array,
@@ -91,7 +91,7 @@ function splitOf(size: number): number {
 
 /**
  * Perfect subtrees of the leaves from `start` to before `end`. `start` must be a multiple of the
- * largest power of two in the range, as after the splits above.
+ * largest power of two in the range. The splits above ensure this.
  */
 function subtreesOf(start: number, end: number): ProofNode {
   const subtrees: NodeCoordinate[] = []

@@ -1,25 +1,25 @@
 /** Most levels of nested arrays and maps. The outermost container is level 1. */
 const CBOR_DEPTH_MAX = 16
 
-/** The fault of an encoding: one word for each distinct check. */
+/** The fault in an encoding: one word for each distinct check. */
 export type CborFault =
   | 'truncated' //      ends inside an item, or states a length beyond the end
-  | 'not_minimal' //    a head with a shorter form (RFC 8949 section 4.2.1)
+  | 'not_minimal' //    a head that also has a shorter form (RFC 8949 section 4.2.1)
   | 'reserved' //       additional information 28 to 30 (section 3)
   | 'tag' //            any tag
   | 'float' //          half, single or double precision
   | 'simple' //         a simple value other than false, true and null
   | 'chunked_string' // a string of indefinite length
-  | 'indefinite' //     an array or map of indefinite length where none is allowed
+  | 'indefinite' //     an array or map of indefinite length where this is not allowed
   | 'stray_break' //    a break outside an indefinite item, or in place of a value
   | 'too_deep' //       nesting beyond the limit
   | 'key_type' //       a map key that is neither text nor an integer
-  | 'duplicate_key' //  a map key that its map has already
+  | 'duplicate_key' //  a map key that occurs earlier in the same map
   | 'invalid_utf8' //   text that is not UTF-8
 
 /**
- * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array with the
- * fault.
+ * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array that
+ * contains the fault.
  */
 export class CborError extends Error {
   override readonly name = 'CborError'
@@ -39,13 +39,13 @@ export class CborError extends Error {
 type Decoded<Value> = { readonly value: Value; readonly end: number }
 
 /**
- * Decodes the one CBOR item (RFC 8949) at `offset` of attacker-controlled `bytes`. Gives the offset
- * after it too. Accepts exactly what security modules write: minimal heads, definite lengths, no
- * tags, no floats, no simple values except false, true and null, keys that are text or integers and
- * unique, depth ≤ CBOR_DEPTH_MAX. `indefinite` says which maps may have indefinite length: none,
- * the outermost item, or all. Maps become Map, byte strings views of `bytes`, integers of eight
- * bytes bigint, all others number. The caller must refuse bytes after the item. Throws CborError.
- * Time is linear in the length.
+ * Decodes the one CBOR item (RFC 8949) at `offset` in attacker-controlled `bytes`. Returns the item
+ * and the offset after it. Accepts exactly what security modules write: minimal heads, definite
+ * lengths, no tags, no floats, no simple values except false, true and null, keys that are text or
+ * integers and unique, depth ≤ CBOR_DEPTH_MAX. `indefinite` says which maps may have indefinite
+ * length: none, the outermost item, or all. Maps become Map, byte strings views of `bytes`,
+ * integers of eight bytes bigint, all others number. The caller must refuse bytes after the item.
+ * Throws CborError. Time is linear in the length.
  */
 export function decodeCbor(
   bytes: Uint8Array,
@@ -153,7 +153,7 @@ function readText(reader: Reader, head: Head, offset: number): Decoded<string> {
   }
 }
 
-/** ignoreBOM keeps a leading U+FEFF in the text: otherwise two different keys could look equal. */
+/** ignoreBOM keeps a leading U+FEFF. If it were dropped, two different keys could look equal. */
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function readArray(
@@ -203,7 +203,7 @@ function readMap(
   return { value, end: position }
 }
 
-/** Heads are minimal: two integers or texts are equal exactly when their encodings are equal. */
+/** Heads are minimal, so two integers or texts are equal exactly if their encodings are equal. */
 function readKey(reader: Reader, offset: number): Decoded<string | number | bigint> {
   const head = readHead(reader, offset)
   if (head.major === 3) return readText(reader, head, offset)

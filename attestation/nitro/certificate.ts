@@ -11,14 +11,14 @@ import {
 } from './der.ts'
 import { isPointOnCurve, isSignatureInRange, POINT_BYTES } from './p384.ts'
 
-/** The content of a certificate (RFC 5280 section 4.1). These are claims until it is verified. */
+/** The content of a certificate (RFC 5280 section 4.1). It is only claimed until it is verified. */
 export type Certificate = Extensions & {
   /** The name of the certificate in messages: `cabundle[1]` or `leaf`. */
   readonly where: string
   /** SHA-256 of the DER, 32 bytes. */
   readonly sha256: Uint8Array
   /**
-   * Content of the serial INTEGER: big-endian, not negative, with a leading zero when its first bit
+   * Content of the serial INTEGER: big-endian, not negative. It has a leading zero if its first bit
    * is set.
    */
   readonly serial: Uint8Array
@@ -36,9 +36,9 @@ export type Certificate = Extensions & {
 }
 
 /**
- * Parses the attacker-controlled DER of a certificate: v3, P-384, ecdsa-with-SHA384, each level
- * fully consumed (rule 15). Verifies no signature and checks no time or purpose. Throws
- * AttestationError.
+ * Parses the attacker-controlled DER of a certificate: v3, P-384, ecdsa-with-SHA384, without unread
+ * bytes at any level (rule 15). Does not verify the signature, and does not check times or
+ * purposes. Throws AttestationError.
  */
 export function parseCertificate(der: Uint8Array<ArrayBuffer>, where: string): Certificate {
   const [signed, algorithm, signature] = tripleOf(decodeDerOf(der, where), where)
@@ -84,7 +84,7 @@ function tripleOf(node: DerNode, where: string): readonly [DerNode, DerNode, Der
   return [first, second, third]
 }
 
-/** Unique identifiers ([1] and [2], unused since v2) are not accepted. */
+/** Refuses unique identifiers ([1] and [2], unused since v2). */
 function splitFields({ tag, children }: DerNode, where: string): TbsFields {
   checkVersion(children[0], where)
   const [, serial, algorithm, issuer, validity, subject, publicKey, extensions] = children
@@ -205,7 +205,7 @@ type KeyUsage = {
   readonly cRLSign: boolean
 }
 
-/** The extensions of a certificate that are understood; null when an extension is absent. */
+/** The extensions of a certificate that this code understands. Null if an extension is absent. */
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null
@@ -215,8 +215,8 @@ type Extensions = {
 
 /**
  * Parses the extensions in the [3] field of a certificate. `where` is the certificate's name in
- * messages. Each type may occur once. A critical extension must be understood: name constraints and
- * policies are refused. Throws AttestationError.
+ * messages. Each type may occur once. Refuses critical extensions that it does not understand, such
+ * as name constraints and policies. Throws AttestationError.
  */
 function parseExtensions(field: DerNode | undefined, where: string): Extensions {
   const found = new Map<string, Extension>()
@@ -243,13 +243,13 @@ function parseExtensions(field: DerNode | undefined, where: string): Extensions 
   }
 }
 
-/** The error for a certificate that does not have the form of RFC 5280. */
+/** The error for a certificate that is not in the form of RFC 5280. */
 function refuseDer(where: string, expected: string): AttestationError {
   return new AttestationError('certificate_der', `${where}: expected ${expected}`)
 }
 
 /**
- * Decodes all of `bytes` as DER. They are one field of the certificate `where`. Throws
+ * Decodes all of `bytes`, a field of the certificate called `where`, as DER. Throws
  * AttestationError.
  */
 function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
@@ -345,11 +345,11 @@ type DistinguishedName = {
    * CN=aws.nitro-enclaves`.
    */
   readonly text: string
-  /** Null when the name has no common name, or several. */
+  /** Null if the name has no common name or more than one. */
   readonly commonName: string | null
 }
 
-/** Parses the name in a DER node; null when the node does not have the form of a Name. */
+/** Parses the name in a DER node. Null if the node does not have the form of a Name. */
 export function parseName(node: DerNode): DistinguishedName | null {
   if (node.tag !== DER_TAGS.sequence) return null
   const attributes: Attribute[] = []
@@ -391,8 +391,8 @@ function parseAttribute({ tag, children }: DerNode): Attribute | null {
 }
 
 /**
- * The text of a string. Control characters, which could fake a line on a terminal, and other string
- * types are shown as hex.
+ * The text of a string. Control characters could fake a line on a terminal. They are written as
+ * hex, and so are other string types.
  */
 function textOf({ tag, content, encoding }: DerNode): string {
   const isText =
@@ -402,8 +402,9 @@ function textOf({ tag, content, encoding }: DerNode): string {
 }
 
 /**
- * Gives r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
- * section 2.2.3). Checks that both are in range. Verifies no signature. Throws AttestationError.
+ * Returns r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
+ * section 2.2.3). Checks that r and s are in range. Does not verify the signature. Throws
+ * AttestationError.
  */
 export function parseCertificateSignature({
   signature,
@@ -438,7 +439,7 @@ function decodeSequence(signature: Uint8Array<ArrayBuffer>): readonly DerNode[] 
   }
 }
 
-/** Big-endian bytes without leading zeros; null if negative, too long or not an INTEGER. */
+/** Big-endian bytes without leading zeros. Null if negative, too long or not an INTEGER. */
 function scalarOf({ tag, content }: DerNode): Uint8Array | null {
   if (tag !== DER_TAGS.integer || (content[0] ?? 0x80) >= 0x80) return null
   const digits = content[0] === 0 ? content.subarray(1) : content

@@ -6,7 +6,7 @@ import { importPoint, type P384Key, verifyP384 } from './p384.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
-/** The policy for a chain. `atMs` is Unix milliseconds. `roots` are SHA-256 fingerprints. */
+/** A policy for a chain. `atMs` is Unix milliseconds. `roots` are SHA-256 fingerprints. */
 type ChainExpectation = Pick<
   ResolvedPolicy,
   'roots' | 'revoked' | 'revocationLists' | 'mode' | 'futureSkewMs'
@@ -15,13 +15,13 @@ type ChainExpectation = Pick<
   readonly cache: ChainCache | null
 }
 
-/** A verified chain, root first, with the key of its leaf. */
+/** A verified chain, root first, with the leaf and its key. */
 type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
- * Verifies that the document's certificate descends from a trusted root (rules 13 to 19), with all
- * certificates valid at `atMs`. Does not prove that no authority has revoked a certificate since:
- * no lists are fetched. Throws AttestationError.
+ * Verifies that the document's certificate leads to a trusted root (rules 13 to 19), and that all
+ * certificates were valid at `atMs`. Does not prove that no authority has revoked a certificate
+ * since, because it does not download revocation lists. Throws AttestationError.
  */
 export async function verifyChain(
   { cabundle, certificate }: AttestationDocument,
@@ -63,8 +63,8 @@ function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certific
 }
 
 /**
- * Both ends are inclusive (RFC 5280 section 4.1.2.5). A clock may be `skewMs` slow: a certificate
- * that was just made is still accepted.
+ * The start and the end of a validity are inclusive (RFC 5280 section 4.1.2.5). A clock may be
+ * `skewMs` slow, so that a very new certificate is accepted.
  */
 function checkValidity(
   certificates: readonly Certificate[],
@@ -95,14 +95,15 @@ function checkRevocation(
 }
 
 /**
- * Links that are verified at the same time. Two use a second core. More would only help senders of
- * forgeries.
+ * The number of links that are verified at the same time. Two links use a second core. More would
+ * only help senders of forgeries.
  */
 const LINKS_AT_ONCE = 2
 
 /**
- * Verifies the links from the pinned root down. The root is pinned, so its signature is not needed.
- * A forgery costs at most two verifications. A key is imported while the link above it is verified.
+ * Verifies the links, starting at the pinned root. The signature of the root is not needed, because
+ * the root is pinned. A forgery costs at most two verifications. A key is imported while the link
+ * above it is verified.
  */
 async function verifyLinks([root, ...descendants]: readonly Certificate[]): Promise<P384Key> {
   const signatures = descendants.map(parseCertificateSignature)
@@ -158,7 +159,7 @@ function checkLinks(certificates: readonly Certificate[]): void {
   }
 }
 
-/** RFC 5280 section 6.1.3 (a)(4). Names are compared by bytes, which is enough for these chains. */
+/** RFC 5280 section 6.1.3 (a)(4). Compares names by bytes, which is enough for these chains. */
 function checkIssuer(
   certificate: Certificate,
   {
@@ -186,8 +187,8 @@ function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean 
 }
 
 /**
- * `following`: the number of CA certificates between this one and the leaf. Self-issued
- * certificates count too.
+ * `following`: the number of CA certificates between this certificate and the leaf, including
+ * self-issued certificates.
  */
 function checkAuthority(
   certificate: Certificate,
@@ -218,7 +219,7 @@ function checkLeaf({ basicConstraints, keyUsage }: Certificate): void {
   }
 }
 
-/** Default number of cached chains, about 8 KB each. One is needed for each enclave in use. */
+/** Default number of cached chains, about 8 KB each. Each enclave in use needs one. */
 export const CHAINS_MAX_DEFAULT = 64
 
 /**
@@ -261,7 +262,7 @@ export function createChainCache(entriesMax: number): ChainCache {
   }
 }
 
-/** Lengths are hashed too, so the same bytes split differently have another key. */
+/** Hashes the lengths too, so the same bytes with another split have another key. */
 function keyOf(ders: readonly Uint8Array[]): string {
   const lengths = Uint16Array.from(ders, (der) => der.length)
   return encodeHex(sha256(concatBytes(new Uint8Array(lengths.buffer), ...ders)))

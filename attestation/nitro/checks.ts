@@ -8,8 +8,9 @@ import type { AttestationDocument } from './document.ts'
 import type { MeasurementSet, ResolvedPolicy } from './policy.ts'
 
 /**
- * Checks when the document was made (rule 21). The time must be within its leaf's validity, and
- * near `atMs` except in historical mode. Both times are Unix milliseconds. Throws AttestationError.
+ * Checks when the document was made (rule 21). This time must be within the validity of the
+ * document's leaf. Except in historical mode, it must also be near `atMs`. The two times are Unix
+ * milliseconds. Throws AttestationError.
  */
 export function checkFreshness(
   { timestampMs }: AttestationDocument,
@@ -37,8 +38,8 @@ export function checkFreshness(
 }
 
 /**
- * Checks the nonce in constant time (rule 22). An absent nonce is not the same as an empty nonce.
- * Throws AttestationError.
+ * Checks the nonce in constant time (rule 22). An absent nonce differs from an empty nonce. Throws
+ * AttestationError.
  */
 export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array | null): void {
   if (expected === null) return
@@ -48,35 +49,35 @@ export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array 
 }
 
 /**
- * Whether the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read such an
- * enclave's memory, and its code is not known.
+ * True if the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read the memory
+ * of such an enclave, and its code is not known.
  */
 export function isDebugMode({ pcrs }: AttestationDocument): boolean {
   return [0, 1, 2].every((index) => isZero(pcrs.get(index) ?? new Uint8Array()))
 }
 
-/** Refuses debug mode unless the caller opted in (rule 23). Throws AttestationError. */
+/** Refuses debug mode unless `allowDebug` is true (rule 23). Throws AttestationError. */
 export function checkDebugMode(document: AttestationDocument, allowDebug: boolean): void {
   if (allowDebug || !isDebugMode(document)) return
   throw new AttestationError('debug_mode', 'expected an enclave that is not in debug mode')
 }
 
-/** The accepted code that a document matches. */
+/** The accepted code that matches a document. */
 export type MatchedCode = {
   /**
-   * Index of the first set whose values are all in the document; null when no set matched, or any
+   * Index of the first set whose values are all in the document. Null if no set matched, or any
    * code is accepted.
    */
   readonly matchedSet: number | null
   /**
-   * The release whose measurements are all in the document, accepted at the document's time; null
-   * when a set matched, or any code is accepted.
+   * The release whose measurements are all in the document, accepted at the document's time. Null
+   * if a set matched, or any code is accepted.
    */
   readonly release: Release | null
 }
 
 /**
- * Gives the expected set, or else the release, whose values are all in the document (rules 23 and
+ * Returns the expected set, or else the release, whose values are all in the document (rules 23 and
  * 24). A PCR that was not measured is zero, so a value of zeros matches no set. Throws
  * AttestationError.
  */

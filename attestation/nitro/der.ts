@@ -1,7 +1,7 @@
-/** Most levels of nested elements. A certificate of a document needs 9. */
+/** Most levels of nested elements. A certificate in a document needs 9. */
 const DER_DEPTH_MAX = 16
 
-/** Bytes that are not valid DER (X.690). `offset` counts from the start of the decoded bytes. */
+/** Bytes that are not valid DER (X.690). `offset` counts from the first decoded byte. */
 export class DerError extends Error {
   override readonly name = 'DerError'
   readonly offset: number
@@ -12,21 +12,19 @@ export class DerError extends Error {
   }
 }
 
-/**
- * One element: identifier octet, whole encoding, content, and the elements of a constructed one.
- */
+/** One element: identifier octet, whole encoding, content. If constructed, the elements inside. */
 export type DerNode = {
   readonly tag: number
   readonly encoding: Uint8Array<ArrayBuffer>
   readonly content: Uint8Array<ArrayBuffer>
   readonly children: readonly DerNode[]
-  /** The start of the encoding in the bytes that decodeDer decodes. */
+  /** Where the encoding starts in the bytes that decodeDer decodes. */
   readonly offset: number
 }
 
 /**
- * Decodes the one element in attacker-controlled `bytes`, with all elements inside. Accepts the
- * distinguished encoding only: definite, minimal lengths; each level fully consumed; canonical
+ * Decodes the one element in attacker-controlled `bytes`, with all elements inside. Accepts only
+ * the distinguished encoding: definite, minimal lengths; no unread bytes at any level; canonical
  * booleans, integers, bit strings, object identifiers, times and text; sorted sets; no string in
  * pieces. The caller decodes the content of octet and bit strings. Throws DerError.
  */
@@ -38,7 +36,8 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
 }
 
 /**
- * The decoder's position. It moves, so a certificate with sixty elements is not copied sixty times.
+ * The decoder's position. It moves forward in the bytes, so a certificate with sixty elements is
+ * not copied sixty times.
  */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
@@ -72,8 +71,8 @@ type Span = Pick<DerNode, 'tag' | 'offset' | 'children'> & {
 }
 
 /**
- * A class, because getters create byte views only when needed. Most elements are never read as
- * bytes, and views are the main cost of decoding.
+ * This is a class because its getters create byte views only when they are needed. Most elements
+ * are never read as bytes, and views are the main cost of decoding.
  */
 class Element implements DerNode {
   readonly tag: number
@@ -184,9 +183,9 @@ export const DER_TAGS = {
 } as const
 
 /**
- * Checks a primitive universal value (identifier octet `tag`, contents `content`). Null when it is
- * the distinguished encoding (X.690 sections 8, 10 and 11) of a type that certificates use; else a
- * text that says what was expected.
+ * Checks a primitive universal value (identifier octet `tag`, contents `content`). Returns null if
+ * it is the distinguished encoding (X.690 sections 8, 10 and 11) of a type that certificates use.
+ * Otherwise returns a text that says what was expected.
  */
 function checkDerValue(tag: number, content: Uint8Array): string | null {
   switch (tag) {
@@ -222,7 +221,7 @@ function checkDerValue(tag: number, content: Uint8Array): string | null {
 
 /**
  * Unix milliseconds of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5
- * (seconds, Zulu, no fraction). Null for any other form and for days that do not exist.
+ * (seconds, Zulu, no fraction). Null for any other form, and for days that do not exist.
  */
 export function decodeTime(tag: number, content: Uint8Array): number | null {
   const yearDigits = tag === DER_TAGS.utcTime ? 2 : 4
@@ -236,7 +235,7 @@ export function decodeTime(tag: number, content: Uint8Array): number | null {
   return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? timeMs : null
 }
 
-/** Dotted form of an OBJECT IDENTIFIER's content. checkDerValue must have accepted the content. */
+/** The dotted form of an OBJECT IDENTIFIER. checkDerValue must have accepted the content. */
 export function decodeObjectIdentifier(content: Uint8Array): string {
   let text = ''
   let arc = 0
@@ -250,10 +249,10 @@ export function decodeObjectIdentifier(content: Uint8Array): string {
   return text
 }
 
-/** Up to this value, an arc stays exact when seven bits are added. */
+/** An arc up to this value stays exact if seven bits are added. */
 const ARC_EXACT_MAX = 2 ** 46
 
-/** For very large arcs, which registered identifiers do not need. A certificate may have them. */
+/** Decodes very large arcs. No registered identifier has them, but a certificate may. */
 function decodeWideIdentifier(content: Uint8Array): string {
   let text = ''
   let arc = 0n
@@ -266,7 +265,7 @@ function decodeWideIdentifier(content: Uint8Array): string {
   return text
 }
 
-/** The first two arcs share a number (X.690 section 8.19.4). */
+/** The first two arcs are encoded in one number (X.690 section 8.19.4). */
 function firstArcs(joined: bigint): string {
   const root = joined < 80n ? joined / 40n : 2n
   return `${root}.${joined - root * 40n}`
@@ -279,7 +278,7 @@ export function latin1(content: Uint8Array): string {
 
 const ZULU = 0x5a
 
-/** The number that two digits at `offset` form, or -1. */
+/** The two-digit number at `offset`, or -1 if there are not two digits. */
 function pairAt(content: Uint8Array, offset: number): number {
   const tens = (content[offset] ?? 0) - 0x30
   const units = (content[offset + 1] ?? 0) - 0x30

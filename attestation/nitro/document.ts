@@ -3,8 +3,8 @@ import { CborError, decodeCbor } from './cbor.ts'
 import { decodeCose, refuseCbor } from './cose.ts'
 
 /**
- * Limits of the fields, inclusive. AWS's text says 512 bytes in one place, but AWS signs documents
- * with 1024.
+ * Length limits for the fields, inclusive. AWS's text says 512 bytes in one place, but AWS signs
+ * documents with 1024.
  */
 export const FIELD_BYTES_MAX = 1024
 const CERTIFICATE_BYTES_MAX = 1024
@@ -14,9 +14,9 @@ export const PCRS_MAX = 32
 export const PCR_BYTES = 48
 
 /**
- * The fields in the payload of an attestation document. They are claims until the signature and the
- * chain are verified. `timestampMs` is Unix milliseconds; beyond 2^53 it is the nearest double. A
- * null field was absent or null, which is not the same as empty.
+ * The fields in the payload of an attestation document. They are only claimed until the signature
+ * and the chain are verified. `timestampMs` is Unix milliseconds. Beyond 2^53, it is the nearest
+ * double. A field that was absent or null is null. An empty field is not null.
  */
 export type AttestationDocument = {
   readonly moduleId: string
@@ -30,14 +30,14 @@ export type AttestationDocument = {
   readonly publicKey: Uint8Array | null
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
-  /** Keys that AWS does not document, in their order in the payload. */
+  /** Keys that AWS does not document, in the order of the payload. */
   readonly unknownKeys: readonly string[]
 }
 
 /**
- * Decodes an attestation document (COSE_Sign1, binary). Checks only its form (rules 1 to 12). It
- * proves nothing: no signature, certificate, time or measurement is checked, and anyone can write
- * such a document. Throws AttestationError.
+ * Decodes an attestation document (COSE_Sign1, binary). Checks only its form (rules 1 to 12).
+ * Anyone can write such a document, so it proves nothing. No signature, certificate, time or
+ * measurement is checked. Throws AttestationError.
  */
 export function decodeAttestationPayload(bytes: Uint8Array): AttestationDocument {
   return parseDocument(decodeCose(bytes).payload)
@@ -68,7 +68,7 @@ export function parseDocument(payload: Uint8Array): AttestationDocument {
   }
 }
 
-/** Whether `value` is a byte array whose length is within both bounds, inclusive. */
+/** True if `value` is a byte array whose length is within the two limits, inclusive. */
 export function isBytes(
   value: unknown,
   { bytesMin, bytesMax }: { readonly bytesMin: number; readonly bytesMax: number },
@@ -109,7 +109,7 @@ function decodePayload(payload: Uint8Array): Fields {
   return fields
 }
 
-/** Since mid-2025, the payload's map, and no other item, has indefinite length. */
+/** Since mid-2025, only the payload's map has indefinite length. */
 function decodePayloadItem(payload: Uint8Array): ReturnType<typeof decodeCbor> {
   try {
     return decodeCbor(payload, { indefinite: 'top' })

@@ -14,7 +14,7 @@ import { type AttestationDocument, PCR_BYTES } from './document.ts'
 import type { ResolvedPolicy } from './policy.ts'
 
 /**
- * One certificate of the verified chain. Names are one-line texts; times are Unix milliseconds,
+ * One certificate of the verified chain. Names are texts of one line. Times are Unix milliseconds,
  * inclusive.
  */
 export type CertificateFacts = {
@@ -29,28 +29,26 @@ export type CertificateFacts = {
 }
 
 /**
- * The facts that a document proves under the policy of its verification. The README of this folder
- * explains what follows from them and what does not.
+ * The facts that a document proves under the policy that was used to verify it. The README of this
+ * folder explains what follows from them and what does not.
  */
 export type AttestationFacts = {
   readonly moduleId: string
-  /** The time of the document, Unix milliseconds, by the clock of its host's security module. */
+  /** The time in the document, Unix milliseconds, by the clock of the host's security module. */
   readonly timestampMs: number
-  /** The time for which the certificates' validity was checked, Unix milliseconds. */
+  /** The time at which the certificates had to be valid, Unix milliseconds. */
   readonly verifiedAtMs: number
   readonly mode: 'current' | 'historical'
   /** All PCR values of the document, 48 bytes each by index, ascending. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /**
-   * Index of the expected set that matched; null when any code is accepted, or a release matched.
-   */
+  /** Index of the expected set that matched. Null if any code is accepted, or a release matched. */
   readonly matchedSet: number | null
   /**
-   * The policy's release that matched, accepted at timestampMs; null when the policy has no
-   * releases, or a set matched.
+   * The policy's release that matched, accepted at timestampMs. Null if the policy has no releases,
+   * or a set matched.
    */
   readonly release: Release | null
-  /** Fields that the enclave's code set; null when absent. */
+  /** Fields that the code in the enclave set. Null if absent. */
   readonly publicKey: Uint8Array | null
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
@@ -62,7 +60,7 @@ export type AttestationFacts = {
   /** Root first, leaf last. */
   readonly certificates: readonly CertificateFacts[]
   readonly bindings: Bindings
-  /** Keys of the payload that AWS's format does not have. Their values were not checked. */
+  /** Keys in the payload that AWS's format does not have. Their values were not checked. */
   readonly unknownKeys: readonly string[]
   readonly rules: readonly RuleOutcome[]
 }
@@ -77,7 +75,7 @@ type Established = {
   readonly verifiedAtMs: number
 }
 
-/** Gives the facts of a document that passed every check. */
+/** Returns the facts of a document that passed every check. */
 export function gatherFacts({
   document,
   certificates,
@@ -126,12 +124,12 @@ function factsOf({
 }
 
 /**
- * Whether the parts of a document name the same instance (rule 25). Only reported: AWS does not
- * document them, so a difference does not refuse the document. Null when a comparison is not
- * possible.
+ * Says which parts of a document name the same instance (rule 25). The result is only reported. AWS
+ * does not document these parts, so a difference does not refuse the document. Null if a comparison
+ * is not possible.
  */
 type Bindings = {
-  /** EC2 instance id, the part of module_id before `-enc`; null for other forms of module_id. */
+  /** EC2 instance id, the part of module_id before `-enc`. Null for other forms of module_id. */
   readonly instanceId: string | null
   /** PCR4 = SHA-384 of 48 zero bytes and the instance id. */
   readonly pcr4: boolean | null
@@ -141,7 +139,7 @@ type Bindings = {
   readonly issuerCommonName: boolean | null
 }
 
-/** Compares PCR4 and the common names of `leaf` and its issuer with the instance. */
+/** Compares PCR4 and the common names of `leaf` and its issuer with the instance id. */
 function findBindings({ moduleId, pcrs }: AttestationDocument, leaf: Certificate): Bindings {
   const instanceId = /^(i-[0-9a-f]+)-enc[0-9a-f]+$/.exec(moduleId)?.[1] ?? null
   const pcr4 = pcrs.get(4)
@@ -158,25 +156,25 @@ function instanceMeasurement(instanceId: string): Uint8Array {
   return sha384(concatBytes(new Uint8Array(PCR_BYTES), encodeUtf8(instanceId)))
 }
 
-/** A separator must follow the id, or i-1 would match i-12. */
+/** The id must end with a separator. Otherwise i-1 would match i-12. */
 function beginsWith(name: string | null, prefix: string | null): boolean | null {
   if (name === null || prefix === null) return null
   return name === prefix || (name.startsWith(prefix) && /^[.-]/.test(name.slice(prefix.length)))
 }
 
 /**
- * The outcome of one rule. `not checked` does not mean passed: the policy did not need the rule, or
- * the document was refused before. `reported` is for facts that never refuse a document.
+ * The outcome of one rule. A rule that is `not checked` has not passed: the policy did not need the
+ * rule, or the document was refused before. `reported` is for facts that never refuse a document.
  */
 export type RuleOutcome = {
   readonly rule: RuleNumber
   readonly title: string
   readonly outcome: 'passed' | 'failed' | 'not checked' | 'reported'
-  /** The reason or the result; may be empty. */
+  /** The reason or the result. May be empty. */
   readonly detail: string
 }
 
-/** Gives the outcome of each rule, in order, for a document that was accepted under `policy`. */
+/** Returns the outcome of each rule, in order, for a document that was accepted under `policy`. */
 function outcomesOfAcceptance(
   policy: ResolvedPolicy,
   {
@@ -194,7 +192,7 @@ function outcomesOfAcceptance(
 }
 
 /**
- * Gives the outcomes for a document that was refused. Rules of earlier stages passed, and the
+ * Returns the outcomes for a document that was refused. Rules of earlier stages passed, and the
  * broken rule failed. Other rules of its stage and of later stages are not checked. In the policy
  * stage, rules before the broken rule passed.
  */
@@ -211,7 +209,7 @@ export function outcomesOfRefusal(
 function heldBefore(rule: RuleNumber, error: AttestationError): boolean {
   const { stage } = RULES[rule]
   if (stage === error.stage) return stage === 'policy' && rule < error.rule
-  // The payload must be strict CBOR too. The parse stage reads it.
+  // Rule 6 requires strict CBOR in the payload too. Only the parse stage reads the payload.
   if (rule === 6 && error.stage === 'parse') return false
   return STAGES.indexOf(stage) < STAGES.indexOf(error.stage)
 }
@@ -246,7 +244,7 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
   return { outcome: 'passed', detail: '' }
 }
 
-/** Other issuers were not looked up: no lists exist for certificates of instances and leaves. */
+/** The lists of other issuers were not read. Certificates of instances and leaves have no lists. */
 function describeLists(lists: ResolvedPolicy['revocationLists']): string {
   const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
   const made = new Date(oldestMs).toISOString()

@@ -1,8 +1,8 @@
 import { p384 } from '@noble/curves/nist.js'
 
 /**
- * A public P-384 key in WebCrypto. The type is taken from the function, because browsers and Node
- * name it differently.
+ * A public P-384 key in WebCrypto. The type is the result type of importKey, because browsers and
+ * Node name it differently.
  */
 export type P384Key = Awaited<ReturnType<typeof globalThis.crypto.subtle.importKey>>
 
@@ -15,11 +15,11 @@ const ORDER = Uint8Array.from(p384.Point.CURVE().n.toString(16).match(/../g) ?? 
   Number.parseInt(digits, 16),
 )
 
-/** Whether attacker-controlled `point` is uncompressed and lies on P-384. */
+/** True if attacker-controlled `point` is uncompressed and lies on P-384. */
 export function isPointOnCurve(point: Uint8Array): boolean {
   if (point.length !== POINT_BYTES || point[0] !== 4) return false
   try {
-    // Throws when a coordinate is outside the field or the point is not on the curve.
+    // Throws if a coordinate is outside the field or the point is not on the curve.
     p384.Point.fromBytes(point)
     return true
   } catch {
@@ -28,16 +28,16 @@ export function isPointOnCurve(point: Uint8Array): boolean {
 }
 
 /**
- * Whether `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed: about
- * half of AWS's signatures have one. So each signature has a second valid form (r, n-s): do not use
- * a signature as a unique key.
+ * True if `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed: about
+ * half of AWS's signatures have a high s. So each signature has a second valid form (r, n-s). Do
+ * not use a signature as a unique key.
  */
 export function isSignatureInRange(signature: Uint8Array): boolean {
   const scalars = [signature.subarray(0, COORDINATE_BYTES), signature.subarray(COORDINATE_BYTES)]
   return scalars.every((scalar) => scalar.length === COORDINATE_BYTES && isScalarInRange(scalar))
 }
 
-/** Gives the WebCrypto key of a point on P-384; null when WebCrypto refuses the point. */
+/** Returns the WebCrypto key for a point on P-384. Null if WebCrypto refuses the point. */
 export async function importPoint(point: Uint8Array<ArrayBuffer>): Promise<P384Key | null> {
   try {
     return await globalThis.crypto.subtle.importKey('raw', point, KEY_ALGORITHM, false, ['verify'])
@@ -47,8 +47,8 @@ export async function importPoint(point: Uint8Array<ArrayBuffer>): Promise<P384K
 }
 
 /**
- * Whether `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. Never
- * rejects: gives false when WebCrypto refuses the input.
+ * True if `signature` (r || s) over SHA-384 of `data` was made with the private key of `key`. Never
+ * rejects: returns false if WebCrypto refuses the input.
  */
 export async function verifyP384({
   key,

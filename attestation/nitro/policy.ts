@@ -5,10 +5,11 @@ import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts
 import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 import { isRevocationList, type RevocationList } from './revocation-list.ts'
 
-/** The longest validity of a leaf: AWS's leaves are valid for three hours and some seconds. */
+/** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
 /**
- * Clocks of well-run hosts differ by less. A fresh document has milliseconds that `at` may lack.
+ * The clocks of well-run hosts differ by less than this. A fresh document has milliseconds, which
+ * `at` may lack.
  */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
@@ -19,36 +20,36 @@ export type MeasurementSet = ReadonlyMap<number, Uint8Array>
 export type RevokedCertificate = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
-  /** Big-endian; leading zeros do not matter. */
+  /** Big-endian. Leading zeros are ignored. */
   readonly serial: Uint8Array
 }
 
 /**
- * The caller's demands on a document. A member that is present must have a value: undefined and
- * null are refused.
+ * What the caller demands from a document. A member that is present must have a value: undefined
+ * and null are refused.
  */
 export type AttestationPolicy = {
   /**
-   * The accepted code: the document matches when it has all values of at least one set. `'any'`
+   * The accepted code. The document matches if it has all values of at least one set. `'any'`
    * states explicitly that any code in the enclave is accepted. Without sets and releases, every
    * document is refused. An empty set is not valid.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**
    * Releases that are accepted in addition to the sets, from verifyRelease or verifyReleaseList.
-   * Each has its times, which are compared with the document's own timestamp. Default: none. Not
-   * allowed with `'any'`, which would hide their refusals.
+   * The times of each release are compared with the document's own timestamp. Default: []. Not
+   * allowed with `'any'`, which would also accept the releases that are refused.
    */
   readonly releases?: readonly ReleaseEntry[]
   /**
    * `current` (default): everything must be valid at the caller's time. `historical`: certificates
-   * must be valid at the document's own timestamp, and its age is not checked. For documents of
-   * stored records, whose time has another proof. A stolen enclave key could backdate a document,
-   * so this is never a default.
+   * must be valid at the document's own timestamp, and its age is not checked. It is for documents
+   * of stored records, whose time has another proof. With a stolen enclave key, an attacker could
+   * backdate a document, so `historical` is never a default.
    */
   readonly mode?: 'current' | 'historical'
   /**
-   * The document's nonce must equal this one, 0 to 1024 bytes. Default: the nonce is not checked.
+   * The nonce (0 to 1024 bytes) that the document must have. By default, the nonce is not checked.
    */
   readonly nonce?: Uint8Array
   /**
@@ -57,32 +58,32 @@ export type AttestationPolicy = {
    */
   readonly maxAgeMs?: number
   /**
-   * How far after the caller's time the document may be dated, ms. Default FUTURE_SKEW_MS_DEFAULT.
+   * How far the document's time may be after the caller's time, ms. Default FUTURE_SKEW_MS_DEFAULT.
    */
   readonly futureSkewMs?: number
-  /** Accepts enclaves in debug mode. The host can read their memory and console. Default false. */
+  /** True accepts debug mode: the host can read the enclave's memory and console. Default false. */
   readonly allowDebug?: boolean
   /**
-   * The trusted roots instead of AWS's root: SHA-256 of the DER of each. See parseRoots. Default
-   * [AWS_ROOT_SHA256].
+   * The roots that are trusted in place of AWS's root: SHA-256 of the DER of each. See parseRoots.
+   * Default [AWS_ROOT_SHA256].
    */
   readonly roots?: readonly Uint8Array[]
-  /** Certificates to refuse. Default: none, so revocation is not checked. */
+  /** Certificates to refuse. Default: [], so revocation is not checked. */
   readonly revoked?: readonly RevokedCertificate[]
   /**
-   * Verified revocation lists. Each must be valid, and its issuer must be in the document's chain.
-   * Otherwise the document is refused. Default: none.
+   * Verified revocation lists. Each list must be valid, and the issuer of the list must be in the
+   * document's chain. Otherwise the document is refused. Default: [].
    */
   readonly revocationLists?: readonly RevocationList[]
 }
 
-/** The caller's policy or time is invalid. No document was checked. Fix the call. */
+/** The caller's policy or time is invalid. No document was checked. Correct the call. */
 export class PolicyError extends Error {
   override readonly name = 'PolicyError'
   readonly code = 'policy_invalid'
 }
 
-/** A policy with its defaults filled in. Null means not checked. */
+/** A policy with all defaults set. Null means not checked. */
 export type ResolvedPolicy = {
   readonly measurements: 'any' | readonly MeasurementSet[]
   readonly releases: readonly ReleaseEntry[]
@@ -97,9 +98,9 @@ export type ResolvedPolicy = {
 }
 
 /**
- * Gives the policy with defaults. The form of every member is checked: a wrong value from
- * JavaScript (a nonce of null, 'false', a misspelt name), which TypeScript would refuse, would
- * otherwise demand nothing. Only own members are read. Throws PolicyError.
+ * Returns the policy with defaults. Checks the form of every member. JavaScript code can pass a
+ * wrong value (a nonce of null, 'false', a misspelt name), which TypeScript would refuse. Without
+ * the check, such a value would demand nothing. Reads only own members. Throws PolicyError.
  */
 export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
   checkMembers(given)
@@ -138,7 +139,7 @@ export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
 
 const SHA256_BYTES = 32
 
-/** All options. Another name is refused: a misspelt demand would not be checked. */
+/** All options. Other names are refused, because a misspelt demand would not be checked. */
 const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
   measurements: true,
   releases: true,
@@ -153,7 +154,7 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
 }
 
 /**
- * An option that is present must have a value. A nonce that a caller looked up and did not find
+ * An option that is present must have a value. A caller may look up a nonce and find no value. This
  * must not count as left out.
  */
 function checkMembers(policy: AttestationPolicy): void {
@@ -179,8 +180,8 @@ function checkMode({ mode, maxAgeMs, futureSkewMs }: Partial<AttestationPolicy>)
 }
 
 /**
- * An empty list is allowed. It is usual together with releases. Without releases, it refuses every
- * document.
+ * An empty list is allowed, usually together with releases. Without releases, an empty list refuses
+ * every document.
  */
 function checkMeasurementForm(measurements: AttestationPolicy['measurements']): void {
   if (measurements === 'any') return
@@ -189,8 +190,8 @@ function checkMeasurementForm(measurements: AttestationPolicy['measurements']): 
 }
 
 /**
- * Checks one set; the message calls it `name`. An empty set is refused: it would match every
- * document. Throws PolicyError.
+ * Checks one set. The message calls the set `name`. An empty set is refused, because it would match
+ * every document. Throws PolicyError.
  */
 export function checkMeasurementSet(set: unknown, name: string): void {
   if (!(set instanceof Map) || set.size === 0)
@@ -217,7 +218,7 @@ function checkReleases(
     throw new PolicyError("expected no releases beside measurements of 'any'")
 }
 
-/** Checks one entry; the message calls it `name`. Throws PolicyError. */
+/** Checks one entry. The message calls the entry `name`. Throws PolicyError. */
 export function checkRelease(entry: unknown, name: string): void {
   try {
     checkReleaseEntry(entry)
@@ -266,19 +267,19 @@ function isBytesOf(value: unknown, length: number): boolean {
 }
 
 /**
- * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition). Every document of
- * that partition has this certificate as cabundle[0]. Source: AWS, "Verifying the root of trust".
- * To check it: unpack AWS_NitroEnclaves_Root-G1.zip (its own SHA-256 is 8cf60e2b..., which is not
- * this value), convert root.pem to DER and hash the DER.
+ * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition). Every document
+ * from that partition has this certificate as cabundle[0]. Source: AWS, "Verifying the root of
+ * trust". To check it: unpack AWS_NitroEnclaves_Root-G1.zip (the SHA-256 of the zip file is
+ * 8cf60e2b..., which is not this value), convert root.pem to DER and hash the DER.
  */
 export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
   '641a0321a3e244efe456463195d606317ed7cdcc3c1756e09893f3c68f79bb5b',
 )
 
 /**
- * Gives the SHA-256 fingerprints of the certificates in a file: one DER certificate, or PEM with
- * one or more blocks (RFC 7468). They are pins: the certificates are checked only when a document
- * is verified with them. Throws FormatError `invalid_root` or `invalid_base64`.
+ * Returns the SHA-256 fingerprints of the certificates in a file: one DER certificate, or PEM with
+ * one or more blocks (RFC 7468). They are pins. The certificates themselves are checked only when a
+ * document is verified with them. Throws FormatError `invalid_root` or `invalid_base64`.
  */
 export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   if (file[0] === DER_SEQUENCE && (file[1] ?? 0) > ASCII_MAX) return [sha256(file)]
@@ -289,6 +290,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** Also the digit 0. A certificate's next byte is above 127, which ASCII text lacks. */
+/** This byte is also the digit 0. In a certificate, a byte above 127 (not ASCII) follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

@@ -26,20 +26,20 @@ export const RELEASES_MAX = 256
 /** Most characters in the reason of a revocation. */
 export const REASON_LENGTH_MAX = 500
 
-/** A release, and the times for which its documents are accepted (README.md here, Times). */
+/** A release, and the times at which its documents are accepted (README.md here, Times). */
 export type ReleaseEntry = {
   readonly release: Release
-  /** A document may be made from this second on, ISO 8601; null: no first time. */
+  /** The second from which documents are accepted, ISO 8601. Null: there is no first time. */
   readonly accepted_from: string | null
-  /** A document must be made before this second, ISO 8601; null: no end is known. */
+  /** Documents must be made before this second, ISO 8601. Null: no end is known. */
   readonly accepted_until: string | null
-  /** If the release is revoked, none of its documents is accepted, at any time. */
+  /** If the release is revoked, its documents are never accepted, at any time. */
   readonly revoked: { readonly at: string; readonly reason: string } | null
 }
 
 /** The releases that an operator runs: the signed payload. */
 export type ReleaseList = {
-  /** ISO 8601. Each new list of an operator has a later time than the list before. */
+  /** ISO 8601. Each new list from an operator has a later time than the previous list. */
   readonly issued_at: string
   readonly releases: readonly ReleaseEntry[]
 }
@@ -52,11 +52,12 @@ export type SignedReleaseList = {
 }
 
 /**
- * Reads the signed list in attacker-controlled `json`: exactly the members of version 1, each in
- * its one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
- * `invalid_release` naming the member, `invalid_release_key`.
+ * Reads the signed list in attacker-controlled `json`. It must have exactly the members of version
+ * 1, each in its one form. Read its text with parseExactJson. Throws FormatError
+ * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`.
  *
- * Does NOT prove who signed it (verifyReleaseList), nor that it is the newest (checkNotRolledBack).
+ * Does NOT prove who signed the list (verifyReleaseList), nor that it is the newest list
+ * (checkNotRolledBack).
  */
 export function parseSignedReleaseList(json: Json): SignedReleaseList {
   if (!isJsonObject(json) || memberOf(json, 'format') !== RELEASES_FORMAT)
@@ -82,16 +83,16 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry of a caller. Other entries are not checked: entries of several lists may be of
- * one image. Throws FormatError `invalid_release`.
+ * Checks one entry from a caller, but not the other entries. Entries from several lists may
+ * describe the same image. Throws FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {
   parseEntry(value as Json, 0)
 }
 
 /**
- * Makes an entry that is accepted at any time, for a caller who trusts the signer of a single
- * release.
+ * Creates an entry that is accepted at any time. It is for a caller who trusts the signer of a
+ * single release.
  */
 export function entryOf(release: Release): ReleaseEntry {
   return { release, accepted_from: null, accepted_until: null, revoked: null }
@@ -99,11 +100,11 @@ export function entryOf(release: Release): ReleaseEntry {
 
 /**
  * Checks that a list is not older than the newest list that the reader accepted before. `newestMs`
- * is the issued_at of that list, Unix milliseconds. The reader must store it. Throws ProofError
- * `release_list_older`.
+ * is the issued_at of that newest list, Unix milliseconds. The reader must store it. Throws
+ * ProofError `release_list_older`.
  *
- * Does NOT protect a reader that keeps nothing, nor one that is never shown a newer list: a party
- * that passes lists on can hold back the list that revokes.
+ * Does NOT protect a reader that stores nothing, nor a reader that never receives a newer list. A
+ * party that forwards lists can hold back the list that revokes a release.
  */
 export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number): void {
   if (millisecondsOf(issued_at) < newestMs)
@@ -141,18 +142,18 @@ const REASON = {
 }
 
 /**
- * PCR0 measures the whole image. Two entries of one image could contradict each other, or one could
- * hide the other's revocation.
+ * Each image may have only one entry. PCR0 measures the whole image. Two entries for one image
+ * could contradict each other, or one could hide the other's revocation.
  */
 function checkDistinct(releases: readonly ReleaseEntry[]): void {
   const images = new Set(releases.map(({ release }) => release.measurements.PCR0))
   if (images.size !== releases.length) throw invalid('list.releases', 'of a different PCR0 each')
 }
 
-/** Why a release is not accepted: the document was made too early or too late, or it is revoked. */
+/** Why a release is not accepted: the document is too early or too late, or it is revoked. */
 type ReleaseRefusal = 'not_yet' | 'expired' | 'revoked'
 
-/** Each release of a list, accepted or refused at one time. */
+/** The releases in a list that are accepted at one time, and the releases that are refused. */
 export type AcceptedMeasurements = {
   readonly accepted: readonly {
     readonly release: Release
@@ -162,8 +163,8 @@ export type AcceptedMeasurements = {
 }
 
 /**
- * A release that is not accepted. `message` gives the reason, with the times of the entry. It may
- * contain the operator's text.
+ * A release that is not accepted. `message` states the reason, with the times of the entry. It may
+ * contain text from the operator.
  */
 type RefusedRelease = {
   readonly release: Release
@@ -173,13 +174,13 @@ type RefusedRelease = {
 }
 
 /**
- * Gives the measurements that are accepted in a document made at `atMs`, and why each other release
- * is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security module's
- * clock, which neither the enclave's code nor its host can set. A release is accepted from the
- * first millisecond of accepted_from to the last before accepted_until. A revoked release is never
- * accepted, and its image (PCR0) is revoked in every other entry too.
+ * Returns the measurements that are accepted in a document made at `atMs`, and why each other
+ * release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security
+ * module's clock. The enclave's code and its host cannot set this clock. A release is accepted from
+ * the first millisecond of accepted_from to the last before accepted_until. A revoked release is
+ * never accepted. Its image (PCR0) is then revoked in every other entry too.
  *
- * Does NOT say when a completion was made, only when the document was: a document that was accepted
+ * Does NOT say when a completion was made, only when the document was made. An accepted document
  * stays with the records of its key until its certificates end.
  */
 export function acceptedMeasurements(
@@ -208,15 +209,15 @@ export function acceptedMeasurements(
   }
 }
 
-/** The result of looking up a document's measurements among releases. */
+/** The result of searching the releases for a document's measurements. */
 type ReleaseMatch =
   | { readonly kind: 'accepted'; readonly release: Release }
   | ({ readonly kind: 'refused' } & RefusedRelease)
   | { readonly kind: 'unknown' }
 
 /**
- * Gives the release whose measurements are all in a document made at `atMs`, and whether it is
- * accepted at that time.
+ * Returns the release whose measurements are all in a document made at `atMs`, and whether the
+ * release is accepted at that time.
  */
 export function matchRelease(
   {

@@ -8,7 +8,7 @@ export function releaseName({ version, git_commit }: Release): ReleaseName {
   return { version, git_commit }
 }
 
-/** Names a release in a short text. */
+/** A short text that names a release. */
 export function nameRelease({ version, git_commit }: ReleaseName): string {
   return `release ${version} (commit ${git_commit})`
 }

@@ -6,28 +6,28 @@ import { formsOf } from '../json/forms.ts'
 import type { Json, JsonObject } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 
-/** Forms of the members of releases and their lists. */
+/** Forms of the members in releases and in lists of releases. */
 export const releaseForms = formsOf('invalid_release')
 
 const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 
-/** Most signatures in one file. Each signer has one. */
+/** Most signatures in one file. Each signer has one signature. */
 export const SIGNATURES_MAX = 16
 
-/** One signature: the signer's key, 64 hex digits, and its Ed25519 over signedBytes, 128. */
+/** One signature: its key (64 hex digits), and the Ed25519 signature over signedBytes (128). */
 export type ReleaseSignature = { readonly public_key: string; readonly signature: string }
 
 /** The keys that a reader trusts to sign releases. */
 export type ReleaseTrust = {
   /** Keys from parseReleaseKey. An empty list refuses every release. */
   readonly keys: readonly Uint8Array[]
-  /** How many of these keys must have signed. Default 1. */
+  /** The number of these keys that must have signed. Default 1. */
   readonly signersMin?: number
 }
 
 /**
- * The bytes to sign: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload. The
- * format ensures that the signature of a release is not valid for a list, or for other data that
+ * The bytes to sign: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload.
+ * Because of the format, a signature over a release is not valid for a list, or for other data that
  * the key signs.
  */
 export function signedBytes(format: string, payload: JsonObject): Uint8Array {
@@ -43,8 +43,8 @@ export function createSignature(message: Uint8Array, secretKey: Uint8Array): Rel
 }
 
 /**
- * Adds `added` to the signatures. It replaces an older signature by the same key. Throws
- * FormatError over SIGNATURES_MAX.
+ * Adds `added` to the signatures. If there is an older signature by the same key, `added` replaces
+ * it. Throws FormatError over SIGNATURES_MAX.
  */
 export function addSignature(
   signatures: readonly ReleaseSignature[],
@@ -74,10 +74,11 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
 }
 
 /**
- * Gives the trusted keys (hex) that signed `message`, in the order of the file. Signatures of other
- * keys are ignored: anyone could add one. Throws ProofError `release_signature` when the signature
- * of a trusted key is wrong, `release_not_signed` when fewer than `signersMin` trusted keys signed;
- * FormatError `invalid_release_key` for a trust that no file can meet.
+ * Returns the trusted keys (hex) that signed `message`, in the order of the file. Signatures by
+ * other keys are ignored, because anyone could add such a signature. Throws ProofError
+ * `release_signature` if the signature of a trusted key is wrong, `release_not_signed` if fewer
+ * than `signersMin` trusted keys signed. Throws FormatError `invalid_release_key` for a trust that
+ * no file can meet.
  */
 export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],
@@ -111,8 +112,8 @@ export function verifyReleaseSignatures(
 }
 
 /**
- * A time as ISO 8601 in UTC with seconds, in the one form `2026-11-21T14:00:00Z`, in the years 1970
- * to 9999. Throws FormatError `invalid_release` naming `name`.
+ * A time as ISO 8601 in UTC with seconds, in the years 1970 to 9999. The only form is
+ * `2026-11-21T14:00:00Z`. Throws FormatError `invalid_release` naming `name`.
  */
 export function timeOf(json: Json | undefined, name: string): string {
   const time = textOf(json, name, TIME)
@@ -120,14 +121,14 @@ export function timeOf(json: Json | undefined, name: string): string {
   return time
 }
 
-/** Unix milliseconds of a time that `timeOf` accepted. */
+/** Unix milliseconds for a time that `timeOf` accepted. */
 export function millisecondsOf(time: string): number {
   return Date.parse(time)
 }
 
 /**
- * Formats a time (Unix milliseconds) in the one form, without milliseconds. Throws FormatError
- * `invalid_release` outside 1970 to 9999.
+ * Formats a time (Unix milliseconds) in the form of `timeOf`, without milliseconds. Throws
+ * FormatError `invalid_release` outside 1970 to 9999.
  */
 export function formatTime(timeMs: number): string {
   if (!(timeMs >= 0 && timeMs <= TIME_MS_MAX))
@@ -151,7 +152,7 @@ const TIME = {
 
 const TIME_MS_MAX = Date.UTC(9999, 11, 31, 23, 59, 59)
 
-/** 30 February and 24:00:00 are refused: some readers take them for the next day. */
+/** Refuses 30 February and 24:00:00, because some readers take them for the next day. */
 function isTime(text: string): boolean {
   const timeMs = Date.parse(text)
   return (
@@ -161,16 +162,16 @@ function isTime(text: string): boolean {
   )
 }
 
-/** Bytes of an Ed25519 public key, and of its secret. */
+/** Bytes of an Ed25519 public key. An Ed25519 secret has the same number. */
 export const RELEASE_KEY_BYTES = 32
 /** Bytes of an Ed25519 signature: R and S. */
 const RELEASE_SIGNATURE_BYTES = 64
 
 /**
- * Reads a release key, 32 bytes, from 64 lower-case hex digits. Accepts only a key that every
- * verifier reads alike: the one encoding of a point (RFC 8032 section 5.1.3: y below p, no sign for
- * x = 0) in the group of prime order. With a key of small order, one signature is valid for many
- * messages. Throws FormatError `invalid_release_key`.
+ * Reads a release key, 32 bytes, from 64 lower-case hex digits. Accepts only a key that is the same
+ * point for every verifier: the one encoding of a point (RFC 8032 section 5.1.3: y below p, no sign
+ * for x = 0) in the group of prime order. With a key of small order, one signature is valid for
+ * many messages. Throws FormatError `invalid_release_key`.
  */
 export function parseReleaseKey(text: string): Uint8Array {
   if (!/^[0-9a-f]{64}$/.test(text))
@@ -189,7 +190,7 @@ export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
 }
 
 /**
- * Makes the signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6). It is deterministic: no
+ * Makes the signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6). It is deterministic, so no
  * randomness is needed.
  */
 export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
@@ -197,9 +198,9 @@ export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Arra
 }
 
 /**
- * Whether `publicKey`, from parseReleaseKey, made the signature over `message`. Strict (RFC 8032
+ * True if `publicKey`, from parseReleaseKey, made the signature over `message`. Strict (RFC 8032
  * section 5.1.7): S is below the group's order, R has its one encoding and is in the group of prime
- * order. So verifiers with and without the cofactor agree. Never throws.
+ * order. So verifiers with and without the cofactor have the same result. Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,
@@ -220,7 +221,7 @@ function checkPoint(key: Uint8Array): void {
     )
 }
 
-/** Whether an encoded point has prime order. The neutral point counts as small-order. */
+/** True if an encoded point has prime order. The neutral point counts as small-order. */
 function isPrimeOrder(encoding: Uint8Array): boolean {
   try {
     const point = ed25519.Point.fromBytes(encoding, false)

@@ -12,14 +12,14 @@ import {
 
 const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
-/** The value of `format` in every signed release of version 1. The signed bytes begin with it. */
+/** The `format` of signed releases of version 1. The signed bytes begin with this value. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
-/** Most inputs of a builder that one release may name. */
+/** Most inputs of the image builder that one release may list. */
 export const INPUTS_MAX = 1_024
 
 /**
- * Most bytes in the file of a release or of a list of releases. A list of 256 releases with 40
+ * Most bytes in a file that holds a release or a list of releases. A list of 256 releases with 40
  * inputs each has 1.2 MB.
  */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
@@ -41,18 +41,18 @@ export type Release = {
   /** The commit from which the image is built: 40 hex digits. */
   readonly git_commit: string
   /**
-   * ISO 8601, for people: no check uses it. The image builder takes the commit's time, so a rebuild
-   * gives the same value.
+   * ISO 8601, for people. No check uses it. The image builder takes the commit's time, so a rebuild
+   * has the same value.
    */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
   readonly measurements: ReleaseMeasurements
-  /** SHA-256 of the builder's inputs in addition to the sources, hex by name. */
+  /** Inputs of the image builder besides the sources: SHA-256 of each in hex, by its name. */
   readonly inputs: Readonly<Record<string, string>>
   /**
    * Digest of the boot configuration that an enclave of this image states
-   * (digestBootConfiguration), 64 hex digits. The image contains its providers, CAs, chain and
-   * contract as files. Older releases do not have this member.
+   * (digestBootConfiguration), 64 hex digits. The image contains the configuration's providers,
+   * CAs, chain and contract as files. Older releases do not have this member.
    */
   readonly configuration?: string
 }
@@ -65,9 +65,9 @@ export type SignedRelease = {
 }
 
 /**
- * Reads the signed release in attacker-controlled `json`: exactly the members of version 1, each in
- * its one form. Read its text with parseExactJson. Throws FormatError `unknown_release_format`,
- * `invalid_release` naming the member, and `invalid_release_key`.
+ * Reads the signed release in attacker-controlled `json`. It must have exactly the members of
+ * version 1, each in its one form. Read its text with parseExactJson. Throws FormatError
+ * `unknown_release_format`, `invalid_release` naming the member, and `invalid_release_key`.
  *
  * Does NOT prove who signed it: see verifyRelease.
  */
@@ -83,8 +83,8 @@ export function parseSignedRelease(json: Json): SignedRelease {
 }
 
 /**
- * Reads the release in attacker-controlled `json`, a payload. Messages call it `name`. Throws
- * FormatError `invalid_release`.
+ * Reads the release in attacker-controlled `json`, a payload. Messages call the release `name`.
+ * Throws FormatError `invalid_release`.
  */
 export function parseRelease(json: Json, name = 'release'): Release {
   const isConfigured = isJsonObject(json) && Object.hasOwn(json, 'configuration')
@@ -102,7 +102,7 @@ export function parseRelease(json: Json, name = 'release'): Release {
   return { ...payload, configuration: hexOf(configuration, `${name}.configuration`, SHA256_BYTES) }
 }
 
-/** The digest of a release's boot configuration, 32 bytes; null when it names none. */
+/** The digest of a release's boot configuration, 32 bytes. Null if the release has no digest. */
 export function configurationOf(release: Release): Uint8Array | null {
   const { configuration } = ownMembers(release)
   return configuration === undefined ? null : decodeHex(configuration)
@@ -124,10 +124,10 @@ const VERSION = {
   expectation: '1 to 64 letters, digits, dots, + and -',
 }
 
-/** Git's object names are SHA-1. */
+/** The size of a SHA-1, which Git uses to name commits. */
 const COMMIT_BYTES = 20
 
-/** A name of printable ASCII: no two names look alike, and no character moves a cursor. */
+/** A name in printable ASCII. So no two names look the same, and no character moves a cursor. */
 const INPUT_NAME = /^[\x21-\x7e]{1,200}$/
 
 const SHA256_BYTES = 32
@@ -156,8 +156,7 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
 }
 
 /**
- * Zeros are refused. They are the values of debug mode and of unsigned images, and identify no
- * code.
+ * Refuses zeros. They are the values in debug mode and for unsigned images, and identify no code.
  */
 function measurementOf(json: Json | undefined, name: string): string {
   const hex = hexOf(json, name, PCR_BYTES)

@@ -15,11 +15,11 @@ type VerifiedRelease = { readonly release: Release; readonly signers: readonly s
 type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
 
 /**
- * Gives the release if trusted keys signed it. Throws ProofError `release_signature`,
+ * Returns the release if trusted keys signed it. Throws ProofError `release_signature`,
  * `release_not_signed`; FormatError `invalid_release_key` for an invalid trust.
  *
- * Does NOT prove that the measurements are those of the commit (build it and compare), that the
- * code is any good, or that the release was not revoked since: only a list says that.
+ * Does NOT prove that the measurements belong to the commit (build it and compare), that the code
+ * is good, or that the release was not revoked since. Only a list says whether it was revoked.
  */
 export function verifyRelease(
   { release, signatures }: SignedRelease,
@@ -51,7 +51,7 @@ export function verifyReleaseList(
   }
 }
 
-/** Signs a release with a secret of 32 bytes. `others` are the signatures that it already has. */
+/** Signs a release with a secret of 32 bytes. `others`: the release's older signatures. */
 export function signRelease(
   release: Release,
   secretKey: Uint8Array,
@@ -61,7 +61,7 @@ export function signRelease(
   return { format: RELEASE_FORMAT, release, signatures: addSignature(others, signature) }
 }
 
-/** Signs a list with a secret of 32 bytes. `others` are the signatures that it already has. */
+/** Signs a list with a secret of 32 bytes. `others`: the list's older signatures. */
 export function signReleaseList(
   list: ReleaseList,
   secretKey: Uint8Array,

@@ -12,24 +12,27 @@ import { isUndetermined } from './unknown-root.ts'
 export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
   /**
-   * The verdict for people. `undetermined`: the only failure is that the attestation document leads
-   * to a root that the reader does not trust. For programs, this is `invalid`.
+   * The verdict for people. `undetermined`: only one check failed, because the attestation document
+   * leads to a root that the reader does not trust. For programs, this is `invalid`.
    */
   readonly standing: Judgement<string>['verdict'] | 'undetermined'
   /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */
   readonly headline: string
-  /** The finding for a reader who is not an engineer: who signed what, and when. */
+  /** The result for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
-  /** Facts that are not proved, as clauses for this reader; empty when no fact is proved. */
+  /**
+   * Facts that are not proved, as clauses for a reader who is not an engineer. Empty if all are
+   * proved.
+   */
   readonly notShown: readonly string[]
 }
 
-/** Describes a judgement in words. Text from outside is escaped. */
+/** Describes a judgement in words. Escapes text from outside. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
   return judged.kind === 'bundle' ? concludeBundle(judged) : concludeRecords(judged)
 }
 
-/** Joins the finding and the facts that are not proved to one text. */
+/** Joins the finding and the facts that are not proved into one text. */
 export function saySentence({ finding, notShown }: Conclusion): string {
   return notShown.length === 0 ? finding : `${finding} Not shown: ${notShown.join('; ')}.`
 }
@@ -106,7 +109,7 @@ function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
   }
 }
 
-/** The checks of a record that were not made, under the names of a bundle's checks. */
+/** The checks of a record that were not made, with the names that bundles use. */
 function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   const code = holder === null ? ['attestation document', 'measurements'] : []
   return [
@@ -134,7 +137,7 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
-/** Says who answered, with which model, and the block's time. */
+/** Says who answered, with which model, and at what time the block was made. */
 function sayAnswered({ provider, model, block, anchoredIn }: BundleFacts): string {
   const name = printable(model.returned ?? model.requested)
   const answered = `${printable(provider.name)} answered with model ${name}.`
@@ -153,7 +156,7 @@ function timeOf(seconds: number): string {
 const ANCHORED = 'that the answer was recorded on the chain'
 const SET_UP = 'that the enclave was set up as you expect'
 
-/** The fact that each check proves, as a clause. */
+/** For each check, the fact that it proves, as a clause. */
 const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'request hash': 'what was asked',
   'response hash': 'what was answered',

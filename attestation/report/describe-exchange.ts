@@ -23,15 +23,15 @@ import {
   type ShownMessage,
 } from './shown-exchange.ts'
 
-/** The comparison of a kept exchange with evidence, and the completion in words. */
+/** The result of comparing a kept exchange with evidence, and the completion in words. */
 export type ComparedExchange = {
   readonly checks: readonly ExchangeCheck[]
   readonly shown: ShownExchange
 }
 
 /**
- * Compares a kept exchange with the record of the evidence, and describes the completion in words.
- * A part that the evidence lacks is taken from the kept exchange if its hash matches.
+ * Compares a kept exchange with the record in the evidence, and describes the completion in words.
+ * If the evidence lacks a part, the kept part is used, provided that its hash matches.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
@@ -46,8 +46,8 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
 }
 
 /**
- * Describes an answer and its request in words. Both are the caller's own. Other checks verify
- * them.
+ * Describes an answer and its request in words. The two are the caller's own data. Other checks
+ * verify them.
  */
 export function describeKept(
   answer: Json,
@@ -62,7 +62,7 @@ export function describeKept(
   }
 }
 
-/** Null when the chunks do not form an answer. */
+/** Null if the chunks do not form an answer. */
 function readResponse(answer: KeptAnswer): JsonObject | null {
   const read = attempt(() => keptResponseOf(answer))
   return 'value' in read ? read.value : null
@@ -73,8 +73,8 @@ function objectOf(value: Json | undefined): JsonObject | null {
 }
 
 /**
- * Describes a completion in words for people: text of messages and choices, tool calls, refusals.
- * All other members are shown with their names, so no member is omitted silently.
+ * Describes a completion in words for people: text in messages and choices, tool calls, refusals.
+ * Shows all other members with their names, so no member is omitted silently.
  */
 export function describeExchange(completion: {
   readonly request: JsonObject | null
@@ -89,7 +89,7 @@ export function describeExchange(completion: {
 
 function describeRequest(request: JsonObject): readonly ShownMessage[] {
   const messages = listOf(memberOf(request, 'messages'))
-  // Null members are unset. Demands to the gateway have their own checks.
+  // Null members are unset. Other checks cover the demands to the gateway.
   const { messages: _, model: __, [DEMANDS_MEMBER]: ___, ...parameters } = request
   const rest = Object.keys(parameters).filter((name) => parameters[name] !== null)
   const earlier = Math.max(0, messages.length - SHOWN_MESSAGES_MAX)
@@ -102,8 +102,8 @@ function describeRequest(request: JsonObject): readonly ShownMessage[] {
 }
 
 /**
- * One line for each parameter. A long value, or a value with several lines, gets its own message. A
- * name that is not plain is written as JSON, so it cannot look like another line.
+ * Writes one line for each parameter. A long value, or a value with several lines, gets its own
+ * message. A name that is not plain is written as JSON, so it cannot look like another line.
  */
 function describeParameters(
   given: readonly (readonly [string, string])[],

@@ -8,11 +8,11 @@ import { type Json, memberAt } from '../json/value.ts'
 /** The program that made a page. */
 export type Maker = {
   readonly version: string
-  /** Commit hash in hex; null when it is not known, or when the sources differ from the commit. */
+  /** Commit hash in hex. Null if it is not known, or if the sources differ from the commit. */
   readonly commit: string | null
 }
 
-/** The maker that a page names. The page states this itself: it is not proved. */
+/** The maker that a page names. Only the page itself states it, so it is not proved. */
 export type MadeBy = Maker & {
   /** The result of digestVerifier, hex. */
   readonly verifierSha256: string
@@ -20,10 +20,10 @@ export type MadeBy = Maker & {
 
 /** The content of a saved page: attacker-controlled. */
 export type EvidencePage = {
-  /** JSON text in UTF-8; null in a page without evidence. */
+  /** JSON text in UTF-8. Null in a page without evidence. */
   readonly evidence: Uint8Array | null
   readonly madeBy: MadeBy
-  /** Computed from the page, hex. */
+  /** The digest that was computed from the page, hex. */
   readonly verifierSha256: string
 }
 
@@ -40,19 +40,19 @@ const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n
 const LINE_START = '<script type="application/json" id="'
 const BEFORE_DATA = '</title>\n'
 /**
- * The part of a page before its data. Other text there is refused: a comment, an attribute that
- * does not end, or another encoding could make a browser see other data, or no data.
+ * The part of a page before its data. Other text in this part is refused. A comment, an attribute
+ * that does not end, or another encoding could make a browser see other data, or no data.
  */
 const HEAD =
   /^\ufeff?<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n(?:<meta(?: [a-z-]+="[^"<>]*")+>\n)*<title>[^<>]*<\/title>\n$/
 
-/** Whether attacker-controlled `input` begins like HTML. Evidence never begins like this. */
+/** True if attacker-controlled `input` begins like HTML. Evidence never begins like HTML. */
 export function isHtml(input: Uint8Array): boolean {
   const start = String.fromCharCode(...input.subarray(0, 64))
   return /^(\u00ef\u00bb\u00bf)?\s*<!doctype html/i.test(start)
 }
 
-/** SHA-256, hex, of the UTF-8 text of a verifier: a saved page without its data lines. */
+/** SHA-256, hex, of a verifier's UTF-8 text (a saved page without its data lines). */
 export function digestVerifier(verifier: string): string {
   return encodeHex(sha256(encodeUtf8(verifier)))
 }
@@ -62,7 +62,7 @@ export function writeMadeBy(verifier: string, { version, commit }: Maker) {
   return { version, commit, verifier_sha256: digestVerifier(verifier) }
 }
 
-/** Makes the page of a verifier, without evidence. Throws TypeError for any other text. */
+/** Makes a page without evidence from a verifier. Throws TypeError for any other text. */
 export function makePage(verifier: string, madeBy: Json): string {
   const at = verifier.indexOf(BEFORE_DATA) + BEFORE_DATA.length
   if (!HEAD.test(verifier.slice(0, at)) || readLine(verifier, at) !== null)
@@ -71,8 +71,8 @@ export function makePage(verifier: string, madeBy: Json): string {
 }
 
 /**
- * Gives `page` with this evidence, which replaces any evidence in it. Throws FormatError for text
- * that is not a page. The whole evidence is added, and no other data.
+ * Returns `page` with this evidence. It replaces any evidence in the page. Throws FormatError for
+ * text that is not a page. Adds the whole evidence, and no other data.
  */
 export function putEvidence(page: string, evidence: Json): string {
   const { madeBy, evidence: before } = locate(page)
@@ -81,11 +81,12 @@ export function putEvidence(page: string, evidence: Json): string {
 }
 
 /**
- * Reads an attacker-controlled page: its evidence, and the maker that it names. Other content is
- * not used. Throws FormatError for other HTML, for evidence in another form or place, and for more
+ * Reads an attacker-controlled page: its evidence, and the maker that it names. Ignores all other
+ * content. Throws FormatError for other HTML, for evidence in another form or place, and for more
  * than one block.
  *
- * Does NOT show who made the page, nor that it shows what its evidence is worth: it may be forged.
+ * Does NOT prove who made the page, nor that the page shows a correct result for its evidence,
+ * because the page may be forged.
  */
 export function readEvidencePage(input: Uint8Array): EvidencePage {
   const page = decodeUtf8(input)
@@ -130,10 +131,10 @@ function otherHtml(): FormatError {
   return new FormatError('not_a_page', 'expected a page that Affidavit saved, got other HTML')
 }
 
-/** Text that a browser could read as a data element. A verifier does not contain it. */
+/** Text that a browser could read as a data element. Verifiers do not contain such text. */
 const OTHER_DATA = /\bid\s*=\s*["']?(?:evidence|made-by)\b/i
 
-/** The line of data that begins at `start`; null when another line is there. */
+/** The line of data that begins at `start`. Null if another line begins there. */
 function readLine(page: string, start: number): Line | null {
   if (!page.startsWith(LINE_START, start)) return null
   const end = page.indexOf('\n', start) + 1

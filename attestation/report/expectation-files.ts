@@ -13,12 +13,12 @@ import {
 import type { ReleaseTrust } from '../release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../release/verify-release.ts'
 
-/** Gives the digest (32 bytes) of the boot configuration in a JSON file. Throws FormatError. */
+/** Returns the digest (32 bytes) of the boot configuration in a JSON file. Throws FormatError. */
 export function readConfigurationDigest(file: Uint8Array): Uint8Array {
   return digestConfiguration(parseExactJson(file))
 }
 
-/** Gives the digest (32 bytes) of a boot configuration. Throws FormatError. */
+/** Returns the digest (32 bytes) of a boot configuration. Throws FormatError. */
 export function digestConfiguration(configuration: Json): Uint8Array {
   parseBootConfiguration(configuration)
   return digestBootConfiguration(isJsonObject(configuration) ? configuration : {})
@@ -36,7 +36,7 @@ export function parseReleaseFile(json: Json): ReleaseFile {
   return { kind: 'release', signed: parseSignedRelease(json) }
 }
 
-/** The releases that a file makes acceptable, and the trusted keys that signed the file. */
+/** The releases in a file that become acceptable, and the trusted keys that signed the file. */
 export type ExpectedReleases = {
   readonly entries: readonly ReleaseEntry[]
   /** Keys as 64 hex digits. */
@@ -44,10 +44,11 @@ export type ExpectedReleases = {
 }
 
 /**
- * Gives the releases of a file if keys that the reader trusts signed it. Throws as verifyRelease
- * does.
+ * Returns the releases in a file if keys that the reader trusts signed the file. Throws as
+ * verifyRelease does.
  *
- * Does NOT prove that a list is the newest; a release alone does not show whether it was revoked.
+ * Does NOT prove that a list is the newest. A file with one release does not show whether it was
+ * revoked.
  */
 export function readExpectedReleases(file: ReleaseFile, trust: ReleaseTrust): ExpectedReleases {
   switch (file.kind) {

@@ -11,8 +11,8 @@ import { parseReleaseKey, type ReleaseTrust } from '../release/release-signature
 import { digestConfiguration, parseReleaseFile, readExpectedReleases } from './expectation-files.ts'
 
 /**
- * The expectations are malformed, unsigned or unknown, or any enclave would meet them. The message
- * names the member.
+ * The expectations are malformed, unsigned or unknown, or every enclave would meet them. The
+ * message names the member.
  */
 export class ExpectationsError extends FormatError {
   override readonly name = 'ExpectationsError'
@@ -28,39 +28,39 @@ export type OneOrMore<Type> = Type | readonly Type[]
 
 /**
  * The accepted enclaves: their code, by signed releases or by measurements, and their boot
- * configuration. Never take any part from the gateway that is checked.
+ * configuration. Never take any part from the gateway under test.
  */
 export type Expectations = {
-  /** The JSON Schema of a file of expectations, for editors. It is not read. */
+  /** The JSON Schema for a file of expectations. Only editors use it. */
   readonly $schema?: string
   /**
-   * Signed releases, or lists of releases, as published: text, or the JSON value of the text. Needs
-   * `releaseKeys`.
+   * Signed releases, or lists of releases, as published. Each is the text, or the JSON value of the
+   * text. Needs `releaseKeys`.
    */
   readonly releases?: OneOrMore<string | object>
   /** Keys that sign releases, 64 hex digits each. */
   readonly releaseKeys?: OneOrMore<string>
-  /** How many of `releaseKeys` must have signed. Default 1. */
+  /** The number of `releaseKeys` that must have signed. Default 1. */
   readonly releaseSigners?: number
   /**
-   * Sets of measurements: hex by name (`PCR0`), or bytes by index. One set must match. Each set has
-   * PCR0: only this register identifies the image.
+   * Sets of measurements: hex by name (`PCR0`), or bytes by index. One set must match. Each set
+   * must have PCR0, because only this register identifies the image.
    */
   readonly measurements?: OneOrMore<MeasurementSet | Readonly<Record<string, string>>>
   /**
    * Boot configurations: the digest (64 hex digits, or 32 bytes), or the configuration itself.
-   * Needed unless every release names its own configuration.
+   * Needed unless every release names its configuration.
    */
   readonly configurations?: OneOrMore<string | Uint8Array | object>
 }
 
 /** A file of expectations as JSON: the options of the client's `connect`, and `roots`. */
 export type ExpectationsFile = Expectations & {
-  /** Roots of attestation documents. Default: AWS's. */
+  /** Roots of attestation documents. Default: AWS's root. */
   readonly roots?: OneOrMore<string | Uint8Array>
 }
 
-/** Gives the policy of a file of expectations. Throws ExpectationsError. */
+/** Returns the policy for a file of expectations. Throws ExpectationsError. */
 export function readExpectationsFile(
   { roots, ...expect }: ExpectationsFile,
   { allowDebug }: { readonly allowDebug?: boolean } = {},
@@ -69,8 +69,8 @@ export function readExpectationsFile(
 }
 
 /**
- * Gives the policy for `expect` and `roots`. Throws ExpectationsError for malformed, unsigned or
- * unknown parts. Also throws when no code or no configuration is expected: the check would then
+ * Returns the policy for `expect` and `roots`. Throws ExpectationsError for malformed, unsigned or
+ * unknown parts. Throws it if no code or no configuration is expected, because the check would then
  * prove nothing about the enclave.
  */
 export function readExpectations(
@@ -112,7 +112,7 @@ const MEMBERS: ReadonlySet<string> = new Set([
   'configurations',
 ])
 
-/** Refuses expectations that any enclave would meet. */
+/** Refuses expectations that every enclave would meet. */
 function checkDemands({
   measurements = [],
   releases = [],
@@ -157,7 +157,7 @@ function readReleases({
 
 /**
  * The lists among the releases that readExpectations accepted, in their order. A later list must
- * not be older than these.
+ * not be older than one of these.
  */
 export function releaseLists(releases: Expectations['releases']): readonly ReleaseList[] {
   return listOf(releases).flatMap((release) => {
@@ -213,7 +213,7 @@ function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
 }
 
-/** Text is parsed exactly. A parsed value is written and parsed again: it must be JSON. */
+/** Parses text exactly. Writes a parsed value as text and parses it again: it must be JSON. */
 function jsonOf(value: string | object): Json {
   return parseExactJson(encodeUtf8(typeof value === 'string' ? value : JSON.stringify(value)))
 }
@@ -228,7 +228,7 @@ function withFieldName<Type>(name: string, read: () => Type): Type {
     return read()
   } catch (fault) {
     if (fault instanceof ExpectationsError) throw fault
-    // TypeError: JSON.stringify refuses a value that is not JSON.
+    // JSON.stringify throws TypeError for a value that is not JSON.
     const isTheirs = [FormatError, ProofError, PolicyError, TypeError].some(
       (known) => fault instanceof known,
     )

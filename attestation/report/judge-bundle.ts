@@ -11,25 +11,23 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 /** The result of checking a bundle and comparing it with a kept exchange. */
 export type BundleJudgement = {
-  /**
-   * The verdict of the report; `invalid` when the evidence belongs to another request or answer.
-   */
+  /** The verdict in the report. `invalid` if the evidence belongs to another request or answer. */
   readonly verdict: BundleReport['verdict']
-  /** The needed checks that were not made, and that the kept exchange does not replace. */
+  /** Needed checks that were not made and that the kept exchange does not replace. */
   readonly open: BundleReport['open']
   /** The report on the bundle alone. */
   readonly report: BundleReport
   readonly comparison: ComparedExchange['checks']
-  /** The comparisons that failed. The evidence, valid or not, then belongs to another exchange. */
+  /** The comparisons that failed. If any failed, the evidence belongs to another exchange. */
   readonly differences: readonly string[]
-  /** The request and the answer in words; empty when the bundle is invalid. */
+  /** The request and the answer in words. Empty if the bundle is invalid. */
   readonly exchange: ShownExchange
 }
 
 /**
- * Checks a bundle, and compares it with the kept exchange. A missing part of the bundle is taken
- * from there if its hash matches. `askChain` is called with the block number in the bundle, or
- * null; its errors pass through. Never throws because of the bundle.
+ * Checks a bundle, and compares it with the kept exchange. If the bundle lacks a part, the kept
+ * part is used if its hash matches. `askChain` is called with the block number in the bundle, or
+ * null. Its errors are not caught. Never throws because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,
@@ -66,7 +64,7 @@ export async function judgeBundle(
   }
 }
 
-/** Null when the bundle has no block. The checks of the bundle report that. */
+/** Null if the bundle has no block. The checks of the bundle report that case. */
 function blockNumberOf(bundle: JsonObject): number | null {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
   return 'value' in parsed ? (parsed.value.block?.number ?? null) : null

@@ -17,13 +17,13 @@ import {
 export type ExpectedEvidence = {
   /** For attestation documents. Without measurements and releases, every document is refused. */
   readonly attestation: AttestationPolicy
-  /** Whether documents have expectations. Otherwise, a record's document is not checked. */
+  /** True if documents have expectations. If false, a record's document is not checked. */
   readonly isAttestationDemanded: boolean
   /** Digests of boot configurations, 32 bytes each. Only bundles contain a boot configuration. */
   readonly configurations: readonly Uint8Array[]
-  /** The depth that the anchor's block must have, in blocks; null: the default. */
+  /** Blocks that the chain must have from the anchor's block on. Null: the default. */
   readonly confirmationsMin: number | null
-  /** The outcomes of cut answers that are accepted; null: the default. */
+  /** The outcomes of cut answers that are accepted. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
 }
 
@@ -37,9 +37,9 @@ export type EvidenceJudgement =
     }
 
 /**
- * Judges evidence of any kind by the expectations, and compares it with the kept exchange. Members
- * that a record does not have are not checked, even when they are expected. Throws EvidenceError,
- * and errors of `verifier` and `askChain`. Never throws because of the evidence.
+ * Judges evidence of any kind by the expectations, and compares it with the kept exchange. If a
+ * record does not have a member, the expectation for this member is not checked. Throws
+ * EvidenceError, and errors of `verifier` and `askChain`. Never throws because of the evidence.
  *
  * Does NOT prove more than verifyBundle and verifyRecord say.
  */
@@ -49,7 +49,7 @@ export async function judgeEvidence(
     readonly expected: ExpectedEvidence
     readonly kept: KeptFiles
     readonly verifier: AttestationVerifier
-    /** Asks a chain about the block of this number, if any. Null: no chain is asked. */
+    /** Reads the block with this number, if any, from a chain. Null: no chain is used. */
     readonly askChain: ((blockNumber: number | null) => Promise<ChainFacts>) | null
   },
 ): Promise<EvidenceJudgement> {
@@ -85,8 +85,8 @@ export async function judgeEvidence(
 }
 
 /**
- * Gives the policy for a bundle. Members without an expectation are not checked. The code is not
- * checked either when any measurement is accepted.
+ * Returns the policy for a bundle. Members without an expectation are not checked. If any
+ * measurement is accepted, the code is not checked.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
   const { configurations, confirmationsMin, outcomes } = expected
@@ -103,8 +103,8 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
 }
 
 /**
- * The kept exchange is one call, so it fits one record only. An answer that is the evidence itself
- * cannot be compared with another answer.
+ * The kept exchange is one call, so it can match only one record. If the evidence itself is an
+ * answer, it cannot be compared with another answer.
  */
 function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
   if (requestBody === null && answer === null) return

@@ -18,23 +18,23 @@ import { isoOf } from './printable.ts'
 import type { Subject } from './read-evidence.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
-/** The demands on a record in addition to its own checks. */
+/** What the caller demands from a record in addition to the record's own checks. */
 type SubjectDemands = {
-  /** Null: the attestation document is not checked. */
+  /** If null, the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
   /** The outcomes of cut answers that are accepted. */
   readonly allowOutcome?: readonly Receipt['outcome'][]
-  /** Verifies attestation documents. Default: without revocation lists. */
+  /** Verifies attestation documents. The default verifier has no revocation lists. */
   readonly verifier?: AttestationVerifier
   /** The exchange that the caller kept, for the comparison. */
   readonly kept?: KeptExchange
 }
 
 /**
- * Checks one record, or one answer with its request. Also checks its attestation document when
- * there is a policy for documents. Never throws because of the record.
+ * Checks one record, or one answer with its request. If there is a policy for documents, checks its
+ * attestation document too. Never throws because of the record.
  *
- * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
+ * Does NOT prove that `tx_hash` anchors the record, nor that `id` is the gateway's id.
  */
 export async function judgeRecord(
   { record, request, chunks, idempotent = false }: Subject,
@@ -62,7 +62,7 @@ export async function judgeRecord(
 
 /** The result for one record. */
 export type SubjectReport = {
-  /** The record's own `hash`, not proved; null when it is missing or not a text. */
+  /** The record's own `hash`, not proved. Null if it is missing or not a text. */
   readonly hash: string | null
   readonly checks: readonly SubjectCheck[]
   /** Nothing failed. */
@@ -70,9 +70,9 @@ export type SubjectReport = {
   /** Why the record is only consistent although no check failed. */
   readonly doubts: readonly Doubt[]
   readonly holder: Holder
-  /** Who signed, and when; null when a check of the record failed. */
+  /** Who signed, and when. Null if a check of the record failed. */
   readonly signed: Signed | null
-  /** The request and the answer in words; empty when a check of the record failed. */
+  /** The request and the answer in words. Empty if a check of the record failed. */
   readonly exchange: ShownExchange
 }
 
@@ -84,8 +84,8 @@ export type Doubt =
   /** An answer without a log: provider, outcome and times in its receipt are not proved. */
   | { readonly kind: 'not in log' }
   /**
-   * The record lacks these parts, and the caller did not give them. `stated`: the gateway's reason;
-   * null for an encrypted call, whose content only its caller has.
+   * The record lacks these parts, and the caller did not pass them. `stated`: the gateway's reason.
+   * Null for an encrypted call, whose content only the caller has.
    */
   | {
       readonly kind: 'content missing'
@@ -97,12 +97,12 @@ export type Doubt =
 
 /**
  * What the attestation document proves about the holder of the record's key: which code, and under
- * which root. Null when it proves no fact. A root that the user gave proves only as much as the
- * user knows about this root: the root of a simulated security module proves nothing.
+ * which root. Null if it proves no fact. If the user chose the root, the result is only as good as
+ * this root. The root of a simulated security module proves nothing.
  */
 export type Holder = {
   readonly code: 'expected' | 'any'
-  /** The expected release with this code; null when no release was expected. */
+  /** The expected release with this code. Null if no release was expected. */
   readonly release: ReleaseName | null
   readonly root: 'AWS' | 'given'
 } | null
@@ -110,13 +110,13 @@ export type Holder = {
 /** Who signed an answer, and when. */
 export type Signed = {
   readonly notary: string
-  /** Unix seconds by the enclave's clock; null when the time is not proved. */
+  /** Unix seconds by the enclave's clock. Null if the time is not proved. */
   readonly finishedAt: number | null
   /** The enclave's release, if a release was expected. */
   readonly release: ReleaseName | null
 }
 
-/** Gives the report of one record from the checks of the library and the check of its document. */
+/** Creates the report on one record from the library's checks and the check of its document. */
 function judgeReport(
   record: Json,
   report: RecordReport,
@@ -146,7 +146,7 @@ function judgeReport(
   }
 }
 
-/** For a record whose checks passed. Only the log proves the times in its receipt. */
+/** Only for a record whose checks passed. Only the log proves the times in its receipt. */
 function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {
@@ -161,12 +161,12 @@ function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
 
-/** Whether the record has a log. If all checks passed, the log then contains its receipt. */
+/** True if the record has a log. If all checks passed, this log contains the record's receipt. */
 function isInLog({ checks }: RecordReport): boolean {
   return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
 
-/** A record without its content still has the hashes, and others may have kept the content. */
+/** A record without content still has the hashes. Other parties may have kept the content. */
 function doubtContent(
   { checks }: RecordReport,
   {
@@ -185,8 +185,8 @@ function doubtContent(
 }
 
 /**
- * An answer that was cut is not whole, no matter who cut it. A receipt that cannot be read fails
- * another check.
+ * An answer that was cut is not whole, no matter who cut it. If a receipt cannot be read, another
+ * check fails.
  */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
@@ -204,12 +204,12 @@ export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>[
 }
 
 /**
- * Checks a record's attestation document at the document's own time, and that the record was made
- * while the document was valid. Without a policy, this check is not made. verifyRecord checks that
- * the document has the record's key.
+ * Checks a record's attestation document at the document's own time. Checks that the record was
+ * made while the document was valid. Without a policy, this check is not made. verifyRecord checks
+ * that the document has the record's key.
  *
- * Does NOT prove when the record was made: both times are the enclave's side's; the anchor shows it
- * was not later.
+ * Does NOT prove when the record was made, because the two times come from the enclave and its
+ * host. The anchor proves that it was not later.
  */
 async function checkAttestation(
   record: Json,
@@ -254,7 +254,7 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
 }
 
 /**
- * The image of a release contains its configuration. A document of that image with another
+ * The image of a release contains its configuration. So a document with this image and another
  * configuration does not match the release.
  */
 function checkConfiguration({ release, userData }: AttestationFacts): void {

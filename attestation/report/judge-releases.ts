@@ -12,27 +12,27 @@ import {
 } from '../release/release-signatures.ts'
 import type { ReleaseFile } from './expectation-files.ts'
 
-/** One signature of a file. `isTrusted`: null when the reader has no trusted keys. */
+/** One signature in a file. `isTrusted`: null if the reader has no trusted keys. */
 export type SignerFacts = {
   readonly public_key: string
   readonly holds: boolean
   readonly isTrusted: boolean | null
 }
 
-/** The result of checking the signatures of a file about releases. */
+/** The result of checking the signatures in a file about releases. */
 export type ReleaseJudgement = {
   readonly signers: readonly SignerFacts[]
   /** `consistent`: all signatures are valid, and the reader has no trusted keys. */
   readonly verdict: Judgement<string>['verdict']
-  /** Why the file is invalid; null when it is valid. */
+  /** Why the file is invalid. Null if the file is valid. */
   readonly fault: 'signature' | 'too few signers' | null
-  /** The number of trusted keys that signed the file, and the number that is needed. */
+  /** The number of trusted keys that signed the file, and the number that must have signed. */
   readonly trusted: number
   readonly needed: number
 }
 
 /**
- * Judges the signatures of a file. Without trusted keys, the result shows only whether the
+ * Judges the signatures in a file. Without trusted keys, the result shows only whether the
  * signatures are valid, not who made them.
  */
 export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null): ReleaseJudgement {
@@ -52,7 +52,7 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   return { ...found, verdict: 'verified', fault: null }
 }
 
-/** Whether a file's signature is valid for the file's content, no matter who made it. */
+/** True if a file's signature is valid for the file's content. It does not matter who made it. */
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)
@@ -65,7 +65,8 @@ export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
 }
 
 /**
- * The status of a document of this release made at `atMs`: `accepted`, or the reason for refusal.
+ * The status of a document made at `atMs` that matches this release: `accepted`, or why it is
+ * refused.
  */
 export function statusOf(
   { release }: { readonly release: Release },

@@ -1,4 +1,4 @@
-/** Longest text from outside that is shown on one line, characters. */
+/** The most characters of a text from outside that are shown on one line. */
 export const PRINTED_LENGTH_MAX = 500
 
 /**
@@ -8,18 +8,18 @@ export const PRINTED_LENGTH_MAX = 500
 export const MARKS_MAX = 5
 
 /**
- * Makes text from outside safe to show. Shows it whole up to PRINTED_LENGTH_MAX. Control characters
- * and similar ones are escaped: a record cannot move a terminal's cursor, change a page's text
- * direction or overwrite its outcome. Of the combining marks on a character, the first MARKS_MAX
- * are shown, and the others are counted. Marks at the beginning get a circle, since they would
- * combine with the text before.
+ * Makes text from outside safe to show. Shows it whole up to PRINTED_LENGTH_MAX. Escapes control
+ * characters and similar characters, so a record cannot move a terminal's cursor, change a page's
+ * text direction or overwrite its outcome. Shows the first MARKS_MAX combining marks on a
+ * character, and counts the others. Shows marks at the beginning on a circle, because they would
+ * combine with the text before them.
  */
 export function printable(text: string): string {
   const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text
   return escapeControls(cut)
 }
 
-/** As printable, for text of any length. Line feeds are escaped too. */
+/** Same as printable, for text of any length. Escapes line feeds too. */
 export function escapeControls(text: string): string {
   return text
     .replace(
@@ -32,7 +32,7 @@ export function escapeControls(text: string): string {
 
 const MARKS = new RegExp(`(\\p{M}{${MARKS_MAX}})(\\p{M}+)`, 'gu')
 
-/** Describes a time, Unix milliseconds. Gives `otherwise` when it is not a valid date. */
+/** Formats a time, Unix milliseconds. Returns `otherwise` if the time is not a valid date. */
 export function isoOf(timeMs: number, otherwise = `${timeMs} ms`): string {
   const time = new Date(timeMs)
   return Number.isNaN(time.getTime()) ? otherwise : time.toISOString()

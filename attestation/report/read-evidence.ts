@@ -26,7 +26,7 @@ export type EvidenceCode =
   | 'answer_twice' //      two answers
   | 'several_records' //   a page of records with a request or answer of one call
 
-/** The given files cannot be checked together. The person who gave them can correct that. */
+/** The files cannot be checked together. The person who chose the files can correct that. */
 export class EvidenceError extends FormatError {
   override readonly name = 'EvidenceError'
   declare readonly code: EvidenceCode
@@ -38,33 +38,34 @@ export class EvidenceError extends FormatError {
 
 /**
  * One item to check: a stored record, or an answer with its request. `chunks`: all chunks of a kept
- * stream; `record` is then the chunk with the proof.
+ * stream. `record` is then the chunk with the proof.
  */
 export type Subject = {
   readonly record: Json
   readonly request?: Json
   readonly chunks?: readonly JsonObject[]
-  /** Whether the call was sent with an `Idempotency-Key`. */
+  /** True if the call was sent with an `Idempotency-Key`. */
   readonly idempotent?: boolean
-  /** Whether it is a saved proof. Saved proofs can be completed. */
+  /** True if this is a saved proof. Saved proofs can be completed. */
   readonly isSaved?: true
 }
 
 /**
- * The evidence to check: an evidence bundle, of any version, or records. `kept`: the saved call,
- * when the bundle comes from a saved proof.
+ * The evidence to check: an evidence bundle, of any version, or records. `kept`: the saved call, if
+ * the bundle comes from a saved proof.
  */
 export type Evidence =
   | { readonly kind: 'bundle'; readonly bundle: JsonObject; readonly kept?: KeptExchange }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 
 /**
- * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a call
- * that the client saved, a stored record, a page of the history (each of its records), an answer of
- * the verified endpoint, or its unchanged event stream. Both kinds of answers need the request's
- * body. A saved page may contain any of these except a stream. `idempotent`: whether the call of an
- * event stream was sent with an `Idempotency-Key`; a saved call states this itself. Throws
- * EvidenceError for other input, and for a saved call with a request body: it already has one.
+ * Reads the evidence in attacker-controlled `input`. This is an evidence bundle (it has a
+ * `format`), a call that the client saved, a stored record, a page of the history (each of its
+ * records), an answer of the verified endpoint, or its unchanged event stream. An answer or a
+ * stream needs the request's body. A saved page may contain any of these except a stream.
+ * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. A saved
+ * call states this itself. Throws EvidenceError for other input, and for a saved call with a
+ * request body, because it already has one.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -83,7 +84,7 @@ export function readEvidence(
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
 
-/** The evidence in a saved page. It is not trusted more than other evidence. */
+/** The evidence in a saved page. It is trusted no more than other evidence. */
 function evidenceIn(page: Uint8Array): Uint8Array {
   const { evidence } = withEvidenceError(
     () => readEvidencePage(page),
@@ -95,7 +96,7 @@ function evidenceIn(page: Uint8Array): Uint8Array {
 }
 
 /**
- * Reads a call that the client saved: its bundle if it has one. Otherwise its request, with its
+ * Reads a call that the client saved: its bundle, if it has one. Otherwise its request, with its
  * answer or the chunks of its stream.
  */
 function readProof(value: JsonObject): Evidence {
@@ -116,11 +117,11 @@ function parseProof(value: JsonObject): SavedProof {
   )
 }
 
-/** The kept exchange as read, with the bytes of its request. */
+/** The kept exchange after reading, with the bytes of its request. */
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
-  /** The request of a saved proof that was given as the answer; otherwise null. */
+  /** The request in a saved proof that was passed as the answer. Otherwise null. */
   readonly savedRequest: Json | null
 }
 
@@ -131,7 +132,7 @@ export const NOTHING_KEPT: KeptFiles = { requestBody: null, answer: null, savedR
 export function readKeptFiles(given: {
   readonly request: Uint8Array | null
   readonly answer: Uint8Array | null
-  /** As in readEvidence. */
+  /** Same as in readEvidence. */
   readonly idempotent?: boolean
 }): KeptFiles {
   const kept = given.answer && readKeptAnswer(given.answer, given.idempotent === true)
@@ -155,15 +156,15 @@ function requestTwice(): EvidenceError {
 
 /**
  * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or a call that
- * the client saved, which also has the request. Throws EvidenceError for other content, also for a
- * record.
+ * the client saved. A saved call has the request too. Throws EvidenceError for other content,
+ * including a record.
  */
 function readKeptAnswer(
   input: Uint8Array,
   idempotent: boolean,
 ): {
   readonly answer: KeptAnswer
-  /** Null when the file has no request. */
+  /** Null if the file has no request. */
   readonly request: Json | null
 } {
   if (isEventStream(input))
@@ -197,7 +198,7 @@ function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readon
   return [{ record: value, request: readRequest(requestBody) }]
 }
 
-/** Whether attacker-controlled `input` begins like a stream of server-sent events. */
+/** True if attacker-controlled `input` begins like a stream of server-sent events. */
 export function isEventStream(input: Uint8Array): boolean {
   const start = String.fromCharCode(...input.subarray(0, 16)).trimStart()
   return /^(data|event|id|retry)?:/.test(start)
@@ -213,7 +214,7 @@ function readRequest(body: Uint8Array | null): Json {
 
 /**
  * The chunks of a kept stream. The record is the chunk with the proof. verifyStream later checks
- * the content of the chunks, and that none is missing.
+ * the content of the chunks, and that no chunk is missing.
  */
 function readStream(input: Uint8Array, request: Json): Subject {
   const chunks = readChunks(input)
@@ -239,7 +240,7 @@ function readChunks(input: Uint8Array): readonly JsonObject[] {
   return chunks
 }
 
-/** Receipts of version 1 lack the hash of the chunks. */
+/** True for receipts of version 1, which lack the hash of the chunks. */
 function isOfVersion1(proof: JsonObject): boolean {
   return memberAt(proof, 'receipt', 'version') === 1
 }
@@ -255,7 +256,7 @@ function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json
   }
 }
 
-/** Whether an ordinary parser, which is less strict, accepts these bytes as JSON. */
+/** True if an ordinary parser, which is less strict, accepts these bytes as JSON. */
 function isAnyJson(bytes: Uint8Array): boolean {
   try {
     JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
@@ -265,7 +266,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** Gives the result of `parse`. If it refuses its input, throws EvidenceError with this reason. */
+/** Returns the result of `parse`. If `parse` throws, throws EvidenceError with this reason. */
 function withEvidenceError<Value>(
   parse: () => Value,
   describe: (fault: FormatError) => string,

@@ -1,9 +1,6 @@
 import type { Judgement } from '../evidence/verdict.ts'
 
-/**
- * The verdict and its reason. `open`: the checks that were not made; if `verified`, those not
- * needed.
- */
+/** The verdict and its reason. `open`: the checks that were not made. If `verified`, not needed. */
 export function sayVerdict(
   verdict: Judgement<string>['verdict'],
   said: {

@@ -1,9 +1,9 @@
 import { escapeControls, printable } from './printable.ts'
 
-/** Longest part of one message that is shown, characters. */
+/** The most characters that are shown of one message part. */
 export const SHOWN_TEXT_LENGTH_MAX = 2_000
 /**
- * Most messages that are shown: the last messages of a request, and the first choices of a
+ * Most messages that are shown: the last messages in a request, and the first choices in a
  * response.
  */
 export const SHOWN_MESSAGES_MAX = 16
@@ -13,26 +13,26 @@ export type ShownMessage = {
   /** The role, or the number of the choice. */
   readonly who: string
   readonly text: string
-  /** Number of characters of the text that are left out. */
+  /** The number of characters of the text that are not shown. */
   readonly left_out: number
 }
 
-/** The request and the answer in words, limited in length. Null: the part is not known. */
+/** The request and the answer in words, limited in length. Null if the part is not known. */
 export type ShownExchange = {
   readonly asked: readonly ShownMessage[] | null
   readonly said: readonly ShownMessage[] | null
 }
 
-/** For invalid evidence: no part is shown. */
+/** For invalid evidence: shows no part. */
 export const NOTHING_SHOWN: ShownExchange = { asked: null, said: null }
 
 const WHO_LENGTH_MAX = 12
 
-/** A text of many line feeds must not push the text below out of sight. */
+/** A text with many line feeds must not push the text below it out of sight. */
 const LINES_MAX = 40
 
 /**
- * Gives a message's sender and its lines, at most 41. The last line says how much is left out.
+ * Returns a message's sender and its lines, at most 41. The last line says how much is left out.
  * Control characters, terminal escapes and changes of the text direction are escaped.
  */
 export function linesOf({ who, text, left_out: leftOut }: ShownMessage): {

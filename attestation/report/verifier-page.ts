@@ -1,17 +1,17 @@
 /** The parts of a saved page. These texts come from the project. */
 export type SavedParts = {
-  /** The content security policy. It names script and style by their hashes. */
+  /** The content security policy. It contains the hashes of script and style. */
   readonly policy: string
-  /** URL of its icon, a data URL. */
+  /** The icon of the page, as a data URL. */
   readonly icon: string
   readonly script: string
   readonly style: string
 }
 
 /**
- * Writes the HTML of a verifier: one file that checks evidence and needs no other files. Data are
- * added later (attestation/report/evidence-page.ts). The gateway makes it from its bundled files. A
- * saved page makes it from itself.
+ * Writes the HTML of a verifier: one file that checks evidence and needs no other files.
+ * evidence-page.ts adds data later. The gateway makes the verifier from its bundled files. A saved
+ * page makes the verifier from itself.
  */
 export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
   return `<!doctype html>

@@ -19,23 +19,23 @@ import {
 import { importPoint, verifyP384 } from '../nitro/p384.ts'
 import type { RevocationList } from '../nitro/revocation-list.ts'
 
-/** The fault of a revocation list. Each code is one check. */
+/** The fault in a revocation list. Each code stands for one check. */
 export type RevocationListCode =
   | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
   | 'algorithm' //      not signed by ECDSA with SHA-384
   | 'unsupported' //    a delta, an indirect or partial list, or an unknown critical extension
   | 'not_yet_valid' //  not valid yet
-  | 'foreign' //        no CA certificate in the document's chain is its issuer
-  | 'signature' //      the issuer in the chain did not sign it
+  | 'foreign' //        no CA certificate in the document's chain is the list's issuer
+  | 'signature' //      the issuer in the chain did not sign the list
   | 'key_usage' //      the issuer may not sign lists
-  | 'scope' //          it does not cover the certificate that its issuer issued here
-  | 'unused' //         it applies to none of the documents
+  | 'scope' //          the list does not cover the certificate that its issuer issued in the chain
+  | 'unused' //         the list applies to no document
 
-/** A revocation list cannot be used. This is always reported, never ignored. */
+/** A revocation list cannot be used. This error is always reported, never ignored. */
 export class RevocationListError extends FormatError {
   override readonly name = 'RevocationListError'
   declare readonly code: RevocationListCode
-  /** The list's name, given by its reader. */
+  /** The name that the reader gives to the list. */
   readonly source: string
 
   constructor(
@@ -47,9 +47,9 @@ export class RevocationListError extends FormatError {
   }
 }
 
-/** A parsed revocation list. Only its form is checked: it is not verified yet. */
+/** A parsed revocation list. Only its form was checked. It is not verified yet. */
 export type ParsedList = {
-  /** The list's name, given by its reader. */
+  /** The name that the reader gives to the list. */
   readonly source: string
   /** The bytes that the issuer signed. `signature` is DER. */
   readonly signed: Uint8Array<ArrayBuffer>
@@ -63,17 +63,18 @@ export type ParsedList = {
   readonly scope: ListScope
 }
 
-/** Which of its issuer's certificates a list covers (RFC 5280 section 5.2.5). */
+/** The part of its issuer's certificates that a list covers (RFC 5280 section 5.2.5). */
 type ListScope = {
-  /** A covered certificate must name one of these addresses. Null: any certificate is covered. */
+  /** A covered certificate must name one of these addresses. Null: every certificate is covered. */
   readonly points: readonly string[] | null
   readonly only: 'authorities' | 'ends' | null
 }
 
 /**
  * Parses the lists in an attacker-controlled file: one list in DER, or PEM with one or more blocks.
- * Each is a version 2 list of RFC 5280 section 5, signed by ECDSA with SHA-384, whole and direct.
- * Critical extensions must be understood here. `source` names the file. Throws RevocationListError.
+ * Each must be a version 2 list of RFC 5280 section 5, signed by ECDSA with SHA-384, whole and
+ * direct. Refuses critical extensions that it does not understand. `source` names the file. Throws
+ * RevocationListError.
  */
 export function parseLists(file: Uint8Array, source: string): readonly ParsedList[] {
   if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source)]
@@ -87,14 +88,14 @@ const ECDSA_WITH_SHA384 = '1.2.840.10045.4.3.3'
 const DELTA_INDICATOR = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
 /**
- * Issuing distribution point, CRL number, authority key identifier. The last two change no check.
+ * Issuing distribution point, CRL number, authority key identifier. The last two affect no check.
  */
 const UNDERSTOOD: ReadonlySet<string> = new Set([
   ISSUING_DISTRIBUTION_POINT,
   '2.5.29.20',
   '2.5.29.35',
 ])
-/** Extensions of an entry: reason and date. The certificate is refused for any reason. */
+/** Extensions in an entry: reason and date. Every reason leads to refusal of the certificate. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
 function parseList(der: Uint8Array<ArrayBuffer>, source: string): ParsedList {
@@ -174,7 +175,7 @@ function identifierOf(node: DerNode | undefined): string | null {
   return node?.tag === DER_TAGS.objectIdentifier ? decodeObjectIdentifier(node.content) : null
 }
 
-/** The serial of an entry: serial, date, perhaps extensions. The extensions are checked. */
+/** The serial in an entry (serial, date, perhaps extensions). Checks the extensions. */
 function serialOf(entry: DerNode, source: string): Uint8Array {
   const [serial, date, extensions, ...rest] = childrenOf(entry, source)
   if (serial?.tag !== DER_TAGS.integer || timeOf(date) === null || rest.length > 0)
@@ -196,7 +197,7 @@ function readExtensions(
   return readEntries(sequence, understood, source)
 }
 
-/** Gives the values of extensions, which are octet strings, by their type. */
+/** Returns the values of extensions by their type. The values are octet strings. */
 function readEntries(
   sequence: DerNode | undefined,
   understood: ReadonlySet<string>,
@@ -266,7 +267,7 @@ function scopeOf(value: DerNode | undefined, source: string): ListScope {
 const FULL_NAME = 0xa0
 const URI = 0x86
 
-/** The addresses in a DistributionPointName; null when it is not a full name. */
+/** The addresses in a DistributionPointName. Null if it is not a full name. */
 function addressesOf({ children }: DerNode): readonly string[] | null {
   const [name, ...rest] = children
   if (name?.tag !== FULL_NAME || rest.length > 0) return null
@@ -304,17 +305,18 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * The verified list for a chain, with the end of the covered certificate; or the reason why the
- * list does not apply.
+ * The verified list for a chain, with the time at which the covered certificate ends. If the list
+ * does not apply, the reason.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
   | { readonly kind: 'silent'; readonly error: RevocationListError }
 
 /**
- * Verifies a list for a chain (DER, root first, leaf last). A CA certificate of the chain must have
- * the list's issuer as its subject, be allowed to sign lists, and have signed this list. The list
- * covers the next certificate. Does NOT verify the chain: verifyAttestation does.
+ * Verifies a list for a chain (DER, root first, leaf last). The chain must have a CA certificate
+ * whose subject is the list's issuer. This certificate must be allowed to sign lists, and its key
+ * must have signed this list. The list covers the next certificate. Does NOT verify the chain:
+ * verifyAttestation does.
  */
 export async function findListOfChain(
   parsed: ParsedList,
@@ -353,7 +355,7 @@ export async function findListOfChain(
   return { kind: 'speaks', list, notAfterMs: issued.notAfterMs }
 }
 
-/** Null when the library refuses the certificate. The library then refuses the whole chain. */
+/** Null if the library refuses the certificate. The library then refuses the whole chain. */
 function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
   try {
     return parseCertificate(der, 'certificate')
@@ -379,7 +381,7 @@ async function isSignedBy(
   }
 }
 
-/** `isAuthority`: whether another certificate follows in the chain. */
+/** `isAuthority`: true if another certificate follows in the chain. */
 function isAbout(
   { scope }: ParsedList,
   { distributionPoints }: Certificate,

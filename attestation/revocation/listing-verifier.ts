@@ -12,22 +12,23 @@ import {
 } from './list-file.ts'
 
 /**
- * Most chains in the cache, with the result of each list. Enclaves of one host share their chain
- * for hours.
+ * Most chains in the cache, with the result for each list. Enclaves on the same host share their
+ * chain for hours.
  */
 const CHAINS_MAX = 64
 
 /** A verifier that checks certificates against revocation lists. */
 export type ListingVerifier = AttestationVerifier & {
-  /** The reasons for lists that applied to no document so far; empty when each list applied. */
+  /** The reasons for lists that have applied to no document so far. Empty if each list applied. */
   unused(): readonly Error[]
 }
 
 /**
- * Creates a verifier that refuses documents with a certificate in one of the lists. `isOfOne`:
- * there is only one document, and a list that does not apply is an error (RevocationListError, or
- * the library's). Otherwise there are several documents, each with its own time. A list is skipped
- * for documents to which it does not apply. `unused` gives the lists that applied to no document.
+ * Creates a verifier that refuses documents with a certificate in one of the lists. If `isOfOne` is
+ * true, there is only one document, and a list that does not apply is an error
+ * (RevocationListError, or the library's). If false, there are several documents, each with its own
+ * time, and a list is skipped for documents to which it does not apply. `unused` returns the
+ * reasons for lists that applied to no document.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,
@@ -59,7 +60,7 @@ export function createListingVerifier(
     const key = ders.map((der) => encodeHex(sha256(der))).join()
     const found =
       known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
-    // The last used entry is evicted last.
+    // Moves the entry to the end, because the first entry is evicted first.
     known.delete(key)
     known.set(key, found)
     const [oldest] = known.keys()
@@ -85,7 +86,7 @@ type ReadDocument = {
   readonly timestampMs: number
 }
 
-/** Null when the library will refuse the document. */
+/** Null if the library will refuse the document. */
 function tryRead(bytes: Uint8Array): ReadDocument | null {
   try {
     const { cabundle, certificate, timestampMs } = decodeAttestationPayload(bytes)
@@ -96,7 +97,7 @@ function tryRead(bytes: Uint8Array): ReadDocument | null {
   }
 }
 
-/** The same rule as the library's in historical mode. Null when the list is valid. */
+/** Applies the library's rule for historical mode. Null if the list is valid. */
 function explainTime(
   { source, thisUpdateMs, nextUpdateMs }: ParsedList,
   { notAfterMs }: Extract<ListOfChain, { kind: 'speaks' }>,
@@ -112,7 +113,7 @@ function nothingRead({ source }: ParsedList): RevocationListError {
   return new RevocationListError('unused', { source, message })
 }
 
-/** Throws RevocationListError when a list is not valid yet at `nowMs`. */
+/** Throws RevocationListError if a list is not valid yet at `nowMs`. */
 export function checkBegun(lists: readonly ParsedList[], nowMs: number): void {
   const early = lists.find(({ thisUpdateMs }) => thisUpdateMs > nowMs)
   if (early === undefined) return

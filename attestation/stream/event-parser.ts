@@ -1,6 +1,6 @@
 import { ByteBuffer } from '../byte-buffer.ts'
 
-/** One server-sent event with data. `event` is '' when the stream did not name the event. */
+/** One server-sent event with data. `event` is '' if the stream did not name the event. */
 export type ServerEvent = { readonly event: string; readonly data: string }
 
 /** An event is larger than the limit. The rest of the stream cannot be read. */
@@ -14,22 +14,22 @@ export class EventTooLargeError extends Error {
  * line by line, so no character is cut. Bytes that are not UTF-8 become U+FFFD. Comments, `id`,
  * `retry` and unknown fields are skipped.
  *
- * Unlike the standard, `end` also gives an event without a blank line after it, because servers
- * leave it out. With `errorLines`, a field `error` is its own event, named `error`: llama.cpp
- * reports failures like this.
+ * The standard drops a last event without a blank line after it. `end` returns such an event,
+ * because servers leave out the blank line. With `errorLines`, a field `error` becomes a separate
+ * event, named `error`, because llama.cpp reports failures in this way.
  */
 export class EventParser {
   private readonly eventBytesMax: number
   private readonly errorLines: boolean
-  /** The beginning of a line that ends in a later packet. */
+  /** The beginning of a line whose end is in a later packet. */
   private readonly pending = new ByteBuffer()
   private dataLines: string[] = []
   private dataBytes = 0
-  /** Bytes of the lines with this data, with their field names. */
+  /** The number of bytes in the lines with this data, including their field names. */
   private lineBytes = 0
   private eventName = ''
   private isFirstLine = true
-  /** The previous line ended with CR: a following LF belongs to this line end. */
+  /** True if the previous line ended with CR. A following LF belongs to the same line end. */
   private skipsLineFeed = false
 
   /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
@@ -41,14 +41,14 @@ export class EventParser {
     this.errorLines = errorLines
   }
 
-  /** Bytes of the event that is not complete yet. */
+  /** The number of bytes of the event that is not complete yet. */
   get waitingBytes(): number {
     return this.dataBytes + this.pending.length
   }
 
   /**
    * Reads the next bytes, adds the completed events to `events` and returns `events`. Throws
-   * EventTooLargeError; earlier events are then already in `events`.
+   * EventTooLargeError. The earlier events are then already in `events`.
    */
   push(bytes: Uint8Array, events: ServerEvent[] = []): readonly ServerEvent[] {
     let start = 0
@@ -76,7 +76,8 @@ export class EventParser {
   }
 
   /**
-   * Ends the stream after a clean end, and adds the pending event, if any. Throws as `push` does.
+   * Call this after a clean end of the stream. Adds the pending event, if any. Throws as `push`
+   * does.
    */
   end(events: ServerEvent[] = []): readonly ServerEvent[] {
     if (this.pending.length > 0) this.endLine(NO_BYTES, events)
@@ -108,7 +109,7 @@ export class EventParser {
     else if (name === 'data') {
       this.checkSize(length)
       this.lineBytes += length
-      // At least 1, so empty data lines count too.
+      // Adds at least 1, so empty data lines count too.
       this.dataBytes += value.length + 1
       this.dataLines.push(value)
     } else if (name === 'error' && this.errorLines) {
@@ -126,7 +127,7 @@ export class EventParser {
     this.eventName = ''
   }
 
-  /** `length`: bytes of a line that is not in `lineBytes` yet. */
+  /** `length`: bytes of a line that `lineBytes` does not include yet. */
   private checkSize(length: number): void {
     if (this.lineBytes + length > this.eventBytesMax)
       throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
@@ -142,5 +143,5 @@ function endOr(index: number, length: number): number {
   return index < 0 ? length : index
 }
 
-/** Keeps byte order marks. The parser drops one only at the beginning of the stream. */
+/** Keeps byte order marks. The parser drops only a mark at the beginning of the stream. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

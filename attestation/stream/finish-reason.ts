@@ -1,13 +1,13 @@
 import { invalidChunk } from '../chunk-forms.ts'
 import type { Json } from '../json/value.ts'
 
-/** Why a choice ended: one of five reasons, and the other side's word if it differs. */
+/** Why a choice ended: one of five reasons, and the word of the other side if it differs. */
 export type FinishReason = { readonly reason: string; readonly word: string | null }
 
 /**
- * Reads a finish_reason (attacker-controlled). It is null while the choice goes on; backends also
- * send an empty text. An unknown word is read as `stop`, and kept. A word for an incomplete answer
- * is refused, so that the answer does not look whole. Throws FormatError `invalid_chunk`.
+ * Reads a finish_reason (attacker-controlled). It is null while the choice continues. Backends may
+ * also send an empty text then. An unknown word counts as `stop` and is kept. Refuses a word for an
+ * incomplete answer, so that the answer does not look whole. Throws FormatError `invalid_chunk`.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
@@ -19,10 +19,10 @@ export function readFinishReason(given: Json | undefined): FinishReason | null {
   return { reason, word: reason === given ? null : given }
 }
 
-/** Such as `content_filter: RECITATION` of Google's endpoint. */
+/** For example `content_filter: RECITATION` from Google's endpoint. */
 const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
 
-/** Such as DeepSeek's `insufficient_system_resource`, and calls that Google's endpoint dropped. */
+/** For example DeepSeek's `insufficient_system_resource`, or calls that Google dropped. */
 const BROKEN_OFF =
   /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
 

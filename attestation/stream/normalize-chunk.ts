@@ -14,21 +14,21 @@ import { type ChoiceState, readChoice } from './read-choice.ts'
 
 /** The caller's request for a stream, and fallbacks for members that the provider never sends. */
 export type StreamTerms = {
-  /** Whether the caller set `stream_options.include_usage`. */
+  /** True if the caller set `stream_options.include_usage`. */
   readonly usageAsked: boolean
   /** The caller's `n`. */
   readonly choicesAsked: number
   readonly fallback: ChunkIdentity
 }
 
-/** State of the earlier chunks that is needed for normalizing the next chunk. */
+/** State from the earlier chunks that is needed to normalize the next chunk. */
 export type ChunkState = {
   readonly id: string | null
   readonly created: number | null
   readonly model: string | null
   /** The choices that have begun, by index. */
   readonly choices: ReadonlyMap<number, ChoiceState>
-  /** The last usage that the provider stated. Some state it once, some in each chunk. */
+  /** The last usage from the provider. Some providers send it once, some in each chunk. */
   readonly usage: JsonObject | null
   /** Members of chunks without choices. They are added to the next chunk with choices. */
   readonly carried: JsonObject
@@ -45,10 +45,10 @@ export const NO_CHUNKS: ChunkState = {
 }
 
 /**
- * Brings a chunk of a provider or a backend (any JSON object; attacker-controlled) into the form of
- * interface 2.2 and part 6. Gives zero to three chunks that all readers understand alike (rules.md
- * has the rules). Pure. `state.choices` is the same object if nothing changed for the next chunk. A
- * text may contain half a character, but not at its end: see makeWellFormed.
+ * Converts a chunk from a provider or a backend (any JSON object; attacker-controlled) into the
+ * form of interface 2.2 and part 6. Returns zero to three chunks that mean the same to all readers
+ * (rules.md has the rules). Pure. `state.choices` is the same object if nothing changed for the
+ * next chunk. A text may contain half a character, but not at its end: see makeWellFormed.
  *
  * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
  * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
@@ -59,8 +59,8 @@ export function normalizeChunk(
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // A real error has ended the stream before. `error: null` would end it for readers that only ask
-  // whether the member exists. For `type` and `chunk`, see checkChunk.
+  // A real error has already ended the stream. `error: null` is dropped, because some readers end
+  // the stream if the member exists. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,
@@ -91,8 +91,8 @@ export function normalizeChunk(
   for (const [position, item] of listOf(choices).entries()) {
     const choice = objectOf(item, 'each choice')
     const index = indexOf(choice.index ?? position, 'a choice')
-    // Many readers join the texts of all choices to one answer, and would show an answer that was
-    // never given.
+    // Many readers join the texts of all choices to one answer. They would show an answer that the
+    // provider never sent.
     if (index >= Math.max(1, terms.choicesAsked))
       throw invalidChunk('expected no more choices than were asked for')
     if (seen.has(index)) throw invalidChunk('expected each choice once in a chunk')
@@ -122,9 +122,9 @@ export function normalizeChunk(
 
 /**
  * The usage chunk after the last chunk: `visible` (empty choices) for a caller who asked for usage,
- * `hidden` for the record alone. Both are null when the provider stated no usage. With `visible`,
- * the caller's chunks assemble to exactly the recorded response. Without it, they assemble to the
- * response without its usage.
+ * `hidden` only for the record. The two are null if the provider stated no usage. With `visible`,
+ * the caller's chunks assemble to exactly the recorded response. Without `visible`, they assemble
+ * to the response without its usage.
  */
 export function finishChunks(
   terms: StreamTerms,
@@ -141,7 +141,7 @@ export function finishChunks(
 
 /**
  * A last chunk without content, for a stream whose last chunk had no finish_reason. So every whole
- * stream ends with a chunk that was held back for the proof.
+ * stream ends with a chunk that the enclave holds back to add the proof.
  */
 export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
   const [index = 0] = state.choices.keys()
@@ -149,14 +149,14 @@ export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject 
   return makeChunk(fixIdentity(terms, state), { members: {}, choices: [choice] })
 }
 
-/** Whether at least one choice has begun, and all choices that have begun have a finish_reason. */
+/** True if at least one choice has begun, and all choices that have begun have a finish_reason. */
 export function isFinished({ choices }: ChunkState): boolean {
   return (
     choices.size > 0 && [...choices.values()].every(({ finishReason }) => finishReason !== null)
   )
 }
 
-/** A valid id or model, which each chunk repeats; otherwise null. */
+/** A valid id or model, which each chunk repeats. Otherwise null. */
 function nameOf(value: Json | undefined): string | null {
   return typeof value === 'string' && NAME.test(value) ? value : null
 }
@@ -164,7 +164,7 @@ function nameOf(value: Json | undefined): string | null {
 /** An id or a model. Providers use at most a hundred characters. */
 const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
-/** SDKs expect these two members to be texts. */
+/** Leaves out two members that are not texts, because SDKs expect texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
   const odd = ['system_fingerprint', 'service_tier'].filter(
     (name) => typeof (members[name] ?? '') !== 'string',
@@ -173,7 +173,7 @@ function withoutOddTexts(members: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(members).filter(([name]) => !odd.includes(name)))
 }
 
-/** Makes an id for a call without one. OpenAI accepts ids of at most 40 characters. */
+/** Makes an id for a call that has no id. OpenAI accepts ids of at most 40 characters. */
 function callId({ id }: ChunkIdentity, choice: number, place: number): string {
   return `call_${id.replace(/[^0-9a-z]/gi, '').slice(-20)}_${choice}_${place}`
 }
@@ -182,7 +182,7 @@ function listOf(choices: Json | undefined): readonly Json[] {
   return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
 }
 
-/** Fixes id, created and model. Members that no chunk has stated yet come from the fallback. */
+/** Sets id, created and model for the stream. The fallback fills members that are missing. */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,

@@ -16,18 +16,18 @@ import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
 export type ChoiceState = {
   readonly finishReason: string | null
   readonly toolCalls: readonly ToolCall[]
-  /** The call of the older form: at most one call. */
+  /** The call in the older form (`function_call`). There is at most one call. */
   readonly functionCall: readonly ToolCall[]
   readonly content: 'text' | 'parts' | null
-  /** First halves of characters, at the ends of texts so far, by the path of the text. */
+  /** First halves of characters that were cut at the end of a text, by the path of the text. */
   readonly halves: ReadonlyMap<string, string>
-  /** Numbers, ids, names, types and formats that were given, by path. */
+  /** Numbers, ids, names, types and formats that earlier chunks had, by path. */
   readonly given: ReadonlyMap<string, Json>
-  /** The first type of members that are unknown here, by path. */
+  /** The first type of each member that this code does not know, by path. */
   readonly kinds: ReadonlyMap<string, string>
 }
 
-/** A choice while a chunk is read. Its values are replaced, never changed in place. */
+/** A choice while a chunk is read. Its values are replaced, but never changed in place. */
 type OpenChoice = { -readonly [Name in keyof ChoiceState]: ChoiceState[Name] }
 
 const NEW_CHOICE: ChoiceState = {
@@ -41,9 +41,9 @@ const NEW_CHOICE: ChoiceState = {
 }
 
 /**
- * Reads a chunk's part of one choice (attacker-controlled; its index is already read). `parts`: the
- * opening, the addition and the end, each null if missing. `state` is `before` itself if nothing
- * changed for the next chunk. Pure. Throws as normalizeChunk does.
+ * Reads the part of a chunk that belongs to one choice (attacker-controlled; its index is already
+ * read). `parts`: the opening, the addition and the end. A missing part is null. `state` is
+ * `before` itself if nothing changed for the next chunk. Pure. Throws as normalizeChunk does.
  */
 export function readChoice(
   before: ChoiceState | undefined,
@@ -55,7 +55,7 @@ export function readChoice(
     delta: given,
     finish_reason: reason,
     logprobs: stated,
-    // Readers of streams do not use a whole message, but some would show it.
+    // Readers of streams do not need a whole message, but some would show it.
     message: _,
     ...others
   } = choice
@@ -111,7 +111,7 @@ function settled(before: ChoiceState | undefined, open: ChoiceState): ChoiceStat
 
 const OPENING = { role: 'assistant', content: '' }
 
-/** Null members and empty texts are left out. The opening has the role already. */
+/** Leaves out null members and empty texts. Leaves out the role, which is in the opening. */
 function readDelta(
   choice: OpenChoice,
   given: JsonObject,
@@ -155,7 +155,7 @@ function readMember(
   return hasMembers(members) ? members : null
 }
 
-/** Text, or content parts. Text after parts becomes a part. */
+/** Reads text, or content parts. Text after parts becomes a part. */
 function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
   if (typeof value === 'string') {
     const text = join('content', value)
@@ -171,14 +171,14 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   return value.map(withoutIndex)
 }
 
-/** Parts are appended. Some readers use an index to continue an earlier part, so it is removed. */
+/** Removes the index. Readers append parts, but some use an index to continue an earlier part. */
 function withoutIndex(part: Json): Json {
   if (!isJsonObject(part) || part.index === undefined) return part
   const { index: _, ...others } = part
   return others
 }
 
-/** The older form of a tool call: a name, given once, and arguments. */
+/** The older form of a tool call: a name, sent once, and arguments. */
 function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Json {
   const call = { index: 0, function: objectOf(value, 'function_call') }
   const calls = [...choice.functionCall]
@@ -190,7 +190,7 @@ function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Js
   return isJsonArray(read) && isJsonObject(read[0]) ? (read[0].function ?? null) : null
 }
 
-/** If a text ends with half a character, holds this half back for the next text of the path. */
+/** If a text ends with half a character, keeps this half for the next text at the same path. */
 function joinHalves(choice: OpenChoice, path: string, text: string): string {
   const half = choice.halves.get(path) ?? ''
   const whole = half + text
@@ -205,8 +205,8 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
 }
 
 /**
- * Filters the members of an object that readers join. Readers append texts, so an id that is
- * repeated in each chunk would grow.
+ * Filters the members of an object that readers join. Readers append texts, so an id would grow if
+ * each chunk repeated it.
  */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
@@ -225,7 +225,7 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
   return read
 }
 
-/** When a member continues with another type, some readers append it and others replace it. */
+/** Refuses a member that continues with another type. Some readers append it, others replace it. */
 function keepKind(choice: OpenChoice, path: string, value: Json): void {
   if (path.length > PATH_LENGTH_MAX)
     throw invalidChunk(`expected names of at most ${PATH_LENGTH_MAX} characters`)
@@ -238,13 +238,13 @@ function keepKind(choice: OpenChoice, path: string, value: Json): void {
   choice.kinds = new Map(choice.kinds).set(path, kind)
 }
 
-/** Most remembered members. The map is copied for each new member. */
+/** Most members that are remembered. The map is copied for each new member. */
 const PLACES_MAX = 256
 const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
-/** Gives out incomplete half characters unchanged. A call must have its name by now. */
+/** Adds kept half characters unchanged to the delta. Each call must have a name at this point. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')
@@ -258,7 +258,7 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   choice.halves = NEW_CHOICE.halves
 }
 
-/** Lists of tokens, or null. Together sends a number there, which no reader uses. */
+/** Lists of tokens, or null. The provider Together sends a number there, which no reader uses. */
 function readLogprobs(stated: Json | undefined): JsonObject | null {
   if (!isJsonObject(stated)) return null
   const { content, refusal } = stated

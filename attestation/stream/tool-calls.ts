@@ -10,13 +10,13 @@ import {
   setMember,
 } from '../json/value.ts'
 
-/** The state of a tool call so far. Its place in the list is the index that readers get. */
+/** The state of a tool call so far. Its position in the list is the index that readers get. */
 export type ToolCall = {
-  /** The provider's index. */
+  /** The index that the provider sent. */
   readonly index: number | null
   readonly id: string | null
   readonly name: string | null
-  /** Whether its first delta was given out. Earlier deltas wait for the name of the call. */
+  /** True after the first delta was sent. Earlier deltas wait for the name of the call. */
   readonly isBegun: boolean
   readonly waiting: readonly JsonObject[]
   /** Length of the JSON of the waiting deltas, UTF-16 units. */
@@ -25,20 +25,20 @@ export type ToolCall = {
 
 /** Functions for reading the calls of a choice. */
 export type CallTerms = {
-  /** Makes the id of the call at this place, for a call without an id. */
+  /** Makes an id for the call at this position, if it has no id. */
   readonly makeId: (place: number) => string
-  /** Holds back half a character at the end of a text, for the next text of this path. */
+  /** Keeps half a character at the end of a text, for the next text at the same path. */
   readonly join: (path: string, text: string) => string
-  /** Leaves out members that repeat an earlier value and are not appended. */
+  /** Leaves out members that repeat an earlier value and that readers would append. */
   readonly once: (path: string, members: JsonObject) => JsonObject
 }
 
 /**
- * Reads the tool calls of one delta (attacker-controlled) and changes `calls`. Readers fill arrays
- * by index, so calls are numbered from 0 without gaps, in the order of their beginnings. Each call
- * begins with id, type and name, continues without them, and occurs once in a chunk. Null when
- * there is no output. Throws FormatError `invalid_chunk`, `changed_name` for a second name of one
- * call, and `changed_type` for a member that continues with another type.
+ * Reads the tool calls in one delta (attacker-controlled) and changes `calls`. Readers fill arrays
+ * by index, so calls are numbered from 0 without gaps, in the order in which they begin. Each call
+ * begins with id, type and name, continues without them, and occurs once in a chunk. Null if there
+ * is no output. Throws FormatError `invalid_chunk`, `changed_name` for a second name in one call,
+ * and `changed_type` for a member that continues with another type.
  */
 export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms): Json {
   const read = new Map<number, Merged>()
@@ -50,7 +50,7 @@ export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms):
   return read.size === 0 ? null : [...read].map(([index, call]) => ({ index, ...call }))
 }
 
-/** Gives the call's place, and its additions. */
+/** Returns the position of the call, and its additions. */
 function readToolCall(
   calls: ToolCall[],
   given: Json,
@@ -59,7 +59,7 @@ function readToolCall(
   const { index, id, type, function: body, ...rest } = objectOf(given, 'each tool call')
   const { name, arguments: stated, ...added } = objectOf(body ?? {}, 'the function of a tool call')
   const read = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
-  // Callers cannot request tools of other types, and many readers fail on their calls.
+  // Callers cannot request other types of tools. Many readers fail on calls of other types.
   if ((textOf(type, 'the type of a tool call') ?? 'function') !== 'function')
     throw invalidChunk('expected tool calls of type function')
   const found = findCall(calls, read)
@@ -102,7 +102,7 @@ function readToolCall(
 
 type Merged = Record<string, Json>
 
-/** Merges a delta as readers do: appends texts and lists, merges objects member by member. */
+/** Merges a delta as readers do. Appends texts and lists, and merges objects member by member. */
 function mergeInto(whole: Merged, delta: JsonObject): Merged {
   for (const [name, value] of Object.entries(delta))
     setMember(whole, name, merged(whole, name, value))
@@ -119,14 +119,15 @@ function merged(whole: Merged, name: string, value: Json): Json {
   return typeof known === 'string' ? known + String(value) : value
 }
 
-/** Limits of deltas that wait for the name of a call: number, and UTF-16 units of JSON. */
+/** Limits for deltas that wait for the name of a call: their number, and UTF-16 units of JSON. */
 const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
- * The place in `calls` of the call that continues; -1 when a new call begins. Some providers omit
- * the index, or give every call the index 0. Then an id, or without ids a name, begins a call. With
- * a known index, an id alone begins no call: some providers send a new id in each delta.
+ * The position in `calls` of the call that continues. -1 if a new call begins. Some providers omit
+ * the index, or send the index 0 for every call. Then an id begins a call. Without ids, a name
+ * does. With a known index, an id alone begins no call, because some providers send a new id in
+ * each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

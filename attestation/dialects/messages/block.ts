@@ -7,21 +7,21 @@ type Add = (block: OpenBlock, delta: JsonObject) => void
 
 /** The deltas that a block of one type may have. */
 type BlockRule = {
-  /** Members that deltas fill, with their values at the start of the block. */
+  /** Members that deltas fill, with the values that they have at the start of the block. */
   readonly empty: JsonObject
   readonly deltas: Readonly<Record<string, Add>>
 }
 
-/** The open block of a message. Belongs to one stream; its parts are changed in place. */
+/** The open block of a message. It belongs to one stream. Its members are changed in place. */
 export type OpenBlock = {
   readonly start: JsonObject
   readonly rule: BlockRule
   /** The joined deltas: text, thinking, or the JSON text of a tool's input. */
   text: string
   readonly citations: Json[]
-  /** The signature of thinking. It comes once, after the thinking. */
+  /** The signature of a thinking block. It comes once, after the thinking text. */
   signature: string | null
-  /** The members of a compaction; null before its only delta. */
+  /** The members of a compaction. Null before the only delta of the compaction. */
   compacted: JsonObject | null
 }
 
@@ -66,7 +66,7 @@ const COMPACTION: BlockRule = {
   empty: { content: null },
   deltas: { compaction_delta: ADDS.compaction_delta },
 }
-/** Blocks without deltas: redacted thinking, results of tools, and types unknown here. */
+/** Blocks without deltas: redacted thinking, results of tools, and unknown types. */
 const WHOLE: BlockRule = { empty: {}, deltas: {} }
 
 const RULES: ReadonlyMap<string, BlockRule> = new Map([
@@ -79,12 +79,12 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
 ])
 
 /**
- * Opens a block. Throws FormatError `unread_member` when a member that deltas fill has content
- * already: readers of deltas would not show this content.
+ * Opens a block. Throws FormatError `unread_member` if a member that deltas fill already has
+ * content, because readers of deltas would not show this content.
  */
 export function openBlock(start: JsonObject): OpenBlock {
   const type = textIn(start, 'type')
-  // The message of some readers names the model that took over, and of others the first.
+  // After a change of the model, some readers show the new model and others the first model.
   if (type === 'fallback') throw refuse('changed_identity', 'expected one model')
   const rule = RULES.get(type) ?? WHOLE
   for (const [name, empty] of Object.entries(rule.empty)) {
@@ -101,8 +101,8 @@ export function openBlock(start: JsonObject): OpenBlock {
 }
 
 /**
- * Adds a delta. Throws FormatError `changed_type` for a delta of another block type, `late_event`
- * after a signature, `invalid_form`.
+ * Adds a delta. Throws FormatError `changed_type` if the delta belongs to another type of block,
+ * `late_event` after a signature, `invalid_form`.
  */
 export function addDelta(block: OpenBlock, delta: JsonObject): void {
   const type = textIn(delta, 'type')
@@ -118,7 +118,7 @@ export function closeBlock(block: OpenBlock): JsonObject {
   return blockBefore(block)
 }
 
-/** The block so far, while the stream goes on. The input of a tool is its text so far. */
+/** The block so far, before its end. The input of a tool is its text so far. */
 export function blockBefore({
   start,
   rule,

@@ -20,17 +20,17 @@ import {
 import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './block.ts'
 
 /**
- * Reads a stream of Messages: one message, its blocks in their order, its stop reason, its end
+ * Reads a stream of the Messages API: one message, its blocks in order, its stop reason, its end
  * (README.md, Messages).
  */
 export class MessagesReader implements StreamReader {
-  /** The message at the start of the stream; null before. */
+  /** The message from the start of the stream. Null before the start. */
   private message: JsonObject | null = null
   private readonly blocks: JsonObject[] = []
   private open: OpenBlock | null = null
-  /** The event with the stop reason. */
+  /** The event with the stop reason. Null before this event. */
   private ending: JsonObject | null = null
-  /** Blocks that were ended before their own stop arrived. */
+  /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<Json>()
   /** Ids of tool calls. */
   private readonly ids = new Set<Json>()
@@ -56,7 +56,7 @@ export class MessagesReader implements StreamReader {
     return message
   }
 
-  /** The data of the events that are given out for this one. */
+  /** Returns the data of the events for callers that result from this event. */
   private readData(type: string, data: JsonObject): readonly JsonObject[] {
     switch (type) {
       case 'message_start':
@@ -65,7 +65,7 @@ export class MessagesReader implements StreamReader {
         return this.startBlock(data)
       case 'content_block_delta': {
         const delta = objectIn(data, 'delta')
-        // llama.cpp ends thinking with one, in an event of a block that may have ended.
+        // llama.cpp ends thinking with an empty signature, sometimes after the end of its block.
         if (delta.type === 'signature_delta' && delta.signature === '') return []
         addDelta(this.blockOf(data), delta)
         return [data]
@@ -91,7 +91,7 @@ export class MessagesReader implements StreamReader {
 
   private start(data: JsonObject): JsonObject {
     if (this.message !== null) throw refuse('changed_identity', 'expected one message')
-    // vLLM leaves type and role out.
+    // vLLM leaves out `type` and `role`.
     const given = withoutProof(objectIn(data, 'message'))
     const message = { type: 'message', role: 'assistant', ...given }
     if (message.type !== 'message' || message.role !== 'assistant')
@@ -140,7 +140,7 @@ export class MessagesReader implements StreamReader {
     return [...before, settled]
   }
 
-  /** Ends the open block at the begin of the next: llama.cpp sends all stops at the end. */
+  /** Ends the open block when the next block begins. llama.cpp sends all stop events at the end. */
   private endEarly(): JsonObject {
     const index = this.blocks.length
     this.closeOpen()
@@ -153,7 +153,7 @@ export class MessagesReader implements StreamReader {
     this.open = null
   }
 
-  /** The open block. Readers keep blocks by their index, so the event must have its index. */
+  /** The open block. The event must have its index, because readers keep blocks by their index. */
   private blockOf(data: JsonObject): OpenBlock {
     if (memberOf(data, 'index') !== this.blocks.length)
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
@@ -162,13 +162,13 @@ export class MessagesReader implements StreamReader {
   }
 }
 
-/** The provider's message about an error, for the caller. */
+/** The provider's text about an error, for the caller. */
 function reasonOf(data: JsonObject): string {
   const message = memberAt(data, 'error', 'message')
   return typeof message === 'string' ? message : 'no reason given'
 }
 
-/** Members of message_delta, and of its delta, that SDKs take over. Others are left out. */
+/** Members of message_delta, and of its delta, that SDKs read. All others are left out. */
 const TOP_MEMBERS = ['context_management', 'input_transformations']
 const DELTA_MEMBERS = ['stop_reason', 'stop_sequence', 'stop_details', 'container']
 
@@ -177,8 +177,8 @@ function pick(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * The usage of the start, merged with the usage of the end: its last numbers count. Throws
- * FormatError `changed_finish` when `output_tokens` falls or has another type.
+ * Merges the usage from the start with the usage from the end, whose numbers replace the earlier
+ * ones. Throws FormatError `changed_finish` if `output_tokens` falls or has another type.
  */
 function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   const first = memberOf(message, 'usage')

@@ -1,12 +1,12 @@
 import { type JsonObject, memberOf } from '../../json/value.ts'
 import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
 
-/** The statuses of an answer that has ended. With another status, the call goes on elsewhere. */
+/** The statuses of an ended answer. With another status, the provider still works on the call. */
 const STATUSES = ['completed', 'incomplete', 'failed']
 
 /**
- * Reads the whole response of a provider (attacker-controlled), for a call without a stream. Leaves
- * out the proof member. Throws FormatError `invalid_form`.
+ * Reads the whole response from a provider (attacker-controlled), for a call without a stream.
+ * Leaves out the proof member. Throws FormatError `invalid_form`.
  */
 export function readWholeResponse(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'object') !== 'response')

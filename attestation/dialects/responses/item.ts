@@ -2,16 +2,16 @@ import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** A list of an item whose parts are streamed. Each list has an index member in events. */
+/** A list in an item whose parts are streamed. Events have an index member for each list. */
 export type PartList = 'content' | 'summary'
 
 /** A text that is streamed: a part of an item, or a member of an item. */
 type Channel = {
   /** Types of items that can have this text. */
   readonly items: readonly string[]
-  /** The member with the joined text, in the item or its part, and in the `done` event. */
+  /** The member that holds the joined text: in the item or its part, and in the `done` event. */
   readonly member: string
-  /** Null when the text is a member of the item itself. */
+  /** Null if the text is a member of the item itself. */
   readonly part: { readonly list: PartList; readonly type: string } | null
 }
 
@@ -35,7 +35,7 @@ function ofItem(item: string, member: string): Channel {
   return { items: [item], member, part: null }
 }
 
-/** Members of an item that may change after its start. Texts that stream are checked elsewhere. */
+/** Members of an item that may change after its start. checkItem checks the streamed texts. */
 const CHANGING = ['status', 'encrypted_content', ...[...CHANNELS.values()].map(memberOfItem)]
 
 /** The member of an item that a channel fills. */
@@ -43,48 +43,48 @@ function memberOfItem({ part, member }: Channel): string {
   return part?.list ?? member
 }
 
-/** Items that callers answer. Readers find the call by its id, and the tool by its name. */
+/** Items that callers answer. Readers find the call by the id, and the tool by the name. */
 const CALLS = ['function_call', 'custom_tool_call']
 
-/** The received part of a text. Changed in place. */
+/** The part of a text that was received so far. Changed in place. */
 export type StreamedText = {
   readonly channel: string
   text: string
-  /** Whether its `done` event was given out. */
+  /** True if the callers got the `done` event of this text. */
   isDone: boolean
 }
 
 /** A part of an item. */
 export type StreamedPart = StreamedText & {
-  /** Place in the list of the item. */
+  /** The position in the list of the item. */
   readonly index: number
   readonly annotations: Json[]
-  /** Whether the event that ends the part was given out. */
+  /** True if the callers got the event that ends the part. */
   isClosed: boolean
 }
 
-/** An item of the output that has begun. Belongs to one stream. Changed in place. */
+/** An item of the output that has begun. It belongs to one stream. Changed in place. */
 export type StreamedItem = {
   readonly index: number
   readonly id: string
   readonly added: JsonObject
   readonly parts: Readonly<Record<PartList, StreamedPart[]>>
-  /** The member of the item that is streamed; null before its first delta. */
+  /** The streamed member of the item. Null before the first delta of this member. */
   whole: StreamedText | null
-  /** The item at its end; null before. */
+  /** The item in its final form. Null before the end of the item. */
   done: JsonObject | null
 }
 
-/** The item with an id. llama.cpp gives calls only the id of the call, and events name that one. */
+/** The item with an id. llama.cpp sends only the id of the call, and its events name this id. */
 export function withId(item: JsonObject): JsonObject {
   const call = memberOf(item, 'call_id')
   return isEmpty(memberOf(item, 'id')) && typeof call === 'string' ? { ...item, id: call } : item
 }
 
 /**
- * Begins an item. Throws FormatError `unread_member` when a member that deltas fill has text
- * already: readers of deltas would not show this text. Throws `invalid_form` for a message of
- * another role than the assistant, and for a call without an id or a name.
+ * Begins an item. Throws FormatError `unread_member` if a member that deltas fill already has text,
+ * because readers of deltas would not show this text. Throws `invalid_form` for a message whose
+ * role is not assistant, and for a call without an id or a name.
  */
 export function beginItem(index: number, added: JsonObject): StreamedItem {
   const type = textIn(added, 'type')
@@ -101,8 +101,8 @@ export function beginItem(index: number, added: JsonObject): StreamedItem {
 }
 
 /**
- * Compares the item at its end, or in the final answer, with its streamed texts. Throws FormatError
- * `changed_identity`, `changed_text`, `invalid_tool_input`.
+ * Compares an item with its streamed texts. The item is from its end event or the final answer.
+ * Throws FormatError `changed_identity`, `changed_text`, `invalid_tool_input`.
  */
 export function checkItem(item: StreamedItem, done: JsonObject): void {
   const { added, parts, whole } = item
@@ -132,8 +132,8 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
 }
 
 /**
- * Compares a part at its end with its streamed text. Its annotations begin with those that
- * streamed. Throws FormatError `changed_text`.
+ * Compares a part at its end with its streamed text. Its annotations must begin with the streamed
+ * annotations. Throws FormatError `changed_text`.
  */
 export function checkPart(streamed: StreamedPart, given: JsonObject): void {
   const { channel, text, annotations, isClosed } = streamed
@@ -146,7 +146,7 @@ export function checkPart(streamed: StreamedPart, given: JsonObject): void {
     throw refuse('changed_text', 'expected the annotations that streamed')
 }
 
-/** The item so far, while the stream goes on. */
+/** The item so far, before its end. */
 export function itemBefore({ added, parts, whole, done }: StreamedItem): JsonObject {
   if (done !== null) return done
   const item: Record<string, Json> = { ...added }

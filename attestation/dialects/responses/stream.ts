@@ -25,43 +25,43 @@ import {
   withId,
 } from './item.ts'
 
-/** The last events of a stream, each with the status of its response. */
+/** The events that can be the last of a stream, each with the status of its response. */
 const TERMINALS: ReadonlyMap<string, string> = new Map([
   ['response.completed', 'completed'],
   ['response.incomplete', 'incomplete'],
   ['response.failed', 'failed'],
 ])
 
-/** Events at the start of a response. The last two may be left out. */
+/** Events at the start of a response. A provider may leave out the last two. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** Beginnings of the names of part events, with the list and the index member of the part. */
+/** How the names of part events begin, with the list that holds the part and its index member. */
 const PART_EVENTS: ReadonlyMap<string, PartList> = new Map([
   ['response.content_part', 'content'],
   ['response.reasoning_summary_part', 'summary'],
 ])
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
-/** Progress events of an item, such as `response.web_search_call.searching`. Without content. */
+/** Progress events without content, such as `response.web_search_call.searching`. */
 const PROGRESS =
   /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
-/** Members that SDKs compute from the output. Readers would show another text of a provider. */
+/** Members that SDKs compute from the output. A provider could send another text in them. */
 const COMPUTED = ['output_text', 'output_parsed']
 
 /**
- * Reads a stream of Responses: one response, its items by index, the parts and texts of each item,
- * and the final response (README.md, Responses).
+ * Reads a stream of the Responses API: one response, its items by index, the parts and texts of
+ * each item, and the final response (README.md, Responses).
  */
 export class ResponsesReader implements StreamReader {
-  /** The response at the start of the stream, then the response in its last event. */
+  /** The response from the first event of the stream, and the response from its last event. */
   private first: JsonObject | null = null
   private final: JsonObject | null = null
   private readonly items: StreamedItem[] = []
-  /** The same by id, and the ids of calls. */
+  /** The same items, by the id of the item and by the id of the call. */
   private readonly byId = new Map<string, StreamedItem>()
   private readonly callIds = new Set<Json>()
-  /** How many items at the front have ended. */
+  /** The number of items, from the first on, that have ended. */
   private ended = 0
   private given: DialectEvent[] = []
   private sequence = 0
@@ -116,8 +116,9 @@ export class ResponsesReader implements StreamReader {
   }
 
   /**
-   * The items as they ended, in the order of the stream. The final answer may lack or reorder them,
-   * and has their texts. An item of a failed response that did not end is incomplete.
+   * The items in their final form, in the order of the stream. The final answer may lack items or
+   * have another order, but it must have the same texts. If the response failed, an item that did
+   * not end is incomplete.
    */
   private outputOf(response: JsonObject): readonly JsonObject[] {
     const finals = listIn(response, 'output').map(withId)
@@ -148,7 +149,7 @@ export class ResponsesReader implements StreamReader {
     const call = memberOf(item.added, 'call_id')
     if (this.byId.has(item.id) || (call !== undefined && this.callIds.has(call)))
       throw refuse('changed_identity', 'expected no id twice')
-    // Readers that show texts as they arrive would mix the texts of two messages.
+    // Some readers show texts at once. They would mix the texts of two open messages.
     const open = this.items.slice(this.ended)
     const isMessage = ({ added }: StreamedItem) => added.type === 'message'
     if (isMessage(item) && open.some(isMessage))
@@ -163,7 +164,7 @@ export class ResponsesReader implements StreamReader {
     const done = withId(objectIn(data, 'item'))
     const index = memberOf(data, 'output_index') ?? undefined
     const item = this.openItem(index === undefined ? { item_id: textIn(done, 'id') } : data)
-    // Some readers order items by their index, and some by their ends.
+    // Some readers order items by their index, others by the time of their end.
     if (item.index !== this.ended)
       throw refuse('unfinished', 'expected the items before to have ended')
     checkItem(item, done)
@@ -247,7 +248,7 @@ export class ResponsesReader implements StreamReader {
     return true
   }
 
-  /** The text of an event. A delta begins its part when no event began it before. */
+  /** The text that an event continues. A delta begins its part if no earlier event did. */
   private textOf(
     item: StreamedItem,
     channel: string,
@@ -293,7 +294,7 @@ export class ResponsesReader implements StreamReader {
     }
   }
 
-  /** Gives the missing events that end a part: some providers leave them out. */
+  /** Writes the events that end a part if they are missing. Some providers leave them out. */
   private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     if (part.isClosed) return
     this.giveAnnotations(item, part, end)
@@ -310,7 +311,7 @@ export class ResponsesReader implements StreamReader {
     )
   }
 
-  /** Gives the annotations that a part has at its end, and that did not stream. */
+  /** Writes the annotations that did not stream but are in the part at its end. */
   private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     for (const annotation of listIn(end, 'annotations').slice(part.annotations.length)) {
       const place = { ...this.placeOf(item, part), annotation_index: part.annotations.length }
@@ -326,7 +327,7 @@ export class ResponsesReader implements StreamReader {
     this.give(`${text.channel}.done`, { [member]: text.text }, this.placeOf(item, text))
   }
 
-  /** The item of an event. Some providers give only the id of the item, or only its index. */
+  /** The item that an event belongs to. Some providers send only its id, others only its index. */
   private openItem(data: JsonObject): StreamedItem {
     this.requireBegun()
     const index = memberOf(data, 'output_index') ?? null
@@ -357,7 +358,7 @@ export class ResponsesReader implements StreamReader {
     return { ...place, [PART_INDEX[list]]: (text as StreamedPart).index }
   }
 
-  /** The response in an event. Its id and model are those of the response that began. */
+  /** Returns the response in an event. Its id and model must be the same as in the first event. */
   private responseIn(data: JsonObject): JsonObject {
     const given = withoutProof(objectIn(data, 'response'))
     const response = Object.fromEntries(
@@ -383,13 +384,13 @@ export class ResponsesReader implements StreamReader {
   }
 }
 
-/** The name of an event: the part before its last dot, and the part after. */
+/** The name of an event in two parts: before the last dot, and after it. */
 function splitName(type: string): readonly [string, string] {
   const dot = type.lastIndexOf('.')
   return [type.slice(0, dot), type.slice(dot + 1)]
 }
 
-/** The provider's message about an error. Providers put it in one of two places. */
+/** The provider's text about an error. Providers put it in one of two places. */
 function reasonOf(data: JsonObject): string {
   const message: Json | undefined = memberOf(data, 'message') ?? memberAt(data, 'error', 'message')
   return typeof message === 'string' ? message : 'no reason given'
