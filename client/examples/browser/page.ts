@@ -24,7 +24,10 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-/** Shows the answer as it arrives, before it is verified, and then the checks of the answer. */
+/**
+ * Shows the answer as it arrives, before it is verified. After that, shows the checks of the
+ * answer.
+ */
 async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })
