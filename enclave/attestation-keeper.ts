@@ -11,10 +11,7 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 /** Pause after a failed renewal. */
 export const RETRY_MS = 5_000
 
-/**
- * Maximum number of calls of each kind that wait for the module. The module answers one call at a
- * time.
- */
+/** Maximum number of waiting calls of each kind. The module answers one call at a time. */
 export const FRESH_CALLS_MAX = 16
 
 /** An attestation document. Records may carry it until `leafNotAfterMs`. */

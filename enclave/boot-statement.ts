@@ -13,9 +13,7 @@ import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/messages.ts'
 import { recoverPoint } from './protocol/recover-point.ts'
 
-/**
- * Size limit of a request, bytes: 1,000 heads of at most 320 bytes of JSON each, with a reserve.
- */
+/** Size limit of a request, bytes: 1,000 heads of up to 320 bytes of JSON each, and a reserve. */
 export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 
 /** Keeps the enclave's statement about earlier logs, made before its own log has a leaf. */

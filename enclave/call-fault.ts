@@ -25,10 +25,7 @@ export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }
 
-/**
- * A 4xx answer from a provider. It is a separate class, because the provider chose the status and
- * the text.
- */
+/** A provider's own 4xx. It is a separate class, because the provider chose status and text. */
 export class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'
   readonly fault: EnclaveFault

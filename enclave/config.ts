@@ -12,9 +12,9 @@ import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.t
 
 /**
  * All settings of an enclave process. Each field names its variable. An empty variable counts as
- * unset. Some settings must be known to relying parties: providers, CAs, chain and contract. These
- * are in the boot configuration, whose digest the attestation document contains. All other settings
- * only limit time and size.
+ * unset. Relying parties must know some settings (providers, CAs, chain, contract). These are in
+ * the boot configuration, whose digest is in the attestation document. All others only limit time
+ * and size.
  */
 export type EnclaveConfig = {
   /**
@@ -181,10 +181,7 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-/**
- * Returns how many descriptors this process may open. If this is unknown, returns the lowest limit
- * of any system.
- */
+/** Number of descriptors that this process may open. If unknown, any system's lowest limit. */
 function readDescriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -337,8 +334,7 @@ function parseDemoOrigin(text: string): string {
 
 /**
  * Returns the part of the configuration that a relying party must know. The attestation document
- * contains its digest (digestBootConfiguration). A provider has only the members that the protocol
- * defines.
+ * contains its digest. A provider has only the members that the protocol defines.
  */
 export function bootConfigurationOf(
   config: Pick<EnclaveConfig, 'providers' | 'cas' | 'chainId' | 'contract'>,

@@ -27,8 +27,7 @@ export async function listenOnSocket(
   mode: SocketMode = 0o600,
 ): Promise<void> {
   await removeStaleSocket(path)
-  // The umask sets these bits when the file is created. If they were set later, others could
-  // connect before that.
+  // The file is created with these bits. If they were set later, others could connect before.
   const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {

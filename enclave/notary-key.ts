@@ -45,9 +45,8 @@ async function drawSecretKey(random: (length: number) => Promise<Uint8Array>): P
 }
 
 /**
- * Signs with Bitcoin Core's libsecp256k1, as WebAssembly. It runs in constant time, and takes a
- * fifth of the time of plain JavaScript. Signing is the most expensive step of a completion
- * (test/bench/signing.ts).
+ * Uses Bitcoin Core's libsecp256k1, as WebAssembly. It runs in constant time, a fifth of the time
+ * of plain JavaScript. Signing is the most expensive step of a completion (test/bench/signing.ts).
  */
 function signDigest(digest: Uint8Array, secretKey: Uint8Array): Uint8Array {
   const { signature, recoveryId } = signRecoverable(digest, secretKey)

@@ -89,8 +89,7 @@ export class StreamMemory {
 
   private hold(): void {
     if (this.space.hold(this.sum())) return
-    // The sum is an upper bound. If much was added since the last count, a new count may be
-    // smaller.
+    // The sum is an upper bound. If much was added, a new count may be smaller.
     if (this.addedBytes > this.knownBytes / RECOUNT_SHARE) this.countAssembly()
     takeSpace(this.space.hold(this.sum()))
   }

@@ -19,10 +19,7 @@ export type AnswerPort = {
   }): StreamSink
   /** Ends the answer to a sealed call that is not a stream. */
   endWhole(sealed: Sealed, response: JsonObject): Promise<void>
-  /**
-   * Ends a sealed stream. If the stream is not complete, `fault` is the reason. Otherwise it is
-   * null.
-   */
+  /** Ends a sealed stream. `fault` is the reason if the stream is not complete. Otherwise null. */
   endStream(
     sealed: Sealed,
     stream: { readonly fault: CallFault | null; readonly response: JsonObject },

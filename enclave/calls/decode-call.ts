@@ -39,9 +39,7 @@ const SEALED_CREDENTIAL = {
   expectation: `base64url of at most ${SEALED_CREDENTIAL_BYTES_MAX} bytes`,
 }
 
-/**
- * Decodes the gateway's part of a completion call from its header. Throws CallFault `invalid_call`.
- */
+/** Decodes the gateway's part of a completion call from its header. Throws `invalid_call`. */
 export function decodeCall(header: string | readonly string[] | undefined): CompletionCall {
   return decodeHeader(header, (call) => ({
     context: contextOf(call),
@@ -53,9 +51,7 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
   }))
 }
 
-/**
- * Decodes the gateway's part of an encrypted call from its header. Throws CallFault `invalid_call`.
- */
+/** Decodes the gateway's part of an encrypted call from its header. Throws `invalid_call`. */
 export function decodeEncryptedCall(header: string | readonly string[] | undefined): EncryptedCall {
   return decodeHeader(header, (call) => {
     const { encapsulated_key: enc, sealed_credential: sealed } = call
@@ -72,9 +68,7 @@ export function decodeEncryptedCall(header: string | readonly string[] | undefin
   })
 }
 
-/**
- * Decodes the gateway's facts for a call's proof from the body. Throws CallFault `invalid_call`.
- */
+/** Decodes the gateway's facts for a call's proof. Throws CallFault `invalid_call`. */
 export function decodeAnchorProof(body: Uint8Array): AnchorProof {
   return decodeObject(body, readAnchorProof)
 }

@@ -45,10 +45,7 @@ const OPENERS: ReadonlySet<number> = new Set([0x7b, 0x5b])
 const CLOSERS: ReadonlySet<number> = new Set([0x7d, 0x5d])
 const CLOSE_BRACE = 0x7d
 
-/**
- * Finds the top-level member `name` in the text of a valid JSON object. Returns null if it is
- * missing.
- */
+/** Finds the top-level member `name` in the text of a valid JSON object. Null if it is missing. */
 function findMember(body: Uint8Array, name: string): Member | null {
   let depth = 0
   let isName = false

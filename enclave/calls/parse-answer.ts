@@ -12,7 +12,7 @@ import { CallFault } from '../call-fault.ts'
 import { readReason } from '../protocol/refusal.ts'
 
 /**
- * Values that are used if a provider left out members that every completion has (interface 2.2).
+ * Values for members that every completion has. Used if a provider left them out (interface 2.2).
  */
 type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
 

@@ -73,13 +73,9 @@ export async function readAnswerBody(
 /** White space of JSON (RFC 8259 section 2). */
 const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 
-/**
- * Cancels a call with CallFault `provider_timeout` when the provider sends nothing for too long.
- */
+/** Cancels a call with CallFault `provider_timeout` if the provider is silent for too long. */
 export type Watchdog = {
-  /**
-   * Starts to wait for `what`. If the watchdog already waits for something else, that wait ends.
-   */
+  /** Starts to wait for `what`. An earlier wait of this watchdog ends. */
   readonly expect: (what: string, withinMs: number) => void
   /** Restarts the time limit, because data arrived. */
   readonly touch: () => void

@@ -54,10 +54,7 @@ type RelayInput = {
 /** A stream that has ended after at least one of its chunks was passed on. */
 type RelayedStream = {
   readonly outcome: Receipt['outcome']
-  /**
-   * The completion, assembled from all received chunks. It contains usage if the provider stated
-   * usage.
-   */
+  /** The completion, assembled from all received chunks, with usage if the provider sent it. */
   readonly response: JsonObject
   /** hashChunks (hex) of the chunks that were passed on. */
   readonly streamHash: string
@@ -206,19 +203,13 @@ class StreamRelay {
     return true
   }
 
-  /**
-   * Makes the template of an event that was passed on as `given`. Returns null if no template
-   * produces `given`.
-   */
+  /** Makes a template of an event that was passed on as `given`. Null if no template fits. */
   private learn(data: string, given: string): TextTemplate | null {
     const template = makeTextTemplate(data, (marked) => this.giveMarked(marked))
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
 
-  /**
-   * Returns the chunk for an event with other text. Returns null unless the event produces exactly
-   * one chunk.
-   */
+  /** Returns the chunk for an event with other text. Null unless there is exactly one chunk. */
   private giveMarked(marked: string): JsonObject | null {
     try {
       const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
@@ -233,10 +224,7 @@ class StreamRelay {
     }
   }
 
-  /**
-   * Returns the text of the chunk if exactly one chunk was passed on and it is not held. Otherwise
-   * returns null.
-   */
+  /** Returns the chunk's text if exactly one chunk was passed on and is not held. Else null. */
   private relayChunk(chunk: JsonObject): string | null {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
@@ -317,10 +305,7 @@ class StreamRelay {
     this.hasData = true
   }
 
-  /**
-   * While the gateway does not read, the enclave does not read from the provider. The provider's
-   * time limit therefore rests.
-   */
+  /** While the gateway does not read, the provider is not read. Its time limit then rests. */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
     const { text, last } = this

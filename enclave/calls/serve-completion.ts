@@ -132,8 +132,7 @@ function findProvider(
 
 /**
  * A gateway may leave out or replace a caller's credential. The caller's demand is in the request,
- * so the gateway cannot change the demand without being detected. Throws CallFault
- * `credential_mismatch`.
+ * so the gateway cannot change it unnoticed. Throws CallFault `credential_mismatch`.
  */
 function checkCredential({ credential, is_callers: isCallers }: CompletionCall, demands: Demands) {
   const { nonce = '', credential: demand } = demands
@@ -217,9 +216,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/**
- * Throws if the answer should be a stream and is not a stream. Such an answer may state a reason.
- */
+/** Throws if the answer is not a stream although it should be. It may state a reason. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return

@@ -5,8 +5,7 @@ import { STREAM_EVENTS } from '../protocol/messages.ts'
 /** The gateway's side of a streamed call. */
 export type StreamSink = {
   /**
-   * Sends text. The first call sends the response's head before the text. Returns true if there is
-   * room for more.
+   * Sends text. The first call sends the response's head before it. Returns true if there is room.
    */
   readonly write: (text: string) => boolean
   /**
@@ -15,8 +14,7 @@ export type StreamSink = {
    */
   readonly drained: () => Promise<void>
   /**
-   * Takes the last chunk (canonical text), which is sent with the proof. Returns true if there is
-   * room.
+   * Takes the last chunk (canonical text). It is sent with the proof. Returns the same as `write`.
    */
   readonly last: (chunk: string) => boolean
 }

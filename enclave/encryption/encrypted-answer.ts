@@ -20,10 +20,7 @@ import { createFrameSealer } from './frames.ts'
 import { KEY_BYTES } from './hpke.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/**
- * In a silent stream, a comment is sent after this interval, milliseconds. Comments keep the
- * connection open.
- */
+/** Interval of comments in a silent stream, milliseconds. Comments keep the connection open. */
 export const KEEP_ALIVE_MS = 15_000
 
 /** Largest content of one frame of an answer, bytes. */
@@ -116,8 +113,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
       this.#recordSealed(sealed, response, '')
-      // If the reader has left the answer, the answer must not look complete, even if the reader
-      // reads again.
+      // The reader has left, so the answer must not look complete, even if the reader returns.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
       return
@@ -128,10 +124,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /**
-   * Answers with an error. The error sets the status, or it is sent within the stream if the stream
-   * has begun.
-   */
+  /** Answers with an error. It is an event if the stream has begun. Otherwise it is a status. */
   fail(fault: EnclaveFault): Promise<void> {
     const report = hideCredential(fault, this.shown)
     return this.#answer(answerFault(report, this.shown.isOperators), fault.code)
@@ -165,10 +158,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /**
-   * Returns the proof's members as text. If they arrive too late, sends an error to the caller and
-   * returns null.
-   */
+  /** Returns the proof's members as text. If they are late, sends an error and returns null. */
   async #awaitProof(sealed: Sealed, response: JsonObject): Promise<string | null> {
     if (this.isGone()) throw gone()
     const { waiters } = this.#options

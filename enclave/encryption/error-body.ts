@@ -9,9 +9,7 @@ import {
 import type { EnclaveFault, EncryptedHead } from '../protocol/messages.ts'
 import type { RequestFault } from '../protocol/request-faults.ts'
 
-/**
- * An error for the caller of an encrypted call. It has the same envelope as errors of other calls.
- */
+/** An error for the caller of an encrypted call, in the same envelope as for other calls. */
 export type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
 
 /** Returns the answer for a fault. `isOperators` has the same meaning as in callErrorOf. */

@@ -42,9 +42,7 @@ export type RecipientContext = {
   export(exporterContext: string, length: number): Buffer
 }
 
-/**
- * Returns the public key for 32 random bytes (RFC 7748). The multiplication includes the clamping.
- */
+/** Returns the public key for 32 random bytes (RFC 7748). The multiplication does the clamping. */
 export function publicKeyOf(secretKey: Uint8Array): Buffer {
   const spki = createPublicKey(privateKeyOf(secretKey)).export({ type: 'spki', format: 'der' })
   return spki.subarray(-KEY_BYTES)
@@ -106,10 +104,7 @@ function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
 /** The DER prefix of the 32 key bytes (RFC 8410). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex')
 
-/**
- * Creates a new key object. Key objects are not kept, because they cannot be overwritten when the
- * key expires.
- */
+/** Key objects are not kept, because they cannot be overwritten when the key expires. */
 function privateKeyOf(secretKey: Uint8Array): KeyObject {
   const der = Buffer.concat([PKCS8_PREFIX, secretKey])
   try {

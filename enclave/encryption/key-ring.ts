@@ -9,9 +9,7 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/**
- * Lifetime of a key, milliseconds. It is long enough for calls under the previous key to succeed.
- */
+/** Lifetime of a key, milliseconds. Calls under the previous key thus still succeed. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
  * The stated validity of a key starts this long ago, for callers whose clocks are slow. It ends
@@ -137,8 +135,7 @@ class Ring {
         fingerprintKey,
         seenMax: this.#seenMax,
         whenNearlyFull: (full) => {
-          // Only a full newest key causes a rotation. Callers may still use an older key and fill
-          // it.
+          // Only a full newest key causes a rotation: callers may still use and fill an older key.
           if (full === this.#kept[0]) this.#rotate()
         },
       })
@@ -210,8 +207,7 @@ function makeKey(
       const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
-      // The callback runs before the key is full, because calls still arrive until the new key
-      // exists.
+      // Called before the key is full: calls still arrive until the new key exists.
       if (seen.size * 4 > parts.seenMax * 3) parts.whenNearlyFull(key)
       return true
     },

@@ -49,8 +49,7 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // The rest of the request is read and dropped, because some senders read the answer only after
-    // they have sent everything.
+    // Some senders read the answer only after they have sent everything. The rest is dropped.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error
@@ -103,9 +102,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/**
- * Does all work that needs the key immediately, because the key may expire while the rest arrives.
- */
+/** Does all work that needs the key immediately: the key may expire while the rest arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },

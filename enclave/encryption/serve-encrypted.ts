@@ -90,10 +90,7 @@ async function complete(
 
 type Arrived = { readonly call: EncryptedCall; readonly opened: OpenedCall }
 
-/**
- * Returns null if a required credential is missing. Only a provider over plain http needs no
- * credential.
- */
+/** Returns null if a required credential is missing. Plain http needs no credential. */
 function chooseCredential(
   provider: ProviderEntry | null,
   { call, opened }: Arrived,

@@ -10,10 +10,7 @@ export const GENERATION_REQUESTS_MAX = 2 ** 22
 /** Duration of a generation that does not become full, milliseconds. */
 export const GENERATION_MS = 24 * 3_600_000
 
-/**
- * Shortest duration of a generation, milliseconds. It is longer than any caller waits for an
- * answer.
- */
+/** Shortest duration of a generation, milliseconds. No caller waits this long for an answer. */
 export const GENERATION_MIN_MS = 3_600_000
 
 /** Counts how often each request was made in this log. */

@@ -6,8 +6,7 @@ const SLOTS_MIN = 1_024
 
 /**
  * Stores counts by 64-bit fingerprint, in arrays of numbers. A Map would take eight times the
- * memory. A slot with count 0 is free. If a fingerprint's slot is taken, the next free slot is
- * used.
+ * memory. A slot with count 0 is free. If a slot is taken, the next free slot is used.
  */
 export class CountTable {
   readonly beganAtMs: number

@@ -1,6 +1,4 @@
-/**
- * First reservation for an answer of unknown size, bytes. The reservation grows with the answer.
- */
+/** First reservation for an answer of unknown size, bytes. It grows with the answer. */
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**
@@ -49,10 +47,7 @@ export class Space {
     return this.usedBytes
   }
 
-  /**
-   * Reserves memory for a call whose request takes `requestBytes`. Returns null if there is not
-   * enough.
-   */
+  /** Reserves memory for a call whose request takes `requestBytes`. Null if there is not enough. */
   reserve(requestBytes: number): Reservation | null {
     let held = 0
     let answerBytes = 0

@@ -9,8 +9,7 @@ import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 
 /**
- * Limit for the completions in a pull reply, bytes of memory. A single completion is sent even if
- * it is larger.
+ * Limit for the completions in a pull reply, bytes of memory. One larger completion is still sent.
  */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
@@ -34,9 +33,7 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /**
-   * Edge over all leaves. With it, the head is computed without hashing all pending leaves again.
-   */
+  /** Edge over all leaves. It gives the head without hashing all pending leaves again. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Number of leaves that the gateway received at least once. */
@@ -63,10 +60,7 @@ export class NotaryLog {
     return this.edge.size
   }
 
-  /**
-   * Returns size and root over all leaves so far, acknowledged or not. Later leaves do not change
-   * the returned head.
-   */
+  /** Size and root over all leaves so far, acknowledged or not. Later leaves do not change them. */
   head(): TreeHead {
     return { size: this.tip.size, root: rootOf(this.tip) }
   }

@@ -26,10 +26,7 @@ export type FinishedCompletion = {
   readonly streamHash: string | null
   /** How often the log was asked for a completion of this request, including this time. */
   readonly attempt: number
-  /**
-   * SHA-256 (hex) of the bytes sent to the provider. `receivedHash` is the hash of the received
-   * body.
-   */
+  /** SHA-256 (hex) of the bytes sent to the provider. `receivedHash`: of the received body. */
   readonly forwardedHash: string
   readonly receivedHash: string
   readonly provider: Receipt['provider']
@@ -108,9 +105,7 @@ export function sealCompletion(
   }
 }
 
-/**
- * Returns the token usage that a response states. Returns null without usage, or without numbers.
- */
+/** Returns the usage that a response states. Returns null without usage, or without numbers. */
 export function usageOf(response: JsonObject): TokenUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null

@@ -11,15 +11,10 @@ const CONTAINER_BYTES = 80
 const MEMBER_BYTES = 200
 const ITEM_BYTES = 96
 
-/**
- * Bytes of memory for each byte of a text. They hold the received text, the decoded text, its
- * strings, and their canonical text.
- */
+/** Memory for each byte of a text: the received and the decoded text, strings, canonical text. */
 const TEXT_FACTOR = 4
 
-/**
- * TEXT_FACTOR for a text with any character that is not ASCII: each character then takes two bytes.
- */
+/** TEXT_FACTOR for a text that is not only ASCII: each character then takes two bytes. */
 const WIDE_TEXT_FACTOR = 8
 
 /**
@@ -38,7 +33,7 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/** Memory of a sealed text as a string, bytes: two per character if any character is not ASCII. */
+/** Memory of a sealed text, bytes. Two for each character if any character is not ASCII. */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)

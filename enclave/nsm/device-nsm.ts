@@ -27,10 +27,7 @@ const REQUEST_OFFSET = MESSAGE_BYTES
 const RESPONSE_OFFSET = REQUEST_OFFSET + NSM_REQUEST_BYTES_MAX
 const ARENA_BYTES = RESPONSE_OFFSET + NSM_RESPONSE_BYTES_MAX
 
-/**
- * Calls must not overlap, because they share one block of memory. createNsmClient ensures that they
- * do not.
- */
+/** Calls must not overlap: they share one block of memory. createNsmClient ensures this. */
 function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTransport {
   const arena = new ArrayBuffer(ARENA_BYTES)
   const bytes = new Uint8Array(arena)
@@ -43,8 +40,7 @@ function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTran
       message[0] = address + BigInt(REQUEST_OFFSET)
       message[1] = BigInt(request.length)
       message[2] = address + BigInt(RESPONSE_OFFSET)
-      // The length is always the whole buffer, because the kernel silently cuts a longer answer to
-      // it.
+      // Always the whole buffer, because the kernel silently cuts a longer answer to this length.
       message[3] = BigInt(NSM_RESPONSE_BYTES_MAX)
       const { result, errno } = await native.ioctl({
         descriptor,
@@ -86,9 +82,7 @@ function openDevice(path: string): number {
 
 /** Two operations that the device needs and JavaScript does not have. */
 export type NativeCalls = {
-  /**
-   * Returns the memory address of an ArrayBuffer. It is valid as long as the buffer is referenced.
-   */
+  /** Returns the memory address of an ArrayBuffer. It is valid while the buffer is referenced. */
   addressOf(memory: ArrayBuffer): bigint
   /** Calls ioctl(2) on a worker thread. `errno` is valid only if `result` is -1. */
   ioctl(call: IoctlCall): Promise<{ readonly result: number; readonly errno: number }>

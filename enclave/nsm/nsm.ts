@@ -92,8 +92,7 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     close: () => {
       if (closed) return
       closed = true
-      // A running call still uses the transport, so it is closed after this call. Queued calls fail
-      // as Closed.
+      // A running call still uses the transport until its end. Queued calls fail as Closed.
       tail = tail.then(() => transport.close()).catch(() => undefined)
     },
   }
