@@ -11,9 +11,7 @@ import { type FinishReason, readFinishReason } from '../../attestation/stream/fi
 import { CallFault } from '../call-fault.ts'
 import { readReason } from '../protocol/refusal.ts'
 
-/**
- * Values for members that every completion has. Used if a provider left them out (interface 2.2).
- */
+/** Values for members that every completion has but the provider left out (interface 2.2). */
 type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
 
 /**

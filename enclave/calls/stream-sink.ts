@@ -4,9 +4,7 @@ import { STREAM_EVENTS } from '../protocol/messages.ts'
 
 /** The gateway's side of a streamed call. */
 export type StreamSink = {
-  /**
-   * Sends text. The first call sends the response's head before it. Returns true if there is room.
-   */
+  /** Sends text. The first call sends the response's head first. Returns true if there is room. */
   readonly write: (text: string) => boolean
   /**
    * Resolves when there is room again, or when the call is cancelled. If the gateway does not make
@@ -14,7 +12,7 @@ export type StreamSink = {
    */
   readonly drained: () => Promise<void>
   /**
-   * Takes the last chunk (canonical text). It is sent with the proof. Returns the same as `write`.
+   * Takes the last chunk (canonical text), which is sent with the proof. Returns as `write` does.
    */
   readonly last: (chunk: string) => boolean
 }
