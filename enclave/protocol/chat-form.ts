@@ -190,10 +190,7 @@ function setOnlyWhen(other: string, request: JsonObject, member: string) {
 /** A chat request for a provider. */
 export const providersChat = chatFormWith(providersPart)
 
-/**
- * Parses a body (attacker-controlled bytes) as a request for a provider. Otherwise returns its
- * faults.
- */
+/** Parses a body (attacker-controlled bytes) as a request for a provider. Otherwise its faults. */
 export function readChatRequest(
   body: Uint8Array,
 ): { readonly request: JsonObject } | { readonly faults: readonly RequestFault[] } {

@@ -36,9 +36,7 @@ export type Form =
   | ({ readonly kind: 'list'; readonly items: Form } & Bounds)
   /** An object with any member names, whose values are all numbers. */
   | { readonly kind: 'numbers' }
-  /**
-   * A list, an object, or otherwise a text. The JSON type of the value selects the form to check.
-   */
+  /** A list, an object, or otherwise a text. The value's JSON type selects the form to check. */
   | { readonly kind: 'either'; readonly text: Form; readonly list?: Form; readonly object?: Form }
   | ObjectForm
 
@@ -162,7 +160,7 @@ function textFaults(
     : [{ ...found(unlikePattern(String(pattern))), isBound: true }]
 }
 
-/** Stops at the limit: 10 MiB of `1,1,1,…` would otherwise give millions of faults. */
+/** Stops at the limit. Without it, 10 MiB of `1,1,1,…` would produce millions of faults. */
 function listFaults(
   value: Json,
   { items, ...bounds }: Form & { readonly kind: 'list' },

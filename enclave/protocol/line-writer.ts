@@ -55,7 +55,7 @@ export function createLineWriter({
   let untold = 0
   let timer: NodeJS.Timeout | null = null
 
-  /** Gives the code of the error that stopped the writing; null when all lines are written. */
+  /** Returns the code of the error that stopped the writing. Null if all lines are written. */
   function writeWaiting(): string | null {
     let written = 0
     try {

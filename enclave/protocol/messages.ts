@@ -96,14 +96,9 @@ export type Identity = {
 }
 
 export type CompletionCall = {
-  /**
-   * Data that the enclave does not read. It is returned with the sealed completion. At most
-   * CONTEXT_BYTES_MAX.
-   */
+  /** Not read by the enclave. Returned with the sealed completion. At most CONTEXT_BYTES_MAX. */
   readonly context: string
-  /**
-   * The provider that the credential is for. The enclave refuses if the model selects another one.
-   */
+  /** The credential's provider. The enclave refuses if the model selects another provider. */
   readonly provider: string
   /** Sent to the provider as `Authorization: Bearer <credential>`. Null: no credential is sent. */
   readonly credential: string | null
@@ -340,9 +335,7 @@ export type PullReply = {
   /** Null when `completions` is empty. `size` is the index of the last completion plus 1. */
   readonly head: { readonly size: number; readonly root: string; readonly signature: string } | null
   readonly completions: readonly SealedCompletion[]
-  /**
-   * The attestation documents that `completions` name, except `known_document`: base64 by digest.
-   */
+  /** Attestation documents that `completions` name, without `known_document`: base64 by digest. */
   readonly documents: Readonly<Record<string, string>>
 }
 

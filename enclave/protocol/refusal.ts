@@ -11,16 +11,12 @@ export const REFUSAL_BYTES_MAX = 64 * 1024
 /** Waits longer than this are ignored. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/**
- * The refusal from a provider, a backend or another service. This service controls all its content.
- */
+/** The refusal from a provider, a backend or another service. The service writes all of it. */
 export type Refusal = {
   /** Printable and limited in length. Null if the service states no reason. */
   readonly message: string | null
   readonly code: string | null
-  /**
-   * How long the service asks callers to wait, with fractions. Null if the service does not say.
-   */
+  /** How long the service asks callers to wait, with fractions. Null if it does not say. */
   readonly retryAfterSeconds: number | null
   /** False if the service states that a retry does not help (`x-should-retry`). */
   readonly mayRetry: boolean

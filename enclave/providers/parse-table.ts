@@ -4,8 +4,7 @@ import type { Json } from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
- * Maximum number of entries in a table, and of patterns in an entry. The built-in table has far
- * fewer.
+ * Maximum number of entries in a table, and of patterns in an entry. The built-in one has fewer.
  */
 export const PROVIDERS_MAX = 64
 const PATTERNS_MAX = 256
