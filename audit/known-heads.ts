@@ -42,8 +42,8 @@ export class HeadIndex {
   }
 
   /**
-   * Compares a head with the index. `same`: the index contains this head; `other`: it contains
-   * another head of this size; `unknown`: it has no head of this size.
+   * Compares a head with the index. `same`: the index contains this head. `other`: it contains
+   * another head of this size. `unknown`: it has no head of this size.
    */
   compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
     const known = this.rootAt(size)

@@ -40,8 +40,9 @@ export type SealedCall = {
   readonly body: Uint8Array<ArrayBuffer>
   /**
    * Returns the answer. Its body is decrypted as it arrives. The body fails with AffidavitError
-   * `not_encrypted` at the first frame that does not come from the enclave, is out of order, or is
-   * longer than `bytesMax`. If the answer is not encrypted, `open` throws this error.
+   * `not_encrypted` at the first wrong frame. A frame is wrong if it does not come from the
+   * enclave, is out of order, or is longer than `bytesMax`. If the answer is not encrypted, `open`
+   * throws this error.
    */
   open(response: Response, options: { readonly bytesMax: number }): Promise<Response>
 }

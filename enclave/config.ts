@@ -13,8 +13,8 @@ import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.t
 /**
  * All settings of an enclave process. Each field names its variable. An empty variable counts as
  * unset. Relying parties must know some settings (providers, CAs, chain, contract). These are in
- * the boot configuration, whose digest is in the attestation document. All others only limit time
- * and size.
+ * the boot configuration, which the attestation document names. All others only limit time and
+ * size.
  */
 export type EnclaveConfig = {
   /**

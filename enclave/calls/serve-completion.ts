@@ -112,7 +112,7 @@ type RunningCall = {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly port: AnswerPort
-  /** How often the log was asked for a completion of this request, including this call. */
+  /** Number of calls of this request that reached the log so far, including this call. */
   readonly attempt: number
   readonly startedAtMs: number
 }

@@ -11,9 +11,7 @@ export type StreamSink = {
    * room within the drain timeout, the call is cancelled with CallerGone.
    */
   readonly drained: () => Promise<void>
-  /**
-   * Takes the last chunk (canonical text), which is sent with the proof. Returns as `write` does.
-   */
+  /** Takes the last chunk (canonical text). It is sent with the proof. Returns as `write` does. */
   readonly last: (chunk: string) => boolean
 }
 

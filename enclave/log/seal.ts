@@ -24,7 +24,7 @@ export type FinishedCompletion = {
   readonly response: JsonObject
   /** hashChunks (hex) of the chunks that were passed on. Null without a stream. */
   readonly streamHash: string | null
-  /** How often the log was asked for a completion of this request, including this time. */
+  /** Number of calls of this request that reached the log so far, including this call. */
   readonly attempt: number
   /** SHA-256 (hex) of the bytes sent to the provider. `receivedHash`: of the received body. */
   readonly forwardedHash: string

@@ -57,10 +57,7 @@ export type ProviderEntry = {
   readonly origin: string
   /** Absolute path of the OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
   readonly path: string
-  /**
-   * Patterns of model ids; `*` matches any characters. The first entry with a match serves the
-   * call.
-   */
+  /** Patterns of model ids. `*` matches any characters. The first entry that matches is used. */
   readonly models: readonly string[]
 }
 
@@ -161,9 +158,8 @@ export type EncryptedHead = {
 /** A sealed call, with the facts that limits need. */
 export type EncryptedSealed = SealedNotice & {
   /**
-   * Identifies the call in an AnchorProof: the index of its leaf, as text. It is '' for an answer
-   * that needs no AnchorProof. An older enclave uses other ids, and accepts only one proof at a
-   * time.
+   * Identifies the call in an AnchorProof: the index of its leaf, as text. It is '' if the answer
+   * needs no AnchorProof. An older enclave uses other ids, and takes proofs one by one.
    */
   readonly call: string
   readonly model: string

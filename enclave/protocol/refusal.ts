@@ -11,7 +11,7 @@ export const REFUSAL_BYTES_MAX = 64 * 1024
 /** Waits longer than this are ignored. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/** The refusal from a provider, a backend or another service. The service writes all of it. */
+/** The refusal from a provider, a backend or another service. The service controls its content. */
 export type Refusal = {
   /** Printable and limited in length. Null if the service states no reason. */
   readonly message: string | null
