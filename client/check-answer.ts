@@ -149,8 +149,8 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
 }
 
 /**
- * The order in which failed checks are reported: a cause comes before its effects. For example, a
- * changed answer also fails the checks of its hash and signature.
+ * The order in which failed checks are reported. A cause comes before its effects. For example, if
+ * an answer was changed, the checks of its hash and signature fail as an effect.
  */
 const ORDER: readonly AnswerCheckName[] = [
   'public key',

@@ -217,7 +217,10 @@ const NONCE_BYTES = 32
 
 type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: SentCall }
 
-/** Gives each call its nonce. A call that is repeated with its Idempotency-Key keeps its nonce. */
+/**
+ * Assigns a nonce to each call. If a call is repeated with the same Idempotency-Key, it keeps its
+ * nonce.
+ */
 function createSentCalls() {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
 

@@ -26,7 +26,7 @@ export type AnswerPort = {
   ): Promise<void>
 }
 
-/** The port of an unencrypted call: the gateway reads the messages of messages.ts. */
+/** The port of an unencrypted call. The gateway reads the messages that messages.ts defines. */
 export function plainPort(response: ServerResponse): AnswerPort {
   return {
     isGone: () => response.destroyed,

@@ -25,7 +25,7 @@ const NOTHING = Buffer.alloc(0)
 /** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM (RFC 9180 section 7). */
 const kem = labelledBy('KEM\x00\x20')
 const suite = labelledBy('HPKE\x00\x20\x00\x01\x00\x02')
-/** The key schedule's context up to the hash of `info`: base mode, no id of a shared key. */
+/** Start of the key schedule's context, before the hash of `info`: base mode, no shared key id. */
 const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_hash', NOTHING)])
 
 /** An X25519 key pair, both in raw bytes. */

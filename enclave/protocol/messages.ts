@@ -196,7 +196,9 @@ export const CREDENTIAL_BYTES_MAX = 4096
 /** Longest sealed credential, bytes: encapsulated key, credential and tag. */
 export const SEALED_CREDENTIAL_BYTES_MAX = 32 + CREDENTIAL_BYTES_MAX + 16
 
-/** Longest body of a completion call, bytes: the interface's limit, and the gateway's default. */
+/**
+ * Longest body of a completion call, bytes. It is the interface's limit and the gateway's default.
+ */
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 
 /** Longest wait that a PullRequest may ask for, milliseconds. */
@@ -242,8 +244,8 @@ export type EnclaveFault = {
   readonly code: EnclaveFaultCode
   readonly message: string
   /**
-   * For invalid_request: the place in the body, like `loc` in the gateway's 422: `['body',
-   * 'messages', 0]`.
+   * For invalid_request: the place in the body, in the form of `loc` in the gateway's 422:
+   * `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
   /**
@@ -314,7 +316,7 @@ export type SealedCompletion = {
   readonly response: string | null
   /** Only for an encrypted call: the usage that its response states. Null without usage. */
   readonly usage?: TokenUsage | null
-  /** Only for an encrypted call: as in EncryptedSealed. An older enclave leaves it out. */
+  /** Only for an encrypted call: see EncryptedSealed. An older enclave leaves the member out. */
   readonly call?: string
   /** Canonical JSON text of the Receipt. The leaf hashes its UTF-8 bytes. */
   readonly receipt: string

@@ -52,7 +52,7 @@ export const NSM_WIRE_ERRORS = [
 
 export type NsmWireError = (typeof NSM_WIRE_ERRORS)[number]
 
-/** A message for the socket: its length in four bytes, big-endian, then the message. */
+/** Encodes a message for the socket: four bytes with its length, big-endian, then the message. */
 export function encodeFrame(message: Uint8Array): Uint8Array {
   const head = Buffer.alloc(FRAME_HEAD_BYTES)
   head.writeUInt32BE(message.length)

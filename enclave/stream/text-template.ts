@@ -124,7 +124,7 @@ function findText(data: string, name: HoleName): Hole | null {
   return data[start - 1] === '"' && end > start && data[end] === '"' ? { name, start, end } : null
 }
 
-/** The end of the text that begins here: a quotation mark, or an escape of canonical JSON. */
+/** Returns the end of the canonical text that begins here. A quotation mark ends it. */
 function endOfText(data: string, start: number): number {
   const quote = data.indexOf('"', start)
   if (quote >= 0 && PLAIN_TEXT.test(data.slice(start, quote))) return quote

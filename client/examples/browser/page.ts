@@ -32,7 +32,7 @@ async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): P
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })
   const { baseURL, fetch } = affidavit
-  // The key belongs to the user of this page, and is sent only to the gateway.
+  // The key belongs to the user of this page. The page sends the key only to the gateway.
   const openai = new OpenAI({ baseURL, apiKey, fetch, dangerouslyAllowBrowser: true })
   show('checking', 'Checking…')
   const stream = await openai.chat.completions.create({

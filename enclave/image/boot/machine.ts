@@ -222,7 +222,7 @@ function escapeValue(value: string): string {
   return value.replaceAll(',', ',,')
 }
 
-/** Quotes a word for a shell: qemu's network library splits commands by shell rules. */
+/** Quotes a word for a shell. qemu's network library splits commands in the same way as a shell. */
 function quoteWord(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`
 }
