@@ -18,14 +18,17 @@ import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
 /**
- * How long a head may wait for its anchor before it is reported, milliseconds. Chains take minutes.
+ * How long a head may wait for its anchor, milliseconds. After this time, the audit reports the
+ * head. Chains take minutes.
  */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
 /** Maximum number of heads that wait for their anchor and that the next run checks again. */
 const WAITING_MAX = 10_000
 
-/** Number of anchors requested at once. Each anchor takes two calls. */
+/**
+ * Number of heads whose anchors are requested from the chain at once. Each anchor takes two calls.
+ */
 const BATCH_HEADS_MAX = 50
 
 /** Checks the anchors of one log's heads. */
@@ -34,12 +37,13 @@ export type AnchorAudit = ReturnType<typeof createAnchorAudit>
 type AttestedAt = (size: number) => number | null
 
 /**
- * Gives the audit of a log's anchors. Without a chain, it checks only the gateway's own statements.
+ * Creates the audit of a log's anchors. Without a chain, it checks only the gateway's own
+ * statements.
  */
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** The gateway states the head's time. It could claim that a head is always young. */
+  /** The gateway states the head's time. A dishonest gateway could always state a recent time. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor
@@ -92,7 +96,7 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     else ledger.pass('anchors on chain')
   }
 
-  /** Checks what the gateway itself admits, without a chain. */
+  /** Without a chain: checks only the anchor states that the gateway itself reports. */
   function judgeUnasked(head: ServedHead, attestedAtMs: AttestedAt): void {
     if (head.anchor.state === 'pending') wait(head, attestedAtMs)
     if (head.anchor.state === 'reverted')
@@ -103,8 +107,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * `attestedAtMs` gives the time by which the enclave had attested this many leaves, Unix
-     * milliseconds; null if that is not known.
+     * Checks the anchors of the given heads. `attestedAtMs` returns the time by which the enclave
+     * had attested this many leaves, Unix milliseconds. It returns null if that time is not known.
      */
     async check(
       heads: readonly ServedHead[],
@@ -145,8 +149,7 @@ function compareAnchor(
     )
   })
   const { state, blockHash, blockNumber } = head.anchor
-  // When the state is only "mined", another block may have replaced this block since the gateway
-  // looked.
+  // If the gateway's state is only "mined", another block may since have replaced this block.
   const isInBlock =
     state !== 'confirmed' ||
     (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
@@ -170,10 +173,10 @@ function headOf({ size }: ServedHead): string {
 const REFRESHED_MAX = 1_000
 
 /**
- * Gives the heads that waited for their anchor, with the transactions that the gateway names for
- * them now. A transaction that could not be mined may have been replaced since. The transaction of
- * a head changes only when root and signature are unchanged, and the new transaction replaces the
- * known one. Throws GatewayFault.
+ * Returns the heads that waited for their anchor, with the transactions that the gateway names for
+ * them now. The gateway may have replaced a transaction that could not be mined. A new transaction
+ * replaces the known transaction only if the head's root and signature are unchanged. Throws
+ * GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
@@ -198,19 +201,22 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
 }
 
 /**
- * Maximum number of heads that are in the contract but were not walked. The gateway is asked for
- * each of them.
+ * Maximum number of heads that are in the contract but were not walked. The audit asks the gateway
+ * for each of these heads.
  */
 const LOOKUPS_MAX = 1_000
 
-/** Number of newest blocks that the next run reads again, because they may have been replaced. */
+/**
+ * The next run reads this many of the newest blocks again, because other blocks may have replaced
+ * them.
+ */
 export const REORGANISED_BLOCKS_MAX = 100
 
 /**
- * Compares the notary's heads that the contract accepted with the heads that the gateway serves.
- * Each must be a walked head (`index`), or the gateway must serve it on request. Gives the number
- * of the newest block that was read. Anyone may send a notary's head to the contract, even an old
- * head again: that is accepted. Throws ChainFault, GatewayFault.
+ * Compares the heads that the contract accepted from a notary with the heads that the gateway
+ * serves. Each head in the contract must be a walked head (`index`), or the gateway must serve it
+ * on request. Returns the number of the newest block that was read. Anyone may send a notary's head
+ * to the contract, even an old head again: that is accepted. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -244,7 +250,10 @@ export async function auditEvents(
   return toBlock
 }
 
-/** Checks a head that was not walked: it lies before or after the range, or it is hidden. */
+/**
+ * Checks a head that was not walked. Either the head lies before or after the range, or the gateway
+ * hides it.
+ */
 async function lookUp(
   event: AnchorEvent,
   newest: TreeHead | null,
@@ -263,8 +272,8 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // The list did not contain this head, or the head lies after the walk. It must still belong to
-  // the same history.
+  // The gateway's list did not contain this head, or the head lies after the walk. The head must
+  // still belong to the same history.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

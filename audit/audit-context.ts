@@ -13,18 +13,19 @@ import type { RandomBelow, Samples } from './samples.ts'
 /** What an auditor checks, and what the auditor expects to find. */
 export type AuditScope = {
   /**
-   * First leaf that is checked one by one. The tree is always built from the first leaf of the log.
+   * The first leaf that is checked individually. The tree is always built from the first leaf of
+   * the log.
    */
   readonly from: number
-  /** The audit ends at the first head with this many leaves; null: it checks all heads. */
+  /** The audit ends at the first head with at least this many leaves. Null: it checks all heads. */
   readonly to: number | null
   readonly policy: BundlePolicy
-  /** The auditor stated explicitly that any code is accepted. */
+  /** True if the auditor stated explicitly that any code is accepted. */
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
-  /** Why records are not checked; null: they are checked. */
+  /** The reason why records are not checked. Null: records are checked. */
   readonly recordsLeftOut: string | null
-  /** The API key can read only its own records, so other records may be missing. */
+  /** True if the API key can read only its own records. Other records may then be missing. */
   readonly ownRecordsOnly: boolean
 }
 
@@ -39,7 +40,7 @@ export type AuditTools = {
   readonly recover: PointRecovery
   /** Receives the payer of each anchor that is in a block. */
   readonly payers: Payers
-  /** Earlier heads that the enclaves state to have received at their start. */
+  /** Earlier heads. Each enclave states which heads it received at its start. */
   readonly named: NamedHeads
   readonly random: RandomBelow
   /** Unix milliseconds. */
@@ -47,7 +48,8 @@ export type AuditTools = {
 }
 
 /**
- * Tools for the audit of one log. `chain` is null without a chain, or if it is not the log's chain.
+ * Tools for the audit of one log. `chain` is null if there is no chain, or if the chain is not the
+ * log's chain.
  */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
@@ -60,15 +62,18 @@ export type LogContext = AuditTools & {
 /** The result of the audit of one log. */
 export type LogReport = {
   readonly notary: string
-  /** Leaves that the log had when the audit began. */
+  /** Number of leaves that the log had when the audit began. */
   readonly size: number
-  /** Number of leaves at which this run started. `endSize` is the number that it reached. */
+  /**
+   * Number of leaves at which this run started. `endSize` is the number of leaves that this run
+   * reached.
+   */
   readonly startSize: number
   readonly endSize: number
   readonly headCount: number
   /** The newest head that the leaves were compared with. */
   readonly matched: SignedHead | null
-  /** The audit ran to its end. Otherwise no check counts as passed. */
+  /** True if the audit ran to its end. If it is false, no check counts as passed. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
   readonly findings: readonly AuditFinding[]
@@ -80,13 +85,13 @@ export type GatewayContext = AuditTools & {
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
   /**
-   * Notaries of the logs that the gateway lists, and of the logs that an earlier run audited. If
-   * such an earlier log is lost, that is already reported.
+   * Notaries of two groups of logs: logs that the gateway lists, and logs that an earlier run
+   * audited. If the gateway no longer lists one of these earlier logs, that is already reported.
    */
   readonly listed: ReadonlySet<string>
-  /** The newest block before the gateway listed its logs; null without a chain. */
+  /** The newest block at the time just before the gateway listed its logs. Null without a chain. */
   readonly newestBlock: number | null
-  /** The audit covers only one log. */
+  /** True if the audit covers only one log. */
   readonly isOneLog: boolean
 }
 
@@ -99,8 +104,9 @@ export type AuditReport = {
 }
 
 /**
- * Digest of the parts of a scope that must not change when an audit continues an earlier audit. If
- * they could change, no run would check some part of the log. SHA-256, hex.
+ * Returns the digest of the parts of a scope that must not change when an audit continues an
+ * earlier audit. If these parts could change, some part of the log might never be checked by any
+ * run. SHA-256, hex.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -117,8 +123,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // Releases are left out when none are expected. Thus saved states from before there were
-    // releases stay valid.
+    // If no releases are expected, the digest does not contain the member. States that were saved
+    // before releases existed thus stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

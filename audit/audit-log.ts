@@ -30,14 +30,14 @@ import { auditProofs, TreeWalk } from './tree.ts'
 /** Callbacks during the audit. */
 type AuditEvents = {
   progress(size: number): void
-  /** Saves the state from which the next run could continue. */
+  /** Saves the state. The next run can continue from this state. */
   save(saved: SavedLog): Promise<void>
 }
 
 /**
- * Audits one log, from its first leaf or from the state in `saved`, up to its current size (see
- * README.md in this folder). Never throws because of an answer of the gateway or the chain. Throws
- * the abort reason of the signal, and the errors of `save`.
+ * Audits one log up to its current size (see README.md in this folder). It starts at the log's
+ * first leaf, or at the state in `saved`. It never throws because of an answer from the gateway or
+ * the chain. Throws the abort reason of the signal, and the errors of `save`.
  */
 export async function auditLog(
   log: ServedLog,
@@ -69,7 +69,7 @@ class LogRun {
   private readonly events: AuditEvents
   private readonly tree: TreeWalk
   private readonly context: LogContext
-  /** The state that would be saved now. */
+  /** The audit's current state, which `save` writes. */
   private state: SavedLog
   private walkedSize: number
   private closers: (() => Promise<void>)[] = []
@@ -95,7 +95,7 @@ class LogRun {
     return this.state.head
   }
 
-  /** Returns whether the audit ran to its end. */
+  /** Returns true if the audit ran to its end. */
   async audit(): Promise<boolean> {
     const saved = this.state
     auditIdentity(this.context)
@@ -170,7 +170,8 @@ class LogRun {
   }
 
   /**
-   * Checks the gateway's claims about the log at the start of the audit, and at its end (`later`).
+   * Checks what the gateway claims about the log at the start of the audit, and at the end
+   * (`later`).
    */
   private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
     const { log, ledger, recover } = this.context
@@ -187,7 +188,7 @@ class LogRun {
       )
   }
 
-  /** Registers a reader, which is closed when the audit ends. */
+  /** Registers a reader. The reader is closed when the audit ends. */
   private closing<Reader extends { close(): Promise<void> }>(reader: Reader): Reader {
     this.closers.push(() => reader.close())
     return reader
@@ -224,7 +225,10 @@ class LogRun {
     })
   }
 
-  /** Faults belong to this run only: the next run asks again. */
+  /**
+   * Faults belong to this run only, so they are not saved. The next run asks the gateway or the
+   * chain again.
+   */
   private async save(): Promise<void> {
     const findings = this.context.ledger.findings().filter(({ severity }) => severity !== 'fault')
     await this.events.save({ ...this.state, findings })
@@ -232,8 +236,8 @@ class LogRun {
 }
 
 /**
- * The size at which the audit of the log ends: its size when it was listed, or a smaller one
- * (`--to`).
+ * The size at which the audit of the log ends. This is the log's size when the gateway listed it,
+ * or a smaller size (`--to`).
  */
 function endOf({ log, scope }: Pick<LogContext, 'log' | 'scope'>): number {
   return Math.min(log.size, scope.to ?? log.size)

@@ -7,19 +7,19 @@ import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
 /**
- * Number of attempts before the audit gives up on the endpoint. There are five pauses between them.
- * Each pause is twice as long as the pause before; the last takes 4 s.
+ * Number of attempts to reach the endpoint before the audit gives up. There are five pauses between
+ * the attempts. Each pause is twice as long as the previous pause. The last pause takes 4 s.
  */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_MIN_MS = 250
 
 /**
- * The chain's endpoint does not answer, or its answer is invalid. The data that it was asked for is
- * not audited.
+ * The chain's endpoint does not answer, or its answer is invalid. The audit does not check the data
+ * that it requested.
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
-  /** The code of this fault as a finding. */
+  /** The finding code for this fault. */
   readonly code = 'chain_unreachable'
   readonly where = 'chain'
 }
@@ -32,12 +32,12 @@ const TransactionForm = z.object({
   hash: Hash,
   from: Address,
   nonce: Quantity,
-  /** Called account; null when a contract is created. */
+  /** The called account. Null if the transaction creates a contract. */
   to: Address.nullable(),
   input: Bytes,
 })
 
-/** A block with its transactions, reduced to the members that identify a transaction. */
+/** A block with its transactions. Only the members that identify a transaction are read. */
 const FullBlockForm = z.object({
   transactions: z.array(z.object({ hash: Hash, from: Address, nonce: Quantity })),
 })
@@ -64,7 +64,7 @@ export type ChainReceipt = z.infer<typeof ReceiptForm>
 export type ChainBlock = z.infer<typeof BlockForm>
 
 /**
- * The transaction with this hash, as the chain has it. Addresses are 0x, lower case. `receipt` is
+ * A transaction, as the chain returns it for a hash. Addresses are 0x, lower case. `receipt` is
  * null while the transaction is not in a block.
  */
 export type ChainAnchor = z.infer<typeof TransactionForm> & {
@@ -77,15 +77,15 @@ type EventQuery = BlockRange & {
   readonly notary: string | null
 }
 
-/** The transaction of the account with this nonce. */
+/** Identifies the transaction that an account sent with this nonce. */
 type Sent = { readonly from: string; readonly nonce: number }
 
 /** An EVM chain, read through an endpoint that the auditor trusts. All methods throw ChainFault. */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
 /**
- * Gives the chain behind a client. It asks for the chain's id at once. `sleep` waits between
- * attempts.
+ * Opens the chain behind an RPC client. It requests the chain's id immediately. `sleep` waits
+ * between attempts.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
@@ -96,8 +96,8 @@ export async function openChainSource(
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
   /**
-   * Repeats a call that failed on its way. If the endpoint refuses a call, it would refuse it
-   * again, so that error is thrown at once.
+   * Repeats a call that failed on the network. If the endpoint refuses a call, a repeat would also
+   * be refused. That error is therefore thrown immediately.
    */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
@@ -118,8 +118,8 @@ export async function openChainSource(
   }
 
   /**
-   * Splits the batch in halves while the answer is too large. The gateway names the transactions,
-   * and may name large ones.
+   * If the answer is too large, splits the batch into halves and sends each half. The gateway names
+   * the transactions, and it may name large transactions.
    */
   async function batch(calls: readonly RpcCall[]): Promise<readonly RpcReply[]> {
     try {
@@ -138,15 +138,17 @@ export async function openChainSource(
     return readAs(form, { kind: 'result', value })
   }
 
-  /** Null when the endpoint refuses: most endpoints keep only the state of the latest blocks. */
+  /**
+   * Returns null if the endpoint refuses. Most endpoints keep only the state of the latest blocks.
+   */
   async function readState<Value>(form: z.ZodType<Value>, call: RpcCall): Promise<Value | null> {
     const [reply] = await batch([call])
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
   /**
-   * Whether the address had code after this block. Null when the endpoint no longer has the state
-   * of this block.
+   * Returns true if the address had code after this block. Returns null if the endpoint no longer
+   * has the state of this block.
    */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
@@ -157,8 +159,8 @@ export async function openChainSource(
   }
 
   /**
-   * Number of transactions that the account had sent up to and including this block; null as in
-   * hadCode.
+   * Returns the number of transactions that the account had sent up to and including this block.
+   * Returns null if the endpoint no longer has the state of this block.
    */
   function countSent(address: string, block: number): Promise<number | null> {
     return readState(Quantity, {
@@ -172,7 +174,10 @@ export async function openChainSource(
     fetchNewestBlock: () => ask(Quantity, 'eth_blockNumber'),
     countSent,
 
-    /** In the order of the hashes; null for a transaction that the endpoint does not know. */
+    /**
+     * Returns the transactions in the order of the hashes. A transaction that the endpoint does not
+     * know is null.
+     */
     async fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]> {
       const replies = await batch(
         txHashes.flatMap((hash) => [
@@ -191,7 +196,8 @@ export async function openChainSource(
     },
 
     /**
-     * Senders in the order of the hashes; null for a transaction that the endpoint does not know.
+     * Returns the senders in the order of the hashes. The entry is null if the endpoint does not
+     * know the transaction.
      */
     async fetchSenders(txHashes: readonly string[]): Promise<readonly (string | null)[]> {
       const calls = txHashes.map((hash) => ({ method: 'eth_getTransactionByHash', params: [hash] }))
@@ -199,7 +205,10 @@ export async function openChainSource(
       return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
     },
 
-    /** Gives blocks by number. A number that the chain has not reached is left out. */
+    /**
+     * Returns blocks by number. Block numbers that the chain has not reached are missing from the
+     * map.
+     */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
         numbers.map((number) => ({
@@ -214,29 +223,29 @@ export async function openChainSource(
     },
 
     /**
-     * Events of one notary in the contract, or of all notaries, in pages, in the order of the
-     * chain.
+     * Returns the contract's events for one notary, or for all notaries. The events come in pages,
+     * in the order of the chain.
      */
     eventPages: (query: EventQuery) =>
       readEventPages((filter) => retrying(() => rpc.call('eth_getLogs', [filter], signal)), query),
 
-    /** Whether the code at the address is the contract of this release. */
+    /** Returns true if the code at the address is the contract of this release. */
     async hasContract(address: string): Promise<boolean> {
       const code = await ask(HexBytes, 'eth_getCode', address, 'latest')
       return code.toLowerCase() === AFFIDAVIT.deployedBytecode.toLowerCase()
     },
 
     /**
-     * Gives the block in which the contract was created. This is a search with about 25 calls. Null
-     * when the endpoint no longer has the state of such old blocks.
+     * Finds the block in which the contract was created. The search takes about 25 calls. Returns
+     * null if the endpoint no longer has the state of such old blocks.
      */
     findDeployment: (contract: string, toBlock: number): Promise<number | null> =>
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
     /**
-     * Gives the hash and block of the account's transaction with this nonce. The transaction must
-     * lie in the range. `txHash` is null when the found block has no transaction of the account
-     * with this nonce. Gives null when the endpoint no longer has the state of such old blocks.
+     * Finds the hash and the block of the transaction that the account sent with this nonce. The
+     * transaction must lie in the range. `txHash` is null if the found block has no such
+     * transaction. Returns null if the endpoint no longer has the state of such old blocks.
      */
     async findSent(
       { from, nonce }: Sent,
@@ -259,7 +268,7 @@ export async function openChainSource(
   }
 }
 
-/** If the endpoint refuses a call, the data is not audited. */
+/** If the endpoint refuses a call, the requested data is not audited. */
 function refuse(fault: unknown): never {
   if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
   throw fault
@@ -274,7 +283,7 @@ function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Val
 
 const EVENT_KINDS = ['anchored', 'equivocation'] as const
 
-/** An event of the contract about a notary. Roots are 32 bytes. */
+/** An event that the contract emitted about a notary. Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
   /**
@@ -284,9 +293,12 @@ export type AnchorEvent = {
   readonly address: string
   readonly notary: string
   readonly size: number
-  /** For an equivocation: the root of the head that came second. */
+  /** For an equivocation: the root of the head that the contract received second. */
   readonly root: Uint8Array
-  /** For an equivocation: the root of the head that came first. Otherwise null. */
+  /**
+   * For an equivocation: the root of the head that the contract received first. For other events:
+   * null.
+   */
   readonly kept: Uint8Array | null
   readonly blockNumber: number
   readonly txHash: string
@@ -298,7 +310,7 @@ const EVENT_TOPICS = {
   equivocation: topicOf('Equivocation(address,uint64,bytes32,bytes32)'),
 } as const
 
-/** Decodes a log entry of the chain. Gives null when it is not an event of the contract. */
+/** Decodes a log entry of the chain. Returns null if the entry is not an event of the contract. */
 export function decodeAnchorEvent(entry: z.infer<typeof LogForm>): AnchorEvent | null {
   const [topic, notary, size] = entry.topics
   const kind = EVENT_KINDS.find((one) => EVENT_TOPICS[one] === topic)
@@ -324,16 +336,16 @@ function topicOf(signature: string): string {
 }
 
 /**
- * Maximum number of blocks in one query. With more blocks, some endpoints do not refuse, but take
- * too long.
+ * Maximum number of blocks in one query. For more blocks, some endpoints take too long instead of
+ * refusing the query.
  */
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Gives the contract's events of one notary, or of all notaries, page by page. Endpoints limit the
- * blocks or events of one query, each in its own way. When an endpoint refuses a query, it is
- * repeated with half as many blocks. After a success, the next query covers twice as many. Throws
- * ChainFault.
+ * Returns the contract's events for one notary, or for all notaries, page by page. Endpoints limit
+ * the blocks or the events of one query, each in a different way. When an endpoint refuses a query,
+ * the query is repeated with half as many blocks. After a success, the next query covers twice as
+ * many blocks. Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

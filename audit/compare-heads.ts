@@ -10,13 +10,13 @@ import type { AuditedGateway, ServedHead, ServedLog } from './gateway.ts'
 import type { HeadIndex, SignedHead } from './known-heads.ts'
 import { reasonAgainst } from './tree.ts'
 
-/** The signer of a log's heads, with the log's chain and contract. */
+/** The key that signs a log's heads, with the log's chain and contract. */
 type Signer = {
   readonly log: { readonly notary: string; readonly domain: LogDomain }
   readonly recover: PointRecovery
 }
 
-/** Whether the notary signed the head, for its chain and contract. */
+/** Returns true if the notary signed the head for the log's chain and contract. */
 export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
   const { notary, domain } = log
   const verify = () => verifyTreeHead({ domain, head, signature: head.signature, notary }, recover)
@@ -24,8 +24,8 @@ export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
 }
 
 /**
- * Describes a head in words, with its signature. Two signed heads of one size with different roots
- * are a proof that anyone can check.
+ * Describes a head in words, with its signature. If the notary signed two heads of one size with
+ * different roots, the two descriptions are a proof that anyone can check.
  */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
@@ -35,17 +35,18 @@ export function describeHead({ size, root, signature }: SignedHead): string {
 export type HeadJudge = ReturnType<typeof createHeadJudge>
 
 /**
- * Gives a judge that continues after the head `newest`. It adds the heads that it accepts to the
+ * Creates a judge that continues after the head `newest`. The judge adds each accepted head to the
  * index.
  */
 export function createHeadJudge(context: LogContext, newest: SignedHead | null) {
   const { log, ledger, index } = context
   return {
-    /** The newest head that was accepted. */
+    /** The newest accepted head. */
     newest: (): SignedHead | null => newest,
     /**
-     * Whether the head is signed and follows the heads before it. Other heads are ignored: an
-     * unsigned head does not bind the notary, and a head that is not larger shows nothing new.
+     * Returns true if the head is signed and follows the earlier heads. Other heads are ignored. An
+     * unsigned head does not bind the notary. A head that is not larger than the newest head
+     * contains nothing new.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, context)) {
@@ -89,7 +90,10 @@ function describeKnown({ size }: TreeHead, index: HeadIndex): string {
   return `root ${root === null ? 'unknown' : encodeHex(root)}, signed and served before`
 }
 
-/** Reports that a notary signed two histories. `heads` describes both. */
+/**
+ * Reports that a notary signed two histories. `heads` contains a description of each conflicting
+ * head.
+ */
 export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
   ledger.find('equivocation', {
     where,
@@ -98,20 +102,20 @@ export function reportEquivocation(ledger: Ledger, where: string, heads: readonl
 }
 
 /**
- * Whether the gateway proves that the log of the larger head begins with the log of the smaller
- * head. Throws GatewayFault.
+ * Returns true if the gateway proves that the log of the larger head begins with the log of the
+ * smaller head. Throws GatewayFault.
  */
 export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked): Promise<boolean> {
   const [first, second] = one.size <= other.size ? [one, other] : [other, one]
   return (await reasonAgainstGrowth(first, second, asked)) === null
 }
 
-/** The log in question, and the gateway that is asked. */
+/** The log that is compared, and the gateway that must prove its growth. */
 type Asked = { readonly notary: string; readonly gateway: AuditedGateway }
 
 /**
- * Gives the reason why the gateway's proof does not show that `second` extends `first`; null when
- * the proof holds.
+ * Checks the gateway's proof that `second` extends `first`. Returns null if the proof is valid.
+ * Otherwise returns the reason why it is not.
  */
 async function reasonAgainstGrowth(
   first: TreeHead,
@@ -125,9 +129,9 @@ async function reasonAgainstGrowth(
 }
 
 /**
- * Whether the log still is the log of the last audit, whose newest head is `saved`. The gateway
- * must serve that head, must not have fewer leaves, and must prove that its newest head extends
- * `saved`. Throws GatewayFault.
+ * Returns true if the log is still the log of the last audit. `saved` is the newest head of that
+ * audit. The gateway must serve `saved` and must not have fewer leaves. It must prove that its
+ * newest head extends `saved`. Throws GatewayFault.
  */
 export async function auditResumption(context: LogContext, saved: SignedHead): Promise<boolean> {
   const { log, gateway, ledger } = context
@@ -152,16 +156,16 @@ export async function auditResumption(context: LogContext, saved: SignedHead): P
 }
 
 /**
- * After the walk, asks again for data that was served before: the log, and heads drawn at random.
- * Signed data must be the same in every answer. `newest` is the last head of the walk; null if the
- * walk had no head. Gives the current description of the log. Throws GatewayFault.
+ * After the walk, requests data again that the gateway served before: the log, and heads drawn at
+ * random. Signed data must be the same in every answer. `newest` is the last head of the walk. It
+ * is null if the walk had no head. Returns the current description of the log. Throws GatewayFault.
  */
 export async function auditConstancy(
   context: LogContext,
   newest: SignedHead | null,
   /**
-   * The size of the largest head that was served as confirmed on the chain. A reorganisation cannot
-   * remove such a head.
+   * The size of the largest head that the gateway served as confirmed on the chain. A
+   * reorganisation of the chain cannot remove this head.
    */
   confirmedSize: number,
 ): Promise<ServedLog> {

@@ -44,33 +44,33 @@ const DOCUMENTS_MAX = 1_000
 /** A fault of a document, as a finding. */
 type DocumentFault = { readonly code: FindingCode; readonly message: string }
 
-/** The result of the check of one attestation document. Each document is checked once. */
+/** The result of the check of one attestation document. */
 export type DocumentVerdict = {
   /** SHA-256 of the document, hex. */
   readonly digest: string
   readonly faults: readonly DocumentFault[]
   /**
-   * The release that the document matches; null when no release is expected, or the document is
-   * faulty.
+   * The release that the document matches. Null if no release is expected, or if the document has a
+   * fault.
    */
   readonly release: Release | null
   /**
-   * The time in which completions under this document may finish, Unix milliseconds; null when the
+   * The period in which completions under this document may finish, Unix milliseconds. Null if the
    * document is not genuine.
    */
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
 /**
- * Checks the documents of one log's records, each once. `decode` is the library's `decode` with a
- * memory.
+ * Checks the documents of one log's records. It checks each document once. `decode` is the
+ * library's `decode`, but it remembers its results.
  */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
   judge(base64: string): Promise<DocumentVerdict>
 }
 
-/** Gives a judge for the documents of `log`. */
+/** Creates a judge for the documents of `log`. */
 export function createDocumentJudge(context: LogContext): DocumentJudge {
   const verdicts = createMemory<Promise<DocumentVerdict>>(DOCUMENTS_MAX)
   const decoded = createMemory<AttestationDocument>(DOCUMENTS_MAX)
@@ -140,11 +140,15 @@ function compareMeasurements(
   }
 }
 
-/** A head attestation that passed its checks, and the time of its document, Unix milliseconds. */
+/**
+ * A head attestation that passed all checks. `timestampMs` is the time of its document, Unix
+ * milliseconds.
+ */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
 /**
- * The sizes that a page may have: above `after` and up to `through`. Null means without a limit.
+ * The sizes that a page may have: greater than `after`, and not greater than `through`. Null means
+ * without a limit.
  */
 type PageReach = { readonly after: number | null; readonly through: number | null }
 
@@ -152,8 +156,8 @@ type PageReach = { readonly after: number | null; readonly through: number | nul
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>
 
 /**
- * Gives the audit of a log's head attestations. For each page, it gives the attestations that
- * passed, by size. It throws GatewayFault when an attestation does not belong to the page.
+ * Creates the audit of a log's head attestations. For each page, it returns the attestations that
+ * passed, ordered by size. Throws GatewayFault when an attestation does not belong to the page.
  */
 export function createAttestationAudit({ log, ledger, scope, chain, verifier }: LogContext) {
   let newest: AttestedHead | null = null
@@ -188,7 +192,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     return attested
   }
 
-  /** Leaves are only added, so a document over more leaves must not be older. */
+  /** Leaves are only added. A document for a larger log must therefore not be older. */
   function checkOrder(attested: AttestedHead, where: string): void {
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
@@ -199,7 +203,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   }
 
   return async (page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]> => {
-    // After the walk has passed a size, there is no tree left for a comparison.
+    // After the walk has passed a size, there is no tree of that size for a comparison.
     for (const json of page) checkPlace(tryParse(json), reach)
     const blocks = chain === null ? null : await fetchBlocks(page, chain)
     const held: AttestedHead[] = []
@@ -233,7 +237,10 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
   return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
 }
 
-/** The finding for each failed check. Any other failure means that the attestation is invalid. */
+/**
+ * The finding code for each failed check. Any check without an entry here means that the
+ * attestation is invalid.
+ */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -247,8 +254,8 @@ const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = 
 function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: Ledger): void {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const foreign = failed.filter(({ name }) => name === 'attestation key')
-  // If the document is for another key, the other failures follow from that. Only this failure is
-  // reported.
+  // If the document is for another key, that key is the cause of all other failures. Only this
+  // failure is reported.
   const reported = foreign.length > 0 ? foreign : failed
   findEach(
     ledger,
@@ -277,8 +284,8 @@ function tryParse(json: Json): HeadAttestation | null {
 }
 
 /**
- * The finding for each failed check. Any other failure means that the statement does not belong to
- * this log.
+ * The finding code for each failed check. Any check without an entry here means that the statement
+ * does not belong to this log.
  */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
@@ -288,8 +295,8 @@ const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>>
 }
 
 /**
- * Checks the statement that the log's enclave made before its first leaf, and records the heads
- * that the statement names. Throws GatewayFault.
+ * Checks the statement that the log's enclave made before its first leaf. Records the heads that
+ * the statement names. Throws GatewayFault.
  */
 export async function auditBootStatement(audited: LogContext): Promise<void> {
   const { log, gateway, ledger, scope, verifier, recover, named } = audited
@@ -309,7 +316,7 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
   for (const head of facts.heads) named.add(head, log.notary)
 }
 
-/** Adds one finding for each code, which names all failed checks with this code. */
+/** Adds one finding for each code. The finding names all failed checks with this code. */
 function findEach(
   ledger: Ledger,
   where: string,

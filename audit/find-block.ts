@@ -2,9 +2,9 @@
 export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
 
 /**
- * Gives the first block of the range for which `holds` is true, by binary search. `holds` must be
- * true for the last block, and for all blocks after the first true one. When `holds` gives null
- * (the endpoint does not know), the search ends with null. Throws the errors of `holds`.
+ * Finds the first block of the range for which `holds` returns true, by binary search. `holds` must
+ * return true for the last block, and for all blocks after the first such block. If `holds` returns
+ * null because the endpoint does not know, the search returns null. Throws the errors of `holds`.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

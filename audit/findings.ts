@@ -32,9 +32,9 @@ const GATEWAY_CHECKS = {
 export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
- * `contradiction`: two statements cannot both be true, and one of them is signed or on the chain.
- * `missing`: required data is missing. `fault`: the gateway or the chain gave a wrong answer, so
- * the audit could not continue.
+ * `contradiction`: two statements cannot both be true, and at least one of them is signed or on the
+ * chain. `missing`: required data is missing. `fault`: the gateway or the chain sent a wrong
+ * answer, so the audit could not continue.
  */
 type Severity = 'contradiction' | 'missing' | 'fault'
 
@@ -108,17 +108,17 @@ export const FINDING_KINDS = {
 export type FindingCode = keyof typeof FINDING_KINDS
 
 /**
- * One missing or contradictory item. `where` and `message` may contain untrusted text: escape it
- * when you print it.
+ * One finding of an audit. `where` and `message` may contain untrusted text, so escape them before
+ * you print them.
  */
 export type AuditFinding = {
   readonly code: FindingCode
   readonly severity: Severity
-  /** The log's notary; null for a finding of the gateway as a whole. */
+  /** The log's notary. Null for a finding about the gateway as a whole. */
   readonly notary: string | null
   readonly where: string
   readonly message: string
-  /** An earlier run found this, and the current run continues that run. */
+  /** True if an earlier run made this finding. The current run continues that run. */
   readonly isEarlier: boolean
 }
 
@@ -130,18 +130,18 @@ export type AuditCheck = {
   readonly name: AuditCheckName
   readonly outcome: 'passed' | 'failed' | 'not checked'
   readonly detail: string
-  /** The check did not run, and the only reason is that there was nothing to check. */
+  /** True if the check did not run, and the only reason is that there was nothing to check. */
   readonly isMoot: boolean
 }
 
 /**
- * Collects the findings of one log, or of the gateway as a whole, and counts the checked items. It
- * is filled during the audit.
+ * Collects the findings of one log, or of the gateway as a whole, and counts the checked items. The
+ * audit fills it while it runs.
  */
 export type Ledger = ReturnType<typeof openLedger>
 
 /**
- * Gives a ledger of a log, or of the gateway as a whole (null). The ledger is empty, or it starts
+ * Opens a ledger for a log, or for the gateway as a whole (null). The ledger is empty, or it starts
  * with the findings of an earlier run.
  */
 export function openLedger(notary: string | null, earlier: readonly AuditFinding[] = []) {
@@ -182,8 +182,8 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
   }
 
   /**
-   * Records that something was not checked. Each reason is reported once. The check as a whole then
-   * cannot pass.
+   * Records that some data was not checked, so this check cannot pass. Each reason is reported
+   * once.
    */
   function skip(check: AuditCheckName, reason: string): void {
     reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
@@ -191,11 +191,11 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
 
   return {
     skip,
-    /** Like `skip`, when the data for the check does not exist. */
+    /** Like `skip`, for a check whose data does not exist. */
     lack(check: AuditCheckName, reason: string): void {
       lacks.set(check, reason)
     },
-    /** Records for all checks that they did not run, or ran only in part. */
+    /** Records that none of the checks ran, or that they ran only in part. */
     skipAll(reason: string): void {
       for (const check of names) skip(check, reason)
     },
@@ -206,13 +206,14 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
     /** Number of items that have passed so far. */
     passed: (check: AuditCheckName): number => passed.get(check) ?? 0,
     /**
-     * Adds a remark to a check, beside the number of passed items. Each remark is reported once.
+     * Adds a remark to a check. The report shows it next to the number of passed items. Each remark
+     * is reported once.
      */
     remark(check: AuditCheckName, text: string): void {
       remarks.set(check, (remarks.get(check) ?? new Set()).add(text))
     },
     /**
-     * Counts passed items with the property `what`. The report shows this number beside the number
+     * Counts passed items with the property `what`. The report shows this count next to the number
      * of passed items.
      */
     tally(check: AuditCheckName, what: string): void {
@@ -235,7 +236,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
       counts.set(code, count)
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
-    /** Up to FINDINGS_PER_CODE_MAX findings of each code. */
+    /** The findings of each code, at most FINDINGS_PER_CODE_MAX. */
     findings: (): readonly AuditFinding[] => kept,
     checks: (): readonly AuditCheck[] => names.map(judge),
   }

@@ -14,12 +14,12 @@ import type { FindingCode } from './findings.ts'
 /** Time limit for one answer, from the connection to the last byte, milliseconds. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
 /**
- * Number of attempts before the audit gives up. They cover more than 90 seconds in which the
- * gateway is down.
+ * Number of attempts before the audit gives up. With the pauses, the attempts cover more than 90
+ * seconds during which the gateway is down.
  */
 export const ATTEMPTS_MAX = 8
 /**
- * Number of attempts after timeouts: an answer that took too long will probably take too long
+ * Number of attempts after timeouts. An answer that took too long once will probably take too long
  * again.
  */
 export const SLOW_ATTEMPTS_MAX = 2
@@ -29,9 +29,9 @@ const BACK_OFF_MIN_MS = 250
 /** A client for requests to a gateway over HTTP. */
 export type GatewayHttp = {
   /**
-   * Fetches the JSON object at a path (with its query) below the base URL. Retries, each time after
-   * a longer pause, when the answer is 429, 502, 503 or 504, or the connection is lost. Throws
-   * GatewayFault, and the abort reason of `signal`.
+   * Fetches the JSON object at a path (with its query) below the base URL. Retries if the status is
+   * 429, 502, 503 or 504, or if the connection breaks. Each pause is longer than the previous
+   * pause. Throws GatewayFault, and the abort reason of `signal`.
    */
   fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
 }
@@ -41,8 +41,8 @@ type GatewayHttpOptions = {
   readonly url: string
   readonly apiKey: string | null
   /**
-   * Explains how to provide a key. It is added to the error message when the gateway requires a key
-   * (401).
+   * Text that explains how to provide a key. It is added to the error message when the gateway
+   * requires a key (401).
    */
   readonly keyHint?: string | null
   readonly timeoutMs?: number
@@ -53,8 +53,9 @@ type GatewayHttpOptions = {
 }
 
 /**
- * Gives a client of the gateway at `url`. The gateway is not trusted: answers are limited in size
- * and time, and read as strict JSON. Redirects are not followed. Throws UnsafeKey.
+ * Creates a client for the gateway at `url`. The client does not trust the gateway: it limits the
+ * size and time of answers, and parses them as strict JSON. Redirects are not followed. Throws
+ * UnsafeKey.
  */
 export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   const { apiKey, keyHint, signal, sleep, fetch = globalThis.fetch } = options
@@ -79,7 +80,7 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   }
 }
 
-/** Temporary statuses: the gateway, or a proxy before it, may answer later. */
+/** Statuses that are temporary: the gateway, or a proxy before it, may answer a later attempt. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const NO_ANSWER_ATTEMPTS_MAX: Readonly<Record<NoAnswer['code'], number>> = {
@@ -96,7 +97,7 @@ function retryAfterMs(tried: number, outcome: GatewayAnswer | NoAnswer): number 
   return pauseOf(tried, outcome.headers.get('retry-after'))
 }
 
-/** Gives the pause that the gateway asks for in seconds, but never more than our own maximum. */
+/** Returns the pause that the gateway asks for in seconds, but at most our own maximum. */
 function pauseOf(tried: number, wished: string | null): number {
   const seconds = wished !== null && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
   return Math.min(Math.max(BACK_OFF_MIN_MS * 2 ** (tried - 1), seconds * 1000), BACK_OFF_MAX_MS)
@@ -146,7 +147,7 @@ function readObject(body: Uint8Array, where: string): JsonObject {
   throw new GatewayFault('answer_invalid', { where, message: 'expected a JSON object' })
 }
 
-/** The codes for a gateway that does not answer as it must. */
+/** The codes for missing and invalid answers from a gateway. */
 type GatewayFaultCode = Extract<
   FindingCode,
   | 'gateway_unreachable'
@@ -160,15 +161,15 @@ type GatewayFaultCode = Extract<
 >
 
 /**
- * The gateway's answer cannot be used. The data that it was asked for is not audited. The message
- * may contain text of the gateway.
+ * The gateway's answer cannot be used. The audit does not check the data that it requested. The
+ * message may contain text from the gateway.
  */
 export class GatewayFault extends Error {
   override readonly name = 'GatewayFault'
   readonly code: GatewayFaultCode
   /** The request: path and query. */
   readonly where: string
-  /** Status of the answer; null without an answer. */
+  /** HTTP status of the answer. Null without an answer. */
   readonly status: number | null
 
   constructor(

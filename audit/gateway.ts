@@ -11,7 +11,7 @@ const LOGS_MAX = 10_000
 
 /**
  * Size limits of answers, bytes. A page of records has up to 32 MiB of text. A page with one large
- * record may have over 40.
+ * record may have over 40 MiB.
  */
 const ANSWER_BYTES_MAX = {
   logs: 64 * 1024 * 1024,
@@ -26,10 +26,10 @@ const ANSWER_BYTES_MAX = {
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100
-/** Maximum number of head attestations of one page. A size may have two of them. */
+/** Maximum number of head attestations on one page. There may be two attestations for one size. */
 const PAGE_ATTESTATIONS_MAX = 10_000
 
-// The forms that members must have. The error messages begin with "expected", and `$` stands for
+// Schemas for the members of answers. The error messages begin with "expected", and `$` stands for
 // the member's name.
 
 const Count = z.custom<number>(
@@ -42,7 +42,7 @@ const TxHash = hexText(HASH_BYTES, '0x')
 const HashText = hexText(HASH_BYTES)
 const Hash = HashText.transform(decodeHex)
 
-/** This many bytes as lower-case hex. The text is kept as it is. */
+/** A text of this many bytes in lower-case hex. The text is not decoded. */
 function hexText(
   length: number,
   prefix: '0x' | '' = '',
@@ -52,8 +52,8 @@ function hexText(
 }
 
 /**
- * An object that may have further members; they are ignored. An entry of a list gets its own name
- * in error messages.
+ * An object whose unknown members are ignored. `name` is the object's name in error messages. An
+ * entry of a list has its own name there.
  */
 function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
   return z.object(shape, `${name} to be an object`)
@@ -68,8 +68,8 @@ function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
 const HASH_FORM = /^[0-9a-f]{64}$/
 
 /**
- * Hashes (32 bytes) in hex. They are read without a schema for each, because there are millions of
- * them.
+ * Hashes (32 bytes) in hex. There are millions of hashes, so they are read without a schema for
+ * each hash.
  */
 function hashesOf(lengthMax: number) {
   return listOf(z.unknown(), lengthMax).transform((list, context) =>
@@ -96,7 +96,10 @@ const AnchorForm = objectOf({
   block_hash: TxHash.nullable(),
 }).transform(({ state, tx_hash: txHash, replaces, ...block }) => ({
   txHash,
-  /** Earlier transactions of this head, in order. The gateway says that they cannot be mined. */
+  /**
+   * Earlier transactions for this head, in order. The gateway states that these transactions cannot
+   * be mined.
+   */
   replaces,
   state,
   blockNumber: block.block_number,
@@ -142,7 +145,7 @@ const LogForm = objectOf(
   bootConfiguration: log.boot_configuration,
   size: log.size,
   root: log.root,
-  /** The newest head that is anchored. */
+  /** The log's newest anchored head. */
   head: log.head,
   /** SHA-256 of the newest record's attestation document. */
   attestationDigest: log.attestation_sha256,
@@ -165,7 +168,7 @@ const LogsPage = z.object({
 const OfLog = z.object({ notary: Address })
 const HeadPageForm = OfLog.extend({
   heads: listOf(HeadForm, PAGE_ENTRIES_MAX),
-  /** As received: verifyHeadAttestation parses them. */
+  /** Attestations as received. verifyHeadAttestation parses them. */
   attestations: listOf(AnyJson, PAGE_ATTESTATIONS_MAX),
   cursor: Count.nullable(),
 })
@@ -187,19 +190,19 @@ const RecordsForm = OfLog.extend({
 
 type HeadPage = Pick<z.infer<typeof HeadPageForm>, 'heads' | 'attestations' | 'cursor'>
 
-/** The content of an answer, with the request: path and query. */
+/** The content of an answer. `where` is the request: path and query. */
 type Answer<Value> = Value & { readonly where: string }
 
-/** A gateway's logs, as an outsider reads them. */
+/** A gateway's logs, read through its public API. */
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Gives the gateway behind a client. It checks the form of the gateway's answers, and that every
+ * Opens the gateway behind a client. It checks the form of the gateway's answers, and that every
  * page makes progress. The content of the answers is not trusted. All methods throw GatewayFault.
  *
  * It does not use the API's schemas, because they refuse unknown members and have no limits. An
  * auditor ignores members that a later version adds, and limits every list before it reads the
- * entries. Malformed records and attestations are findings; they do not end the audit.
+ * entries. A malformed record or attestation is a finding and does not end the audit.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export function openGateway(http: GatewayHttp) {
@@ -215,7 +218,7 @@ export function openGateway(http: GatewayHttp) {
     throw expected(where, issue?.message.replace('$', name) ?? 'another answer')
   }
 
-  /** An answer about one log. */
+  /** Requests an answer about one log. */
   async function askLog<Value extends z.infer<typeof OfLog>>(
     notary: string,
     rest: string,
@@ -274,8 +277,8 @@ export function openGateway(http: GatewayHttp) {
     },
 
     /**
-     * The statement of the notary's enclave about earlier logs, as received; null when the gateway
-     * serves no statement.
+     * The statement that the notary's enclave made about earlier logs, as received. Null if the
+     * gateway serves no statement.
      */
     async fetchBootStatement(notary: string): Promise<Json | null> {
       const bytesMax = ANSWER_BYTES_MAX.bootStatement
@@ -283,13 +286,16 @@ export function openGateway(http: GatewayHttp) {
         const answer = await askLog(notary, 'boot-statement', BootStatementForm, bytesMax)
         return answer.statement ?? null
       } catch (fault) {
-        // Gateways of an earlier version do not have this path.
+        // Older gateway versions do not have this path.
         if (fault instanceof GatewayFault && fault.status === 404) return null
         throw fault
       }
     },
 
-    /** Pages of heads with more leaves than `after` (null: from the first head), ascending. */
+    /**
+     * Returns pages of heads with more leaves than `after`, in ascending order. If `after` is null,
+     * the pages start at the first head.
+     */
     async *headPages(notary: string, after: number | null): AsyncGenerator<HeadPage> {
       let cursor = after
       do {
@@ -305,7 +311,10 @@ export function openGateway(http: GatewayHttp) {
       return heads.find((head) => head.size === size) ?? null
     },
 
-    /** Leaf hashes from `start` on, before `end`. Gives at least one. */
+    /**
+     * Returns leaf hashes from index `start` up to, but not including, `end`. Returns at least one
+     * hash.
+     */
     async fetchLeaves(notary: string, start: number, end: number): Promise<readonly Uint8Array[]> {
       const last = Math.min(end, start + PAGE_LEAVES_MAX)
       const query = `leaves?start=${start}&end=${last}`
@@ -338,7 +347,10 @@ export function openGateway(http: GatewayHttp) {
       throw expected(proof.where, `a proof from ${from} to ${to}`)
     },
 
-    /** Records of the leaves from `start` on, with the index of the next page; null at the end. */
+    /**
+     * Returns the records of the leaves from `start` on, with the index at which the next page
+     * starts. This index is null at the end.
+     */
     async fetchRecords(
       notary: string,
       start: number,

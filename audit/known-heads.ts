@@ -5,12 +5,12 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 /** A head with its notary's signature (65 bytes). */
 export type SignedHead = TreeHead & { readonly signature: Uint8Array }
 
-/** Bytes for one head: a million heads take 40 MB. */
+/** Bytes for one head. A million heads take 40 MB. */
 const ENTRY_BYTES = 8 + HASH_BYTES
 
 /**
- * The heads that were walked so far, in ascending size and packed. Other heads are compared with
- * them.
+ * The heads that were walked so far. They are stored in packed form, in ascending size. Other heads
+ * are compared with these heads.
  */
 export class HeadIndex {
   private entries = new Uint8Array(1024 * ENTRY_BYTES)
@@ -18,12 +18,14 @@ export class HeadIndex {
   private count = 0
   private readonly knownFrom: number
 
-  /** The caller will add all heads with at least `knownFrom` leaves, up to the largest one. */
+  /** The caller will add all heads with at least `knownFrom` leaves, up to the largest head. */
   constructor(knownFrom: number) {
     this.knownFrom = knownFrom
   }
 
-  /** Whether the index covers this size: then it contains every walked head of this size. */
+  /**
+   * Returns true if the index covers this size. It then contains every walked head of this size.
+   */
   covers(size: number): boolean {
     return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
   }
@@ -40,8 +42,8 @@ export class HeadIndex {
   }
 
   /**
-   * Compares a head with the index. `same`: the index contains this head; `other`: it contains
-   * another head of this size; `unknown`: it has no head of this size.
+   * Compares a head with the index. `same`: the index contains this head. `other`: it contains
+   * another head of this size. `unknown`: it has no head of this size.
    */
   compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
     const known = this.rootAt(size)
@@ -76,19 +78,16 @@ export class HeadIndex {
   }
 }
 
-/**
- * Maximum number of named heads, of different logs and sizes, that are kept until the walks of all
- * logs end.
- */
+/** Maximum number of different named heads that are kept until the walks of all logs end. */
 const NAMED_HEADS_MAX = 100_000
 
 /** A head that an enclave received at its start. `by` is the notary of that enclave. */
 export type NamedHead = BootHead & { readonly by: string }
 
-/** Heads that enclaves received at their start, each once. */
+/** Heads that enclaves received at their start. Each head is kept once. */
 export type NamedHeads = ReturnType<typeof collectNamedHeads>
 
-/** Gives an empty collection. */
+/** Creates an empty collection. */
 export function collectNamedHeads() {
   const heads = new Map<string, NamedHead>()
   let isCut = false
@@ -101,7 +100,7 @@ export function collectNamedHeads() {
       else isCut = true
     },
     list: (): readonly NamedHead[] => [...heads.values()],
-    /** Whether there were more than NAMED_HEADS_MAX. */
+    /** True if more than NAMED_HEADS_MAX heads were added. */
     isCut: (): boolean => isCut,
   }
 }

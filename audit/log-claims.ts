@@ -13,8 +13,8 @@ import type { Ledger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 
 /**
- * Checks that the gateway's statements about a log are consistent, and that the log's configuration
- * is an expected one.
+ * Checks that the gateway's statements about a log are consistent, and that the auditor expects the
+ * log's configuration.
  */
 export function auditIdentity({ log, ledger, scope }: LogContext): void {
   const faults = listFaults(log)
@@ -37,9 +37,9 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
 }
 
 /**
- * The configurations that the auditor named. Without them, the configurations of the expected
- * releases, if each release has one. The check of each document also checks that its image and
- * configuration belong together.
+ * Returns the configurations that the auditor named. If the auditor named none, returns the
+ * configurations of the expected releases, provided that each release has one. The check of each
+ * document ensures that its image and configuration belong together.
  */
 function expectedConfigurations({
   configurations = [],
@@ -51,8 +51,9 @@ function expectedConfigurations({
 }
 
 /**
- * Runs after the walk. It reports when no genuine document named the log's boot configuration. Then
- * only the gateway states this configuration, even if the configuration is an expected one.
+ * Runs after the walk. It reports if no genuine document named the log's boot configuration. In
+ * this case, only the gateway states the configuration. This is reported even for an expected
+ * configuration.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
@@ -63,8 +64,8 @@ export function auditConfigurationSource(ledger: Ledger): void {
 }
 
 /**
- * Gives the chain, if it is the log's chain and has the contract of this release at the log's
- * address. Gives null when the chain cannot prove anything. Throws ChainFault.
+ * Returns the chain if it is the log's chain, and if the contract of this release is at the log's
+ * address. Returns null if the chain cannot prove anything. Throws ChainFault.
  */
 export async function auditLogContract({
   log,
@@ -83,7 +84,7 @@ export async function auditLogContract({
     return null
   }
   if (await chain.hasContract(contract)) return chain
-  // Another contract may emit events without having checked a signature.
+  // Another contract may emit events without a check of the signature.
   const message = `the code at ${contract} is not the contract of this release`
   ledger.find('contract_unknown', { where: 'log', message })
   return null
@@ -113,9 +114,9 @@ function listFaults({
 
 /**
  * Compares the size and root that the gateway claims for a log with the data that it served.
- * `servedSize` is the largest signed head that it served before the claim. `tree` is built from all
- * leaves; null if there is no such tree. The claims are not signed. But a reader who believes a
- * wrong claim sees a shorter log, or another log.
+ * `servedSize` is the size of the largest signed head that it served before the claim. `tree` is
+ * built from all leaves. It is null if there is no such tree. The claims are not signed, but a
+ * reader who believes a wrong claim sees a shorter log or another log.
  */
 export function auditClaims(
   claimed: ServedLog,
@@ -145,8 +146,8 @@ export function auditClaims(
 }
 
 /**
- * Compares the gateway's first and last statement about a log's key, chain, contract and
- * configuration.
+ * Compares two statements from the gateway about a log's key, chain, contract and configuration:
+ * the first and the last.
  */
 export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger): void {
   const isSame =

@@ -9,12 +9,12 @@ import { readAhead } from './read-ahead.ts'
 import type { RecordAudit, RecordReader } from './records.ts'
 import type { TreeWalk } from './tree.ts'
 
-/** Number of heads after which the findings are prepared for saving. */
+/** Number of heads in one step. After each step, the findings are prepared for saving. */
 const STEP_HEADS = 50
 
 /**
- * Number of refused heads in a row that ends the walk. A gateway can serve an endless list of
- * unsigned heads.
+ * The walk ends after this many refused heads in a row. Without this limit, a gateway could serve
+ * an endless list of unsigned heads.
  */
 const REFUSED_HEADS_MAX = 2_000
 
@@ -28,8 +28,8 @@ type WalkParts = LogContext & {
   /** Null without a key. */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
   /**
-   * Called after each step. `isWhole`: everything up to the newest head was compared, so the next
-   * run can continue from there.
+   * Called after each step. `isWhole` is true if everything up to the newest head was compared. The
+   * next run can then continue from this point.
    */
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
@@ -40,20 +40,21 @@ export type WalkOutcome = {
   readonly headCount: number
   readonly confirmedSize: number
   /**
-   * The largest signed head on the pages that were read. It lies beyond the walk if the log has
-   * grown, or if the gateway claims a size that is too small.
+   * The size of the largest signed head on the pages that were read. It is greater than the walk's
+   * end if the log has grown, or if the gateway claims a size that is too small.
    */
   readonly servedSize: number
   /** The largest size that a head attestation covers. */
   readonly attestedSize: number
-  /** Every walked head matches the tree. */
+  /** True if every walked head matches the tree. */
   readonly isWhole: boolean
 }
 
 /**
- * Walks one log: its heads page by page, and under each head its leaves and records. It holds at
- * most two pages of each. The walk ends at the size that the log had when the audit began, or at
- * the first head with `scope.to` leaves. Throws GatewayFault, ChainFault.
+ * Walks one log: reads its heads page by page, and for each head its leaves and records. It keeps
+ * at most two pages of each kind in memory. The walk ends at the size that the log had when the
+ * audit began, or at the first head with at least `scope.to` leaves. Throws GatewayFault,
+ * ChainFault.
  */
 export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   const { log, gateway, heads, scope } = parts
@@ -66,7 +67,7 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   for await (const page of readAhead(gateway.headPages(log.notary, after))) {
     walk.takeAttested(await parts.attestations(page.attestations, { after, through: page.cursor }))
     after = page.cursor
-    // The search starts at the end, because the largest signed head is needed.
+    // The search starts at the end of the page, because it needs the largest signed head.
     const signed = page.heads.findLast((head) => isSigned(head, parts))
     servedSize = Math.max(servedSize, signed?.size ?? 0)
     const reach = page.heads.filter(({ size }) => size <= log.size)
@@ -92,22 +93,24 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   }
 }
 
-/** The root of the tree at the size of an attestation, hex. */
+/** An attestation with the tree's root at the attestation's size, hex. */
 type AttestedRoot = { readonly attested: AttestedHead; readonly root: string }
 
 class Walk {
   private readonly parts: WalkParts
-  /** Number of leaves that were passed. It is the tree's size while the tree is whole. */
+  /**
+   * Number of leaves that the walk has passed. While the tree is whole, this is the tree's size.
+   */
   private position: number
   /**
-   * Becomes false when the leaves contradict a head, or a leaf is missing. From there on, there is
-   * no tree for comparisons.
+   * Becomes false when the leaves contradict a head, or when a leaf is missing. After that, there
+   * is no tree for comparisons.
    */
   isWhole = true
-  /** Number of heads since the last accepted head. */
+  /** Number of refused heads since the last accepted head. */
   refused = 0
   attestedSize = 0
-  /** Attestations of the current position or later positions, by size. */
+  /** Attestations at the current position or at later positions, by size. */
   private attested: AttestedHead[] = []
   /** Attestations of the current page. */
   private page: readonly AttestedHead[] = []
@@ -122,25 +125,25 @@ class Walk {
   }
 
   /**
-   * Takes the attestations of the next page. They are compared with the tree when the walk reaches
-   * their size.
+   * Stores the attestations of the next page. Each is compared with the tree when the walk reaches
+   * its size.
    */
   takeAttested(attested: readonly AttestedHead[]): void {
     this.page = attested
     this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
-    // Attestations beyond the log's size are ignored, like heads: the log has grown since the audit
-    // began.
+    // Attestations beyond the log's size are ignored, as are such heads. The log has grown since
+    // the audit began.
     this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
   }
 
-  /** Time of the first attestation of the current page that covers this many leaves. */
+  /** Returns the time of the first attestation of the current page that covers this many leaves. */
   attestedAtMs(size: number): number | null {
     return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }
 
   /**
-   * Compares attestations whose size is exactly the last position, and reports those that were not
-   * compared.
+   * Compares the attestations whose size is the walk's last position. Reports all attestations that
+   * were not compared.
    */
   finish(): void {
     const { tree, ledger } = this.parts
@@ -154,7 +157,7 @@ class Walk {
       )
   }
 
-  /** Walks heads in order until a head reaches `end`. Gives the accepted heads. */
+  /** Walks heads in order until a head reaches the size `end`. Returns the accepted heads. */
   async walkHeads(heads: readonly ServedHead[], end: number): Promise<readonly ServedHead[]> {
     const taken: ServedHead[] = []
     for (const head of heads) {
@@ -188,8 +191,8 @@ class Walk {
   }
 
   /**
-   * Passes the leaves up to each attestation under this head. Gives the tree's root at each
-   * attestation.
+   * Moves past the leaves up to each attestation that this head covers. Returns the tree's root at
+   * each attestation.
    */
   private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
     const { tree, records } = this.parts
@@ -221,7 +224,8 @@ class Walk {
   }
 
   /**
-   * Passes the leaves up to `to`, with their records. `head` is the first head that covers them.
+   * Moves past the leaves up to the position `to`, with their records. `head` is the first head
+   * that covers these leaves.
    */
   private async advance(to: number, head: ServedHead): Promise<void> {
     const { tree, samples } = this.parts
@@ -237,7 +241,7 @@ class Walk {
     }
   }
 
-  /** Null when the gateway does not serve the next leaf. */
+  /** Returns null if the gateway does not serve the next leaf. */
   private async takeLeaves(countMax: number): Promise<readonly Uint8Array[] | null> {
     try {
       return await this.parts.leaves.take(countMax)
@@ -265,8 +269,8 @@ class Walk {
 }
 
 /**
- * Gives a reader of a log's leaf hashes, in order, from `start` to the end of the log. It holds two
- * pages at a time.
+ * Opens a reader that returns a log's leaf hashes in order, from `start` to the end of the log. It
+ * keeps two pages in memory at a time.
  */
 export function openLeafReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())
@@ -281,7 +285,7 @@ export function openLeafReader({ gateway, log: { notary, size: end } }: LogConte
   }
 
   return {
-    /** Gives the next hashes: at least one, at most `countMax`. Throws GatewayFault. */
+    /** Returns the next hashes: at least one, and at most `countMax`. Throws GatewayFault. */
     async take(countMax: number): Promise<readonly Uint8Array[]> {
       if (page.length === 0) {
         const next = await pages.next()

@@ -1,13 +1,13 @@
 import { z } from 'zod'
 
 /**
- * The relayers of a gateway: the accounts that paid for the served anchors, with their nonces, both
- * read from the chain. They come from all logs of this audit, and from the audits that it
- * continues.
+ * The relayers of a gateway. These are the accounts that paid for the served anchors, with the
+ * nonces of these payments. Accounts and nonces are read from the chain. They come from all logs of
+ * this audit, and from the earlier audits that this audit continues.
  */
 export type Payers = ReturnType<typeof openPayers>
 
-/** Gives the payers of a state file, to be extended; null: the state has no payers. */
+/** Opens the payers from a state file, so that more can be added. Null: the state has no payers. */
 export function openPayers(written: WrittenPayers | null = {}) {
   const nonces = new Map(
     Object.entries(written ?? {}).map(([address, ranges]) => [
@@ -16,7 +16,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
     ]),
   )
   return {
-    /** False when a run of an earlier version walked heads without recording their payers. */
+    /** False if a run of an earlier version walked heads and did not record their payers. */
     isWhole: written !== null,
     record({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
       const known = nonces.get(address) ?? new NonceSet()
@@ -25,10 +25,10 @@ export function openPayers(written: WrittenPayers | null = {}) {
     },
     has: (address: string): boolean => nonces.has(address),
     addresses: (): readonly string[] => [...nonces.keys()],
-    /** Nonces below `end` that were not used for a served anchor. */
+    /** The nonces below `end` with which the account paid for no served anchor. */
     gapsBelow: (address: string, end: number): readonly NonceRange[] =>
       (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
-    /** The first nonce above all recorded nonces. */
+    /** The first nonce that is higher than all recorded nonces. */
     endOf: (address: string): number => nonces.get(address)?.end ?? 0,
     write: (): WrittenPayers =>
       Object.fromEntries(
@@ -57,22 +57,22 @@ export const WrittenPayersForm = z.record(
 /** Payers as a state file contains them. */
 export type WrittenPayers = z.infer<typeof WrittenPayersForm>
 
-/** Nonces from `start` to before `end`. */
+/** The nonces from `start` up to, but not including, `end`. */
 type NonceRange = { readonly start: number; readonly end: number }
 
 /**
- * Nonces of one account, stored as ranges. A relayer that only anchors has one range, however many
- * anchors it paid for.
+ * The nonces of one account, stored as ranges. A relayer that only sends anchors has a single
+ * range, even for many anchors.
  */
 export class NonceSet {
-  /** Ascending. At least one nonce is missing between two ranges. */
+  /** Ranges in ascending order. Between two ranges, at least one nonce is missing. */
   private ranges: NonceRange[]
 
   constructor(ranges: readonly NonceRange[] = []) {
     this.ranges = [...ranges]
   }
 
-  /** The first nonce above all nonces in the set. */
+  /** The first nonce that is higher than all nonces in the set. */
   get end(): number {
     return this.ranges.at(-1)?.end ?? 0
   }
@@ -92,7 +92,7 @@ export class NonceSet {
     })
   }
 
-  /** Nonces below `end` that are not in the set, ascending. */
+  /** The nonces below `end` that are not in the set, in ascending order. */
   gapsBelow(end: number): readonly NonceRange[] {
     const starts = [0, ...this.ranges.map((range) => range.end)]
     const ends = [...this.ranges.map((range) => range.start), end]

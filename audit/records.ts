@@ -32,8 +32,8 @@ import { createMemory } from './remember.ts'
 export type RecordAudit = ReturnType<typeof createRecordAudit>
 
 /**
- * The place of a record in the log. `leafHash` comes from the list of leaves; null when the list
- * could not be read. `head` is the first head that covers the record.
+ * The place of a record in the log. `leafHash` comes from the list of leaves. It is null if the
+ * list could not be read. `head` is the first head that covers the record.
  */
 type RecordPlace = {
   readonly index: number
@@ -41,7 +41,7 @@ type RecordPlace = {
   readonly head: ServedHead
 }
 
-/** Gives the audit of a log's records. Its time checks continue from `bracket`. */
+/** Creates the audit of a log's records. The time checks of this audit continue from `bracket`. */
 export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const { ledger, scope } = context
   const documents = createDocumentJudge(context)
@@ -66,7 +66,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     if (verdict.release) ledger.remark('measurements', nameRelease(verdict.release))
   }
 
-  /** Reports contradictions inside the record. Returns whether the record is consistent. */
+  /** Reports contradictions inside the record. Returns true if the record is consistent. */
   function reportFaults(record: Json, where: string): boolean {
     const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
     const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
@@ -104,14 +104,14 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     },
     /** SHA-256 (hex) of the document of the last record. */
     newestDocument: () => newestDocument,
-    /** Ends the current gap, if there is one. */
+    /** If records are missing at the end, reports them as one gap. */
     finish: gaps.end,
   }
 }
 
 /**
- * Counts a record whose request and response were erased, as its gateway states: they cannot be
- * checked, and may be missing. If the gateway states that it has the content and cannot decrypt it,
+ * Counts a record whose request and response were erased, as the gateway states. They cannot be
+ * checked, and may be missing. If the gateway states that it has the content but cannot decrypt it,
  * the content counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
@@ -164,8 +164,8 @@ function readParts(record: Json) {
 }
 
 /**
- * Reports differences between the record and its leaf, log, head and anchor. Returns whether there
- * are no differences.
+ * Reports differences between a record and the log data that it belongs to: leaf, log, head and
+ * anchor. Returns true if there are no differences.
  */
 function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
   const { where, leafHash, head, log, ledger } = compared
@@ -185,8 +185,8 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
 }
 
 /**
- * Describes what is wrong with the transactions that the record names; null when they are the
- * transactions of its head.
+ * Checks the transactions that the record names. Returns null if they are the transactions of the
+ * record's head. Otherwise describes the difference.
  */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
@@ -224,7 +224,10 @@ export type RecordReader = ReturnType<typeof openRecordReader>
 
 type Entry = { readonly index: number; readonly record: Json }
 
-/** Gives a reader of the records of the leaves from `start` on. It holds two pages at a time. */
+/**
+ * Opens a reader of the records of the leaves from `start` on. It keeps two pages in memory at a
+ * time.
+ */
 export function openRecordReader(
   { gateway, log: { notary, size: end } }: LogContext,
   start: number,
@@ -243,8 +246,8 @@ export function openRecordReader(
 
   return {
     /**
-     * The record with this leaf index, as the record states it; null when the gateway does not
-     * serve it. The caller must ask for ascending indexes.
+     * Returns the record that claims this leaf index. Returns null if the gateway does not serve
+     * this record. The caller must request indexes in ascending order.
      */
     async take(index: number): Promise<Json | null> {
       while (!isOver && (entries[0]?.index ?? -1) < index) {
@@ -264,8 +267,8 @@ export function openRecordReader(
 }
 
 /**
- * A page's records with the indexes that they claim. The indexes must ascend and lie within the
- * page.
+ * Returns a page's records with the indexes that the records claim. The indexes must ascend and lie
+ * within the page.
  */
 function indexRecords(
   records: readonly Json[],
@@ -291,8 +294,8 @@ function indexRecords(
 const RECOVERIES_MAX = 64
 
 /**
- * Gives `recover` with a memory of its latest calls. The same digest and signature always have the
- * same signer.
+ * Wraps `recover` so that it remembers its latest results. The same digest and signature always
+ * have the same signer.
  */
 function rememberRecoveries(recover: PointRecovery): PointRecovery {
   const known = createMemory<Uint8Array>(RECOVERIES_MAX)
@@ -303,24 +306,25 @@ function rememberRecoveries(recover: PointRecovery): PointRecovery {
 }
 
 /**
- * The time limits between which leaves were appended, as head attestations show: Unix milliseconds.
+ * Limits for the time at which leaves were appended, taken from head attestations: Unix
+ * milliseconds.
  */
 export type TimeBracket = {
-  /** The latest finishing time that the records so far state. */
+  /** The latest finishing time in the records so far. */
   readonly newestMs: number | null
-  /** The following leaves were appended after this time. */
+  /** All later leaves were appended after this time. */
   readonly notBeforeMs: number | null
 }
 
 /**
  * Compares the times in records with the times at which the enclave attested its log. It continues
- * from `start`. The records have the time of the host's clock; the attestations have the time of
- * the security module. A difference of one minute is accepted.
+ * from `start`. The host's clock sets the times in records. The security module sets the times in
+ * attestations. A difference of one minute is accepted.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start
   return {
-    /** Takes the records in the order of their leaves. */
+    /** Must be called with the records in the order of their leaves. */
     passRecord({ index, finished_at: finishedMs }: Receipt): void {
       if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
@@ -329,7 +333,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    /** At this time, the enclave attested that its log had exactly the leaves so far. */
+    /** The enclave attested at this time that its log had exactly the leaves so far. */
     passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {

@@ -13,8 +13,8 @@ import type { Ledger } from './findings.ts'
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
   /**
-   * The newest block when the audit began. The gateway may serve the anchors of later transactions
-   * later.
+   * The newest block when the audit began. For transactions in later blocks, the gateway may not
+   * serve the anchors yet.
    */
   readonly toBlock: number
   /** Contracts of the listed logs. */
@@ -24,15 +24,15 @@ export type SearchContext = GatewayContext & {
 }
 
 /**
- * Maximum number of transactions of one relayer that are looked up. A relayer that only anchors has
- * few other transactions.
+ * Maximum number of transactions that are looked up for one relayer. A relayer that only sends
+ * anchors has few other transactions.
  */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
- * Accounts for every nonce of the relayers. Each nonce belongs to a transaction. A transaction that
- * does not anchor a served head may anchor a hidden log, in this contract or in another. Throws
- * ChainFault.
+ * Finds the purpose of every nonce that the relayers used. Each nonce belongs to a transaction. A
+ * transaction that does not anchor a served head may anchor a hidden log, in this contract or in
+ * another contract. Throws ChainFault.
  */
 export async function auditRelayers(parts: SearchContext): Promise<void> {
   const { ledger, payers } = parts
@@ -88,7 +88,7 @@ async function judge(
     case 'accounted':
       return ledger.remark('transactions of relayers', purpose.words)
     case 'anchor': {
-      // The audit of that log reports whether its head is served.
+      // The audit of that listed log already reports whether its head is served.
       if (listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
       const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }
@@ -115,12 +115,12 @@ type Purpose =
     }
   | { readonly kind: 'unknown' }
 
-/** The purpose of a transaction, derived from its data alone. */
+/** Derives the purpose of a transaction from the transaction's data alone. */
 function purposeOf(
   { to, input, receipt }: ChainAnchor,
   { contracts, chain, recover }: Pick<SearchContext, 'contracts' | 'chain' | 'recover'>,
 ): Purpose {
-  // A transaction without data cannot bring a head to a contract.
+  // A transaction without data cannot send a head to a contract.
   if (to !== null && input.length === 0)
     return { kind: 'accounted', words: 'some are plain transfers of coins' }
   const made = receipt?.contractAddress ?? null
@@ -149,8 +149,8 @@ function signerOf(
 }
 
 /**
- * Reports that the gateway hides the log of a notary. It does so once, for the first anchor of the
- * log that it sees.
+ * Reports that the gateway hides the log of a notary. Each hidden log is reported once, for its
+ * first anchor that is found.
  */
 export function reportHidden(
   anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,

@@ -1,8 +1,11 @@
-/** Returns the value that `make` gives for a key. The value is computed once and then kept. */
+/**
+ * Returns the value for a key. On the first call, `make` computes the value. After that, the value
+ * is kept.
+ */
 export type Memory<Value> = (key: string, make: () => Value) => Value
 
 /**
- * Gives a memory of at most `entriesMax` values. When it is full, it drops all of them, because an
+ * Creates a memory of at most `entriesMax` values. When it is full, it drops all values, because an
  * attacker may choose the keys.
  */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {

@@ -1,7 +1,8 @@
 import { z } from 'zod'
 import { RpcError, type RpcReply, readQuantity } from '../client/rpc.ts'
 
-// Numbers and hashes as the Ethereum JSON-RPC specification writes them ("quantity" and "data").
+// Schemas for numbers and hashes in the form of the Ethereum JSON-RPC specification ("quantity" and
+// "data").
 
 /** A number from 0 to 2^53-1. */
 export const Quantity = z.string().transform((text, context) => {
@@ -14,7 +15,7 @@ export const Quantity = z.string().transform((text, context) => {
 /** A number of up to 256 bits, as text. */
 export const BigQuantity = z.string().regex(/^0x[0-9a-fA-F]{1,64}$/)
 
-/** Bytes: 0x hex, as given. */
+/** Bytes in hex with 0x. The text is kept unchanged. */
 export const HexBytes = z.string().regex(/^0x(?:[0-9a-fA-F]{2})*$/)
 
 /** 32 bytes: 0x, lower case. */
@@ -31,8 +32,8 @@ function lowerCase(form: RegExp) {
 }
 
 /**
- * Parses the value of a reply. Throws RpcError `refused`, and `bad_answer`, which names the wrong
- * member.
+ * Parses the value of a reply. Throws RpcError: `refused`, or `bad_answer` with the name of the
+ * wrong member.
  */
 export function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
   if (reply?.kind === 'error') throw new RpcError('refused', reply.message)

@@ -1,15 +1,17 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import type { TreeHead } from '../attestation/tree-head.ts'
 
-/** Maximum number of leaves, and of heads, for which the gateway must give a proof. */
+/**
+ * Maximum number of leaves, and maximum number of heads, for which the gateway must send a proof.
+ */
 const SAMPLES_MAX = 16
 
-/** Gives a random whole number from 0 to `end` - 1. */
+/** Returns a random whole number from 0 to `end` - 1. */
 export type RandomBelow = (end: number) => number
 
 /**
  * A RandomBelow that cannot be predicted. `end` may be any size that a log claims, but randomInt
- * accepts at most 2^48.
+ * accepts at most 2^48 as its range.
  */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)
@@ -18,7 +20,7 @@ export function drawRandom(end: number): number {
 
 /**
  * A few leaves and heads of a log, drawn at random during the walk. The gateway cannot know which
- * are drawn.
+ * leaves and heads are drawn.
  */
 export class Samples {
   private readonly random: RandomBelow
@@ -27,7 +29,7 @@ export class Samples {
   private readonly kept: TreeHead[] = []
   private seen = 0
 
-  /** Leaves are drawn from [start, end). */
+  /** Leaves are drawn with indexes from `start` up to, but not including, `end`. */
   constructor(
     random: RandomBelow,
     { start, end }: { readonly start: number; readonly end: number },
@@ -49,7 +51,7 @@ export class Samples {
     for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
   }
 
-  /** Every head so far is kept with the same probability. */
+  /** Adds a head. Each head so far has the same probability of being kept. */
   addHead(head: TreeHead): void {
     this.seen++
     if (this.kept.length < SAMPLES_MAX) this.kept.push(head)

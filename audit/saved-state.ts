@@ -12,17 +12,18 @@ import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
  */
 const SAVE_INTERVAL_MS = 1_000
 
-/** Keeps the state between two runs, for example in a file. */
+/** Stores the state between two runs, for example in a file. */
 export type StateStore = {
-  /** Null when nothing was written yet. */
+  /** Returns null if no state was written yet. */
   read(): Promise<string | null>
-  /** Writes the whole text or leaves the old text unchanged. */
+  /** Writes the whole text. If that fails, the old text stays unchanged. */
   write(text: string): Promise<void>
 }
 
 /**
- * The audit cannot continue from the stored state. The state is malformed or belongs to an audit
- * with another scope, so parts that no run checked would stay hidden. The message is the reason.
+ * The audit cannot continue from the stored state. The state is malformed, or it belongs to an
+ * audit with another scope. With another scope, some parts might never be checked by any run. The
+ * message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -34,7 +35,7 @@ export class UnusableState extends Error {
   }
 }
 
-/** The state of the audits of all logs, kept over several runs. */
+/** The state of the audits of all logs. It is kept over several runs. */
 export type AuditState = Awaited<ReturnType<typeof openAuditState>>
 
 /**
@@ -57,8 +58,8 @@ export async function openAuditState(
     const written = Object.fromEntries(
       [...logs].map(([notary, saved]) => [notary, SavedLogForm.encode(saved)]),
     )
-    // If the payers of some logs were not recorded, a list with the payers of the other logs would
-    // look complete.
+    // If the payers of some logs were not recorded, they are left out completely. A list with only
+    // the payers of the other logs would look complete.
     const paid = payers.isWhole ? { relayers: payers.write() } : {}
     const state = { format: FORMAT, version: 1, scope, logs: written, ...paid }
     await store.write(`${JSON.stringify(state)}\n`)
@@ -67,12 +68,15 @@ export async function openAuditState(
   }
 
   return {
-    /** The payers of the anchors of all logs so far. They are saved with the logs. */
+    /**
+     * The accounts that paid for the anchors of all logs so far. They are saved together with the
+     * logs.
+     */
     payers,
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
-    /** Keeps the state of one log. It is written at once, or within SAVE_INTERVAL_MS. */
+    /** Keeps the state of one log. The state is written at once, or within SAVE_INTERVAL_MS. */
     async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true
@@ -139,11 +143,11 @@ const SavedLogForm = z
   .strictObject({
     /** The tree at `head`. */
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
-    /** The newest head that was compared with the tree; null before the first head. */
+    /** The newest head that was compared with the tree. Null before the first head. */
     head: HeadForm.nullable(),
-    /** Heads whose anchor was not in a block yet. */
+    /** Heads whose anchors were not in a block yet. */
     waiting: z.array(WaitingForm).readonly(),
-    /** Newest block whose events were read; null: no events were read. */
+    /** The newest block whose events were read. Null: no events were read. */
     eventBlock: Count.nullable(),
     bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
     findings: z.array(FindingForm).readonly(),

@@ -7,18 +7,21 @@ import type { LogContext } from './audit-context.ts'
 import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
-/** Maximum number of leaves under one head that are held. They are needed to find a wrong leaf. */
+/**
+ * Maximum number of leaves that are kept in memory for one head. These leaves are needed to find a
+ * wrong leaf.
+ */
 const HELD_LEAVES_MAX = 1_000
 
 /**
- * The tree, built from the leaves as they arrive, and compared with every head. This is stronger
- * than consistency proofs: it uses only the leaves of the gateway.
+ * The tree, built from the leaves as they arrive, and compared with every head. This check is
+ * stronger than consistency proofs from the gateway: it uses only the leaves.
  */
 export class TreeWalk {
   private edge: Edge
   /**
-   * The edge at the last head that matched. `held` has the leaves since then; null when there are
-   * too many.
+   * The tree's edge at the last head that matched. `held` contains the leaves since that head. It
+   * is null when there are too many leaves.
    */
   private matched: Edge
   private held: Uint8Array[] | null = []
@@ -32,7 +35,7 @@ export class TreeWalk {
     return this.edge.size
   }
 
-  /** The edge at the last head that matched. */
+  /** The tree's edge at the last head that matched. */
   get matchedEdge(): Edge {
     return this.matched
   }
@@ -48,12 +51,12 @@ export class TreeWalk {
     return rootOf(this.edge)
   }
 
-  /** Whether this is the root of the tree at its current size. */
+  /** Returns true if `root` is the root of the tree at the tree's current size. */
   matches(root: Uint8Array): boolean {
     return equalBytes(this.root(), root)
   }
 
-  /** Accepts the current tree as the notary's, after a head matched it. */
+  /** Marks the current tree as confirmed by the notary. Called after a head matched the tree. */
   settle(): void {
     this.matched = this.edge
     this.held = []
@@ -61,12 +64,12 @@ export class TreeWalk {
 
   /**
    * Called when a head does not match the tree. Finds the wrong leaves with the gateway's own
-   * proofs for that signed head. Returns whether the tree could be repaired, so that the walk can
+   * proofs for that signed head. Returns true if the tree could be repaired, so that the walk can
    * continue.
    */
   async explain(
     head: TreeHead,
-    /** A larger signed head; null if there is no such head. */
+    /** A larger signed head. Null if there is no such head. */
     beyond: TreeHead | null,
     context: LogContext,
   ): Promise<boolean> {
@@ -117,7 +120,10 @@ export class TreeWalk {
   }
 }
 
-/** The hash of a leaf, if the gateway proves that the leaf is in a signed head; otherwise null. */
+/**
+ * Returns the hash of a leaf if the gateway proves that the leaf is in a signed head. Otherwise
+ * returns null.
+ */
 async function proveLeaf(
   index: number,
   head: TreeHead,
@@ -137,9 +143,10 @@ async function proveLeaf(
 }
 
 /**
- * Asks the gateway for proofs that some leaves and heads, drawn at random, are in the newest head
- * that matched the tree. The tree already shows that they are. This check shows that the gateway
- * gives valid proofs to other clients. Throws GatewayFault.
+ * Requests proofs from the gateway that some leaves and heads are in the newest head that matched
+ * the tree. The leaves and heads are drawn at random. The tree already shows that they are in this
+ * head. This check shows that other clients can get valid proofs from the gateway. Throws
+ * GatewayFault.
  */
 export async function auditProofs(
   newest: TreeHead,
@@ -155,7 +162,7 @@ export async function auditProofs(
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
       const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
-      // A verifier that does not have the head compares with this root.
+      // A verifier that does not have the head compares the proof with this root.
       if (!equalBytes(root, newest.root))
         throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })
@@ -174,8 +181,8 @@ export async function auditProofs(
 }
 
 /**
- * Gives the reason why there is no valid proof; null when the proof is valid. Throws faults that
- * keep the gateway from answering at all.
+ * Returns the reason why there is no valid proof. Returns null if the proof is valid. Throws faults
+ * for which the gateway sends no answer at all.
  */
 export async function reasonAgainst(verify: () => Promise<unknown>): Promise<string | null> {
   try {

@@ -14,12 +14,15 @@ import { AffidavitError, withErrorCode } from './errors.ts'
 import { delay } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
-/** How long to wait for an anchor, and which endpoint to ask about its block. */
+/** Options for the wait for an anchor, and for the check of the anchor's block. */
 export type AnchoredOptions = {
-  /** URL of a JSON-RPC endpoint of the chain. Its answers deserve as much trust as its operator. */
+  /**
+   * URL of a JSON-RPC endpoint of the chain. You must trust the endpoint's operator, because the
+   * endpoint's answers are not proved.
+   */
   readonly rpc?: string
   /**
-   * Minimum number of confirmations: 1 means that the anchor's block may be the newest block. Used
+   * Minimum number of confirmations. With 1, the anchor's block may be the newest block. Used only
    * with `rpc`. Default 1.
    */
   readonly confirmations?: number
@@ -34,41 +37,46 @@ export type AnchoredOptions = {
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
   /**
-   * The text of a file for `affidavit verify`: the bundle as the gateway gave it. The gateway
-   * cannot read an encrypted call, so its bundle is completed from the proof.
+   * The text of a file for `affidavit verify`. It is the bundle as the gateway sent it. The gateway
+   * cannot read an encrypted call. For such a call, the bundle is completed with data from the
+   * proof.
    */
   readonly text: string
   /**
-   * The text of one file for `affidavit verify`, with request, answer and bundle. Its verification
-   * does not need the gateway.
+   * Returns the text of one file for `affidavit verify`, with request, answer and bundle. The file
+   * can be verified without the gateway.
    */
   save(): string
   /**
-   * The result, with every check. It is `verified` with `rpc`, and `consistent` without it. It is
-   * also `consistent` for an encrypted stream without requested usage: the chunks lack the usage
-   * that the signed response has. The proof's own checks compared the stream hash, which binds
-   * these chunks.
+   * The result, with every check. It is `verified` with `rpc`, and `consistent` without `rpc`. It
+   * is also `consistent` for an encrypted stream whose caller did not request usage. In that case,
+   * the chunks lack the usage that the signed response has. The proof's own checks compared the
+   * stream hash, which binds these chunks.
    */
   readonly report: BundleReport
 }
 
 const TIMEOUT_MS_DEFAULT = 120_000
-/** Evidence contains the request and the answer. */
+/** Size limit of evidence, bytes. Evidence contains the request and the answer. */
 const EVIDENCE_BYTES_MAX = 64 * 1024 * 1024
 const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
- * Waits until a block has the anchor of a call, and gives its checked evidence bundle. The checks
- * show that the bundle is of this call, and with `rpc` also that the block is on the chain. If
- * `options` is a text, it is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored`
- * when the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
+ * Waits until a block has the anchor of a call, and returns the call's checked evidence bundle. The
+ * checks show that the bundle belongs to this call. With `rpc`, they show too that the block is on
+ * the chain. If `options` is a text, it is used as `rpc`. Throws AffidavitError `invalid_options`,
+ * `not_anchored` when the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of
+ * askGateway.
  */
 export async function awaitAnchor(
   proof: Proof,
   parts: {
     readonly gateway: AskedGateway
-    /** Called after the evidence arrived: the expectations may have changed in the meantime. */
+    /**
+     * Returns the current policy. Called after the evidence arrived, because the expectations may
+     * have changed during the wait.
+     */
     readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
   },
@@ -155,7 +163,10 @@ function invalid(message: string): AffidavitError {
   return new AffidavitError('invalid_options', message)
 }
 
-/** Checks that the bundle is of this call: same request, answer and receipt. */
+/**
+ * Checks that the bundle belongs to this call: the request, the answer and the receipt must be the
+ * same.
+ */
 function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void {
   const differing = compareExchange(record, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',
@@ -164,7 +175,10 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
 }
 
-/** The evidence of an encrypted call has only hashes. Its caller kept the hashed data. */
+/**
+ * The evidence of an encrypted call contains only hashes. This function adds the hashed data, which
+ * the caller kept.
+ */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
   { request, answer }: Proof,

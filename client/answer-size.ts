@@ -17,10 +17,10 @@ const SIZE_MAX: JsonSize = {
 }
 
 /**
- * Counts the values of one answer before any of them is built. The answer comes as JSON in one text
- * or in several. Otherwise 64 MiB of `0,` would take three gigabytes, and many seconds. `add`
- * throws AffidavitError `answer_too_large` when the answer is larger than any that an enclave
- * signs.
+ * Counts the values of one answer before any of these values is built. The answer arrives as JSON,
+ * in one text or in several texts. Without this count, 64 MiB of `0,` would take three gigabytes
+ * and many seconds. `add` throws AffidavitError `answer_too_large` when the answer is larger than
+ * any answer that an enclave signs.
  */
 export function createAnswerSize(): { add(json: Uint8Array | string): void } {
   let sum: JsonSize = { containers: 0, members: 0, items: 0 }

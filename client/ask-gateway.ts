@@ -11,10 +11,16 @@ import {
   RECONNECT_PAUSE_MS,
 } from './gateway.ts'
 
-/** Default limit, bytes. It fits lists of notaries, and documents with their boot configuration. */
+/**
+ * Default limit, bytes. It is large enough for lists of notaries, and for documents with their boot
+ * configuration.
+ */
 const REPLY_BYTES_MAX = 4 * 1024 * 1024
 
-/** A gateway makes only a limited number of documents per second, for all clients together. */
+/**
+ * Statuses of an overload. For example, a gateway makes only a limited number of documents per
+ * second, for all clients together.
+ */
 const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
 const TRIES_MAX = 4
 const TRY_PAUSE_MS = 500
@@ -26,10 +32,10 @@ export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /**
- * Asks the gateway for `path`, and once more when the connection breaks. `bytesMax` limits the
- * reply. The gateway's `timeoutMs` limits all attempts together. Throws AffidavitError
- * `unreachable`, `gateway_error` (with the status), `redirected`, `invalid_reply`, and the abort
- * reason of `signal`.
+ * Requests `path` from the gateway. Repeats the request once if the connection breaks. `bytesMax`
+ * limits the size of the reply. The gateway's `timeoutMs` limits the time of all attempts together.
+ * Throws AffidavitError `unreachable`, `gateway_error` (with the status), `redirected`,
+ * `invalid_reply`, and the abort reason of `signal`.
  */
 export async function askGateway(
   gateway: AskedGateway,
@@ -68,7 +74,8 @@ export async function askGateway(
 }
 
 /**
- * An overload is temporary. A kept connection may have been closed: in that case, it retries once.
+ * An overload is temporary, so the request is repeated. If the connection was lost, the gateway may
+ * have closed a kept connection. The request is then repeated once.
  */
 function retryRead(): (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null {
   let isBroken = false

@@ -5,8 +5,8 @@ import { readTwice } from './gateway.ts'
 import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.ts'
 
 /**
- * Reads the chain's endpoint at `url` as readChainFacts does. Throws AffidavitError `unreachable`,
- * also for invalid answers.
+ * Calls readChainFacts for the chain's endpoint at `url`. Throws AffidavitError `unreachable`. This
+ * includes invalid answers.
  */
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
@@ -22,9 +22,9 @@ export async function fetchChainFacts(
 }
 
 /**
- * Asks a chain's endpoint for the facts that verifyBundle needs: the chain's id, its newest block,
- * and the block with the number that the bundle names (null: no block). Throws RpcError. Does NOT
- * show that the answers are true: they deserve as much trust as the endpoint's operator.
+ * Reads from a chain's endpoint the facts that verifyBundle needs. These are the chain's id, its
+ * newest block, and the block with the number that the bundle names (null: no block). Throws
+ * RpcError. Does NOT show that the answers are true: you must trust the endpoint's operator.
  */
 export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>
@@ -47,7 +47,7 @@ function countOf(value: unknown): number {
   return count
 }
 
-/** Null when the chain does not have this block. */
+/** Returns null if the chain does not have this block. */
 function hashOf(block: unknown): string | null {
   if (block === null) return null
   const hash = typeof block === 'object' && block && 'hash' in block ? block.hash : undefined

@@ -28,9 +28,9 @@ export type CheckedFetchOptions = {
   readonly baseURL: string
   readonly fetch: Fetch
   readonly notaries: Notaries
-  /** Whether calls are encrypted to an enclave. */
+  /** True if calls are encrypted to an enclave. */
   readonly encrypt: boolean
-  /** Whether a stream is passed on only after all of it was checked. */
+  /** True if a stream is passed on only after the whole stream was checked. */
   readonly hold: boolean
   /** Largest answer, bytes. */
   readonly bytesMax: number
@@ -46,18 +46,18 @@ export type CheckedFetchOptions = {
 }
 
 /**
- * Gives a `fetch` for `POST {baseURL}/chat/completions`, which checks the answers, and for `GET
- * {baseURL}/models`. It refuses all other requests with `unsupported_call`, so nothing passes
- * unchecked by mistake.
+ * Returns a `fetch` for `POST {baseURL}/chat/completions`, which checks the answers, and for `GET
+ * {baseURL}/models`. It refuses all other requests with `unsupported_call`, so that no answer
+ * passes unchecked by mistake.
  *
- * It adds a nonce to the body, and the credential that the enclave may use: the credential of
- * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the body already has are kept.
- * For an answer with an error status, only its error is passed on: it is not a completion, and is
- * not signed.
+ * It adds to the body a nonce, and the demand which credential the enclave may use. This is the
+ * credential of `Fine-Tune-Authorization`, or otherwise the operator's credential. If the body
+ * already has such demands, they are kept.
  *
- * When an answer is refused, reading its body rejects with AffidavitError; a stream rejects before
- * its end. Thus a client that repeats calls after a failed connection does not repeat a refused
- * call.
+ * An answer with an error status is not a completion and is not signed. Only the error from this
+ * answer is passed on. When an answer is refused, reading its body rejects with AffidavitError. For
+ * a stream, the read rejects before the end of the stream. Thus a client that repeats calls after a
+ * failed connection does not repeat a refused call.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -67,7 +67,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const { url, method, headers } = request
     switch (routeOf(url, { method, baseURL })) {
       case 'models':
-        // This read has no side effects, so it is repeated when the connection breaks.
+        // This read has no side effects, so it may be repeated when the connection breaks.
         return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), {
           signal: init.signal ?? request.signal,
         })
@@ -78,7 +78,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           key: headers.get('idempotency-key'),
           credential,
         })
-        // This is the length of the old body; fetch sets the length of the new body.
+        // The header states the length of the old body. fetch sets the length of the new body.
         headers.delete('content-length')
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
         const signal = init.signal ?? request.signal
@@ -92,8 +92,8 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           const response = await sendSealed(send, { body, headers, credential, signal, options })
           return await checkResponse(response, { call: encrypted, options, signal })
         } catch (fault) {
-          // Like every other refusal, this error appears when the answer is read, because a repeat
-          // does not help.
+          // A repeat does not help. Therefore this error appears when the answer is read, like all
+          // other refusals.
           if (fault instanceof AffidavitError && fault.status !== undefined)
             return refuse(new Response(), fault)
           throw fault
@@ -104,10 +104,11 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
 }
 
 /**
- * Encrypts a call, sends it, and decrypts its answer as it arrives. When the enclave no longer has
- * the key, it did not process the call. Then the call is sent once more, with the key of another
- * enclave if there is one. A gateway that does not know yet which enclave is gone refuses this too.
- * Then the caller's own client gets 503, so that it tries later.
+ * Encrypts a call, sends it, and decrypts the answer as it arrives. If the enclave no longer has
+ * the key, it did not process the call. The call is then sent once more, with the key of another
+ * enclave if there is one. A gateway that does not know yet which enclave is gone refuses this
+ * second attempt too. In that case, the caller's own client receives 503, so that it tries again
+ * later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -127,7 +128,7 @@ async function sendSealed(
       signal,
     )
     const sealed = await sealCall({ target, body: parts.body, credential: parts.credential })
-    // The release of this enclave may have been revoked in the meantime.
+    // The release of this enclave may have been revoked since the key was chosen.
     if (!options.notaries.isExpected(target.notary)) continue
     const headers = new Headers(parts.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
@@ -144,8 +145,8 @@ async function sendSealed(
 }
 
 /**
- * Status 422 says that a repeat does not help. Here it helps, and with 503 the official SDKs repeat
- * the call.
+ * Status 422 means that a repeat does not help. In this case a repeat helps. With status 503, the
+ * official SDKs repeat the call.
  */
 function retryLater(response: Response): Response {
   const headers = new Headers(response.headers)
@@ -154,8 +155,8 @@ function retryLater(response: Response): Response {
 }
 
 /**
- * Null without a credential. Gives an AffidavitError for a credential that the enclave could not
- * use.
+ * Returns null without a credential. Returns an AffidavitError for a credential that the enclave
+ * could not use.
  */
 function readCredential(header: string | null): string | null | AffidavitError {
   if (header === null) return null
@@ -168,8 +169,8 @@ function readCredential(header: string | null): string | null | AffidavitError {
 }
 
 /**
- * Rejects with the abort reason when the caller leaves. The shared work continues for the other
- * callers.
+ * Waits for shared work. Rejects with the abort reason when this caller aborts. The shared work
+ * continues for the other callers.
  */
 export async function leavable<Value>(
   running: Promise<Value>,
@@ -189,7 +190,8 @@ export async function leavable<Value>(
 }
 
 /**
- * Some engines need this for a body that is a stream. Not all type definitions have this member.
+ * Some engines require this member when a body is a stream. Not all type definitions have this
+ * member.
  */
 const HALF_DUPLEX = { duplex: 'half' } as RequestInit
 
@@ -207,14 +209,18 @@ function routeOf(
 }
 
 /**
- * Maximum number of Idempotency-Keys whose nonces are kept, because their calls may be repeated.
+ * Maximum number of Idempotency-Keys whose nonces are kept. They are kept because the calls may be
+ * repeated.
  */
 const KEYED_CALLS_MAX = 1_000
 const NONCE_BYTES = 32
 
 type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: SentCall }
 
-/** Gives each call its nonce. A call that is repeated with its Idempotency-Key keeps its nonce. */
+/**
+ * Assigns a nonce to each call. If a call is repeated with the same Idempotency-Key, it keeps its
+ * nonce.
+ */
 function createSentCalls() {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
 
@@ -286,7 +292,7 @@ function readDemands(request: JsonObject): Demands {
   }
 }
 
-/** Adds demands to the text of an object. All other bytes stay as the caller wrote them. */
+/** Adds demands to the text of an object. All other bytes stay unchanged. */
 function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const text = new TextDecoder().decode(body).trimStart()
   const rest = text.slice(1)
@@ -295,7 +301,7 @@ function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuf
   return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
 
-/** Replaces the demands of the caller. The text becomes canonical, but its hash stays the same. */
+/** Replaces the caller's demands. The whole text becomes canonical, but its hash stays the same. */
 function replaceDemands(request: JsonObject, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const replaced = { ...request, [DEMANDS_MEMBER]: demands }
   return new Uint8Array(encodeUtf8(canonicalizeJson(replaced)))
@@ -316,7 +322,8 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   if (!response.ok) return await passError(response)
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
-  // A reader of events finds no events in a plain object, and would show an empty answer.
+  // A reader that expects a stream finds no events in a plain object. It would show an empty
+  // answer.
   if (isStream !== (memberOf(parts.call.request, 'stream') === true))
     return refuse(response, wrongForm(isStream))
   if (isStream && response.body !== null)
@@ -324,8 +331,8 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   try {
     return await checkWhole(response, parts)
   } catch (fault) {
-    // Nothing was passed on yet. If the caller aborted, or its time limit ended, the call itself
-    // rejects.
+    // No part of the answer was passed on yet. If the caller aborted, or if its time limit ended,
+    // the call itself rejects.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return refuse(response, fault)
   }
@@ -362,7 +369,8 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, parts)
   const checked = likewise(response, bytes)
   parts.options.bind(checked, proof)
-  // The gateway may send another content type. Some clients then give text instead of an object.
+  // The gateway may send another content type. Some clients would then return text instead of an
+  // object.
   checked.headers.set('content-type', 'application/json')
   return checked
 }
@@ -383,7 +391,7 @@ function readAnswer(bytes: Uint8Array): JsonObject {
   return answer
 }
 
-/** Checks that an expected enclave signed the answer, keeps the proof, and gives it. */
+/** Checks that an expected enclave signed the answer, then stores and returns the proof. */
 async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
@@ -393,7 +401,10 @@ async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<P
   return proof
 }
 
-/** A copy of `response` with another body. Its headers for compression and length are removed. */
+/**
+ * Returns a copy of `response` with another body. The headers that describe the compression and the
+ * length of the old body are removed.
+ */
 function likewise(
   { status, statusText, headers }: Response,
   body: ReadableStream<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>,
@@ -407,9 +418,9 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * Gives a response that replaces a refused answer. It has no content, and reading it rejects with
- * `fault`. Some engines replace the error of a stream with their own error, so each method for
- * reading is replaced here.
+ * Returns a response that replaces a refused answer. It has no content, and every attempt to read
+ * it rejects with `fault`. Some engines replace the error of a stream with their own error.
+ * Therefore each method that reads the body is replaced here.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

@@ -18,13 +18,13 @@ type StreamEvent =
 
 /**
  * Passes on a stream of server-sent events as it arrives, except its end. The chunk with the proof
- * and `[DONE]` are passed on only when `check` accepts all chunks. If the end is not proved, the
- * stream fails instead: with the error of `check`, with the error of `source`, or with
- * AffidavitError `invalid_stream`, `cut_stream`, `error_in_answer`, `answer_too_large`, `no_proof`.
+ * and `[DONE]` are passed on only if `check` accepts all chunks. Otherwise the stream fails: with
+ * the error of `check`, with the error of `source`, or with AffidavitError `invalid_stream`,
+ * `cut_stream`, `error_in_answer`, `answer_too_large`, `no_proof`. Data after `[DONE]` is dropped.
  *
- * Data after `[DONE]` is dropped. With `hold`, nothing is passed on before all of it was checked,
- * and comments are dropped. Back-pressure is passed on. Cancelling this stream cancels `source`.
- * When `signal` was aborted, this stream fails as `source` does.
+ * With `hold`, no data is passed on before the whole stream was checked, and comments are dropped.
+ * Back-pressure is passed on to `source`. When this stream is cancelled, `source` is cancelled. If
+ * `signal` was aborted, this stream fails with the error of `source`.
  */
 export function checkedStream(
   source: ReadableStream<Uint8Array>,
@@ -52,11 +52,11 @@ export function checkedStream(
       if (done) throw cut(events.hasProof())
       let isGiven = false
       for (const { event, bytes } of events.add(value)) {
-        // A waiting reader gets enqueued data at once, and may stop at `[DONE]`. So data from here
-        // on is held back until the check.
+        // A waiting reader receives enqueued data at once, and may stop at `[DONE]`. From this
+        // point on, data is therefore kept back until the check.
         if (hold || events.hasProof() || event.kind === 'end') {
-          // Comments are dropped: there may be endless comments, and the reader does not need them
-          // here.
+          // Comments are dropped. There may be endless comments, and no reader needs them at this
+          // point.
           if (event.kind !== 'unshown') held.push(bytes)
         } else {
           controller.enqueue(bytes)
@@ -78,9 +78,10 @@ export function checkedStream(
     try {
       return await reader.read()
     } catch (cause) {
-      // Clients recognise by this error that their caller aborted.
+      // This error shows the caller's client that the caller aborted.
       if (signal?.aborted === true) throw cause
-      // A frame does not come from the enclave. This is different from an early end.
+      // The error means that a frame does not come from the enclave. A stream that ends early is
+      // another case.
       if (cause instanceof AffidavitError) throw cause
       throw new AffidavitError('cut_stream', `the stream ended early: ${messageOf(cause)}`, {
         cause,
@@ -102,7 +103,7 @@ export function checkedStream(
         if (!isProven) await reader.cancel(reason)
       },
     },
-    // Reads from the gateway only when the caller reads.
+    // With this setting, the stream reads from the gateway only when the caller reads.
     { highWaterMark: 0 },
   )
 }
@@ -117,8 +118,8 @@ function cut(hasProof: boolean): AffidavitError {
 }
 
 /**
- * Splits bytes into events and parses each event. Lines must end with a single line feed: the
- * gateway writes no other line ends, and readers do not agree about them.
+ * Splits bytes into events and parses each event. Lines must end with a single line feed. The
+ * gateway writes no other line ends, and different readers treat other line ends differently.
  */
 function createEventReader(bytesMax: number) {
   const assembly = emptyAssembly()
@@ -138,7 +139,7 @@ function createEventReader(bytesMax: number) {
     if (bytes.includes(CARRIAGE_RETURN))
       throw invalid('expected lines to end with a line feed alone')
     let start = 0
-    // The two line feeds may arrive in two parts.
+    // The two line feeds at the end of an event may arrive in two separate parts.
     let end = rest.last === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
     for (;;) {
       if (end < 0) end = findEventEnd(bytes, start)
@@ -175,7 +176,10 @@ function createEventReader(bytesMax: number) {
   return { add, chunks: () => chunks, hasProof: () => hasProof }
 }
 
-/** The form in which the gateway ends a failed stream (interface, part 6). */
+/**
+ * Throws if the event is an error in the form in which the gateway ends a failed stream (interface,
+ * part 6).
+ */
 function refuseError(text: string): void {
   const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
   if (data === undefined) return
@@ -189,8 +193,8 @@ const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
 /**
- * Position of the end of the first event from `from` on: after two line feeds. -1 when the event is
- * not complete.
+ * Returns the position after the first complete event from `from` on. An event ends with two line
+ * feeds. Returns -1 if the event is not complete.
  */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
@@ -198,7 +202,10 @@ function findEventEnd(bytes: Uint8Array, from: number): number {
   return -1
 }
 
-/** Keeps byte order marks. Some readers drop such a mark at the beginning of a line. */
+/**
+ * Decodes lines and keeps byte order marks. Some readers drop such a mark at the beginning of a
+ * line.
+ */
 function decodeLines(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -11,27 +11,31 @@ import { createReleaseUpdates } from './release-updates.ts'
 
 /** The options of connect. */
 export type ConnectOptions = {
-  /** The gateway: `https://…`, or `http://…` on this machine. */
+  /**
+   * URL of the gateway: `https://…`, or `http://…` if the gateway runs on the same computer as this
+   * client.
+   */
   readonly url: string
   /** API key for requests for evidence. Calls carry the key that their own client sets. */
   readonly apiKey?: string
-  /** The enclaves that are acceptable. */
+  /** Describes the enclaves that this client accepts. */
   readonly expect: Expectations
   /**
    * Trusted roots of attestation documents: PEM, or SHA-256 of a certificate's DER (64 hex digits,
    * or 32 bytes). Default: AWS's root.
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
-  /** Accept enclaves in debug mode, whose memory their host can read. Default false. */
+  /** Accepts enclaves in debug mode. Their host can read their memory. Default false. */
   readonly allowDebug?: boolean
   /**
-   * Encrypt calls to an expected enclave, so that the gateway cannot read them. Default true. With
-   * encryption, only the caller has the request and the answer, so keep the proofs.
+   * Encrypts calls to an expected enclave, so that the gateway cannot read them. Default true. With
+   * encryption, the gateway has neither the request nor the answer, so the caller must keep the
+   * proofs.
    */
   readonly encrypt?: boolean
   /**
-   * Pass on a stream only after all of it was checked. Default false: its chunks are passed on as
-   * they arrive.
+   * Passes on a stream only after the whole stream was checked. Default false: chunks are passed on
+   * as they arrive.
    */
   readonly hold?: boolean
   /** Maximum number of proofs that are kept in `proofs`. Default 100. */
@@ -41,11 +45,11 @@ export type ConnectOptions = {
   /** Time limit for requests to the gateway, except completions, milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   /**
-   * Receives each proof before the end of its answer is passed on; awaited. If it throws, the
-   * answer is refused.
+   * Receives each proof before the end of the answer is passed on. If it returns a promise, the
+   * client waits for the promise. If it throws, the answer is refused.
    */
   readonly onProof?: (proof: Proof) => void | Promise<void>
-  /** Used instead of the global `fetch`: for proxies, and for tests. */
+  /** Replaces the global `fetch`, for example for proxies and tests. */
   readonly fetch?: Fetch
   /** Ends connecting. */
   readonly signal?: AbortSignal
@@ -62,22 +66,26 @@ export type Affidavit = {
   /** Notaries that the gateway named and that were refused, with the reason. */
   readonly refused: readonly RefusedNotary[]
   readonly proofs: Proofs
-  /** Adds a listener, like the option `onProof`. Returns a function that removes the listener. */
+  /**
+   * Adds a listener that works like the option `onProof`. Returns a function that removes the
+   * listener.
+   */
   onProof(listener: (proof: Proof) => void | Promise<void>): () => void
-  /** Waits until the chain has a call's anchor. Gives its checked evidence bundle. */
+  /** Waits until the chain has a call's anchor. Returns the call's checked evidence bundle. */
   anchored(proof: Proof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
-   * Replaces `expect.releases` with newer releases, signed by the same keys. Each list takes the
-   * place of the old list at its position; further lists are added after them. The new lists hold
-   * from this call on: if they do not accept an enclave's release, no call is sent to this enclave,
-   * and its answers are refused.
-   *
-   * Resolves when all enclaves were attested again. Throws AffidavitError `older_releases` and
-   * `invalid_options`: then nothing has changed. After the change, throws as `refresh` does:
-   * `no_notary` when no enclave is left.
+   * Replaces `expect.releases` with newer releases, signed by the same keys. Each new list replaces
+   * the old list at the same position. Further lists are added after them. The new lists apply from
+   * this call on. If they do not accept an enclave's release, no call is sent to this enclave, and
+   * its answers are refused. Resolves when all enclaves were attested again. If it throws
+   * AffidavitError `older_releases` or `invalid_options`, nothing has changed. After the change, it
+   * throws the errors of `refresh`: `no_notary` when no enclave is left.
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
-  /** Attests all enclaves again now. Otherwise this happens when it is due. */
+  /**
+   * Attests all enclaves again now. Without this call, each enclave is attested again when its
+   * attestation is due.
+   */
   refresh(): Promise<void>
 }
 
@@ -111,7 +119,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     roots,
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
-  // `fetch` must not be called as a method of another object: browsers refuse that.
+  // `fetch` must not be called as a method of another object, because browsers refuse such a call.
   const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
   const gateway: AskedGateway = {
     url,
@@ -190,7 +198,8 @@ const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
 ])
 
 /**
- * Types do not bind callers in JavaScript. Without this check, a misspelt option would be ignored.
+ * Callers in JavaScript are not checked by types. Without this check, a misspelt option would be
+ * ignored.
  */
 function checkMembers(options: ConnectOptions): void {
   if (!hasOwnMembersAlone(options)) throw invalid('expected options to be an object')
@@ -213,8 +222,8 @@ function checkMembers(options: ConnectOptions): void {
 }
 
 /**
- * The URL without a slash at its end. `http` is only accepted for this machine, because a key must
- * not be sent unencrypted over a network.
+ * Returns the URL without a slash at its end. `http` is accepted only for a gateway on the same
+ * computer, because a key must not be sent unencrypted over a network.
  */
 function readUrl(text: unknown): string {
   let url: URL

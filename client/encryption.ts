@@ -39,9 +39,10 @@ export type SealedCall = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array<ArrayBuffer>
   /**
-   * Gives the answer, whose body is decrypted as it arrives. The body fails with AffidavitError
-   * `not_encrypted` at the first frame that does not come from the enclave, is out of order, or is
-   * longer than `bytesMax`. If the answer is not encrypted, `open` throws this error.
+   * Returns the answer. Its body is decrypted as it arrives. The body fails with AffidavitError
+   * `not_encrypted` at the first wrong frame. A frame is wrong if it does not come from the
+   * enclave, is out of order, or is longer than `bytesMax`. If the answer is not encrypted, `open`
+   * throws this error.
    */
   open(response: Response, options: { readonly bytesMax: number }): Promise<Response>
 }
@@ -53,13 +54,13 @@ const suite = new HPKE.CipherSuite(
 )
 
 const SECRET_BYTES = 32
-/** Maximum number of bytes that are read of an error answer. */
+/** Maximum number of bytes that are read from an error answer. */
 const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
  * Encrypts a call to an enclave (EHBP). `credential` is the value of `Fine-Tune-Authorization`
- * without `Bearer`. It is encrypted to the same key and bound to this call. Null without a
- * credential.
+ * without `Bearer`. Null means no credential. The credential is encrypted to the same key and bound
+ * to this call.
  */
 export async function sealCall(parts: {
   readonly target: EncryptionTarget
@@ -91,8 +92,8 @@ export async function sealCall(parts: {
 }
 
 /**
- * Whether the answer says that the enclave does not have this key. Then the enclave processed
- * nothing.
+ * Returns true if the answer states that the enclave does not have this key. In that case, the
+ * enclave did not process the call.
  */
 export async function isKeyConfigProblem(response: Response): Promise<boolean> {
   const type = response.headers.get('content-type') ?? ''
@@ -124,7 +125,7 @@ export async function sealCredential(
 }
 
 /**
- * Gives an encrypted answer, whose body is decrypted as it arrives, like SealedCall.open. `enc` is
+ * Returns an encrypted answer whose body is decrypted as it arrives, like SealedCall.open. `enc` is
  * the call's encapsulated key. `secret` is the secret that the call's context exports for answers.
  */
 export async function openAnswer(
@@ -137,7 +138,8 @@ export async function openAnswer(
 ): Promise<Response> {
   const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
   if (nonce === null) {
-    // An error before the enclave decrypted the call comes from the gateway, unencrypted.
+    // If an error occurs before the enclave has decrypted the call, the gateway sends the error
+    // unencrypted.
     if (!response.ok) return response
     throw notEncrypted('expected an encrypted answer')
   }
@@ -153,7 +155,7 @@ export async function openAnswer(
 
 type Opener = (frame: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>
 
-/** Decrypts the frames of an answer, in their order. */
+/** Returns a function that decrypts the frames of an answer in their order. */
 async function createOpener(parts: {
   readonly enc: Uint8Array
   readonly secret: Uint8Array
@@ -175,7 +177,7 @@ async function createOpener(parts: {
   }
 }
 
-/** HMAC with SHA-256: HKDF-Extract, and HKDF-Expand of one block (RFC 5869). */
+/** HMAC with SHA-256. It serves as HKDF-Extract, and as HKDF-Expand of one block (RFC 5869). */
 async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' }
   const imported = await crypto.subtle.importKey('raw', new Uint8Array(key), algorithm, false, [
@@ -185,7 +187,8 @@ async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
 }
 
 /**
- * The end of the body does not prove that it is complete. The reader of the body must check that.
+ * Decrypts the frames of a body. The end of the body does not prove that the body is complete. The
+ * reader of the body must check that.
  */
 function openBody(
   source: ReadableStream<Uint8Array>,

@@ -2,13 +2,14 @@ import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { readAtMost } from './gateway.ts'
 
-/** Maximum number of bytes that are read of an error. */
+/** Maximum number of bytes that are read from an error. */
 const ERROR_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives an answer with an error status, reduced to `error` and `detail` of its body. A completion
- * in the body was not checked, and some readers ignore the status. Both members are unproved
- * statements of the gateway. Headers are kept, except those that describe the body.
+ * Reduces an answer with an error status to the members `error` and `detail` of its body. The rest
+ * is removed because the body could contain an unchecked completion, and some readers ignore the
+ * status. `error` and `detail` are unproved statements from the gateway. Headers are kept, except
+ * the headers that describe the body.
  */
 export async function passError(response: Response): Promise<Response> {
   const { status, statusText } = response
@@ -21,7 +22,10 @@ export async function passError(response: Response): Promise<Response> {
   return new Response(body, { status, statusText, headers })
 }
 
-/** Null when the body has neither member: then a proxy before the gateway made the error. */
+/**
+ * Returns null if the body has neither member. In that case, a proxy before the gateway made the
+ * error.
+ */
 function membersOf(bytes: Uint8Array | null): JsonObject | null {
   const json = bytes === null ? null : readJson(bytes)
   if (!isJsonObject(json)) return null

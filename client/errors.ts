@@ -48,9 +48,9 @@ export type AffidavitErrorCode =
   | 'invalid_evidence' //         a check of the evidence failed
 
 /**
- * An error of the client, with a stable code for each cause. `checks` has the checks that were made
- * of an answer, including the failed one; it is empty when no check was made. The message may
- * contain text of the gateway.
+ * An error of the client, with a stable code for each cause. `checks` contains the checks that were
+ * made of an answer, including the failed check. It is empty if no check was made. The message may
+ * contain text from the gateway.
  */
 export class AffidavitError extends Error {
   override readonly name = 'AffidavitError'
@@ -58,7 +58,7 @@ export class AffidavitError extends Error {
   readonly checks: readonly Check<string>[]
   /**
    * 400 for causes where a repeat does not help. LangChain repeats a call unless its error has such
-   * an HTTP status. Each repeat would give the gateway another answer to choose from.
+   * an HTTP status. With each repeat, the gateway could choose from one more answer.
    */
   readonly status: 400 | undefined
 
@@ -81,7 +81,7 @@ const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
   'not_anchored',
 ])
 
-/** The message of any thrown value. */
+/** Returns the message of any thrown value. */
 export function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : String(fault)
 }
@@ -89,7 +89,7 @@ export function messageOf(fault: unknown): string {
 const SHOWN_LENGTH_MAX = 200
 
 /**
- * Text of the gateway, made safe for a message: on one line, limited in length, without control
+ * Makes text from the gateway safe for a message: on one line, limited in length, without control
  * characters.
  */
 export function shown(text: string): string {
@@ -98,8 +98,8 @@ export function shown(text: string): string {
 }
 
 /**
- * Returns the result of `read`. A FormatError or ProofError of `read` becomes an AffidavitError
- * with `code`.
+ * Returns the result of `read`. If `read` throws a FormatError or ProofError, throws an
+ * AffidavitError with `code` instead.
  */
 export function withErrorCode<Type>(code: AffidavitErrorCode, read: () => Type): Type {
   try {

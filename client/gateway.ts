@@ -5,12 +5,12 @@ export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promi
 
 /** The address of the gateway, and how to connect to it. */
 export type GatewayOptions = {
-  /** Without an API path, and without a slash at its end. */
+  /** URL without an API path, and without a slash at its end. */
   readonly url: string
   /** Null: no key is sent. */
   readonly apiKey: string | null
   readonly fetch: Fetch
-  /** Time limit for one exchange, from the connection to the last byte; null: no limit. */
+  /** Time limit for one exchange, from the connection to the last byte. Null: no limit. */
   readonly timeoutMs: number | null
   /** Headers that are sent with each call, in addition to the call's own headers. */
   readonly headers?: Readonly<Record<string, string>>
@@ -21,12 +21,12 @@ export type GatewayCall = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Sent as JSON. */
   readonly body?: object
-  /** Size limit of the answer, for any status. */
+  /** Size limit of the answer. It applies to every status. */
   readonly bytesMax: number
   readonly signal?: AbortSignal | undefined
   /**
-   * Milliseconds until the call is repeated; null: it is not repeated. If this option is left out,
-   * no call is repeated. `tried` is the number of exchanges so far.
+   * Returns the number of milliseconds until the call is repeated, or null if it is not repeated.
+   * If this option is left out, no call is repeated. `tried` is the number of exchanges so far.
    */
   readonly retryAfterMs?: (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null
   /**
@@ -43,11 +43,14 @@ export type GatewayAnswer = {
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
-/** There is no usable answer. `cause` is the error of `fetch`, or of reading the body. */
+/**
+ * There is no usable answer. `cause` is the error that `fetch` threw, or the error of reading the
+ * body.
+ */
 export class NoAnswer extends Error {
   override readonly name = 'NoAnswer'
   readonly code: 'unreachable' | 'too_slow' | 'too_large' | 'redirected'
-  /** HTTP status; null without an answer. Browsers hide the status of a redirect and give 0. */
+  /** HTTP status. Null without an answer. Browsers hide the status of a redirect and return 0. */
   readonly status: number | null
 
   constructor(
@@ -64,8 +67,8 @@ export class NoAnswer extends Error {
 /**
  * Calls `path` of the gateway. All clients of our own API use this function: pages, audits, the
  * command line, node agents and the client library. Redirects are not followed, so that a key is
- * never sent to another server. An answer with an error status is returned too: errorWordsOf reads
- * it. Throws NoAnswer, and the abort reason of `signal`.
+ * never sent to another server. It returns answers with an error status too. Use errorWordsOf to
+ * read the error. Throws NoAnswer, and the abort reason of `signal`.
  */
 export async function callGateway(
   gateway: GatewayOptions,
@@ -125,7 +128,10 @@ async function exchange(
   }
 }
 
-/** The reason why `fetch` failed: the system's code, such as ECONNREFUSED, or the error message. */
+/**
+ * Returns the reason why `fetch` failed: the system's code, such as ECONNREFUSED, or the error
+ * message.
+ */
 export function systemReasonOf(fault: unknown): string {
   const cause = fault instanceof Error && fault.cause instanceof Error ? fault.cause : fault
   if (!(cause instanceof Error)) return 'unknown fault'
@@ -135,7 +141,7 @@ export function systemReasonOf(fault: unknown): string {
 /** The content of an error envelope of our API. */
 export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
 
-/** Gives the message of the error envelope, `{"error": {"message", "code"}}`, and its code. */
+/** Reads the message and the code of the error envelope, `{"error": {"message", "code"}}`. */
 export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {
   try {
     const { error } = JSON.parse(new TextDecoder().decode(bytes))
@@ -147,12 +153,15 @@ export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {
   }
 }
 
-/** Whether a key may be sent to `url`: the connection must be encrypted, or go to this machine. */
+/**
+ * Returns true if a key may be sent to `url`. The connection must be encrypted, or must stay on the
+ * local computer.
+ */
 export function isSafeForKey({ protocol, hostname }: URL): boolean {
   return protocol === 'https:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
 }
 
-/** A key would leave this machine unencrypted. */
+/** Thrown instead of sending a key to another computer without encryption. */
 export class UnsafeKey extends Error {
   override readonly name = 'UnsafeKey'
 }
@@ -166,16 +175,17 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 }
 
 /**
- * Time in which a connection pool notices closed connections, milliseconds. After this time, the
+ * Time in which a connection pool detects closed connections, milliseconds. After this time, the
  * next read opens a new connection.
  */
 export const RECONNECT_PAUSE_MS = 100
 
 /**
- * Makes a read, and repeats it once when its connection broke (`isBroken`; if left out: after any
- * rejection). A restarted gateway has closed the connections in our pool. The next request on such
- * a connection fails, although the gateway is running. Use this only for reads without side
- * effects: a broken call for a completion may already have been processed.
+ * Makes a read, and repeats it once if its connection broke. `isBroken` decides whether the
+ * connection broke. Without `isBroken`, the read is repeated after any rejection. A restarted
+ * gateway has closed the connections in our pool. The next request on such a connection fails,
+ * although the gateway is running. Use this only for reads without side effects: a broken call for
+ * a completion may already have been processed.
  */
 export async function readTwice<Type>(
   read: () => Promise<Type>,
@@ -196,13 +206,14 @@ export async function readTwice<Type>(
   }
 }
 
-/** A browser hides a redirect: its status is then 0. */
+/** Returns true for a redirect. A browser hides a redirect: the response then has status 0. */
 export function isRedirect({ status, type }: Response): boolean {
   return type === 'opaqueredirect' || (status >= 300 && status < 400)
 }
 
 /**
- * Gives a body of at most `bytesMax` bytes; null when it is longer. Rejects when the stream fails.
+ * Reads a body of at most `bytesMax` bytes. Returns null if the body is longer. Rejects when the
+ * stream fails.
  */
 export async function readAtMost(
   response: Response,
@@ -222,7 +233,10 @@ export async function readAtMost(
   }
 }
 
-/** Rejects with the signal's reason when the signal is aborted during the delay. */
+/**
+ * Waits for `ms` milliseconds. Rejects with the signal's reason when the signal is aborted during
+ * the wait.
+ */
 export async function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const abort = () => {

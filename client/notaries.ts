@@ -36,13 +36,16 @@ import {
 /** The checks of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
 
-/** A notary whose enclave proved to be an expected one. */
+/** A notary whose enclave proved to be an expected enclave. */
 export type AttestedNotary = {
   /** The notary's address: 0x, lower case. */
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /** Time of the attestation. `validUntil` is the end of its document's certificates. */
+  /**
+   * Time of the attestation. `validUntil` is the time at which the first certificate of its
+   * document expires.
+   */
   readonly attestedAt: Date
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
@@ -52,10 +55,10 @@ export type AttestedNotary = {
   readonly facts: AttestationFacts
 }
 
-/** A notary of the gateway whose enclave did not prove to be an expected one. */
+/** A notary that the gateway named and whose enclave did not prove to be an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
-/** The notaries of a gateway. Answers are checked against them. */
+/** The notaries of a gateway. An answer is checked against them. */
 export type Notaries = {
   /** The notaries that are attested now, and the notaries that were refused at the last attempt. */
   list(): {
@@ -63,54 +66,58 @@ export type Notaries = {
     readonly refused: readonly RefusedNotary[]
   }
   /**
-   * Asks the gateway for its notaries, and each enclave for a new document. Throws AffidavitError
-   * `no_notary` when no enclave is an expected one (`document_not_yet_valid` when all documents
-   * become valid later), and the errors of askGateway.
+   * Requests the list of notaries from the gateway, and a new document from each enclave. Throws
+   * AffidavitError `no_notary` when no enclave is an expected enclave (`document_not_yet_valid`
+   * when all documents become valid later), and the errors of askGateway.
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
-   * Gives the attested notary of a public key (0x, hex). If the notary is new, or its document has
-   * expired, its enclave is asked for a document. Throws AffidavitError `unknown_notary` with the
-   * cause.
+   * Returns the attested notary with this public key (0x, hex). If the notary is new, or if its
+   * document has expired, a document is requested from its enclave. Throws AffidavitError
+   * `unknown_notary` with the cause.
    */
   find(publicKey: string): Promise<AttestedNotary>
   /**
-   * Checks the document of an answer: it must be genuine and valid now, and have the notary's key,
-   * an expected code and an expected configuration. Gives a description of the document. Throws
-   * AffidavitError.
+   * Checks the document of an answer. The document must be genuine and valid now. It must have the
+   * notary's key, an expected code and an expected configuration. Returns a description of the
+   * document. Throws AffidavitError.
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
-   * Gives a key for the encryption of a call, signed by the notary of an expected enclave. `gone`
-   * is the notary whose key was just refused. Then the gateway is asked for its keys first, and a
-   * key of another notary is preferred. Throws AffidavitError `no_encryption_key`, and the errors
-   * of refresh.
+   * Returns a key for the encryption of a call. The notary of an expected enclave signed this key.
+   * `gone` is the notary whose key was just refused. If it is not null, the gateway's keys are
+   * requested first, and a key of another notary is preferred. Throws AffidavitError
+   * `no_encryption_key`, and the errors of refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /**
-   * Checks enclaves against another policy from now on. Results under the old policy no longer
-   * count: each enclave must be attested again before it receives a call, or before its answer is
-   * accepted.
+   * Replaces the policy. Enclaves are checked against the new policy from now on. Results under the
+   * old policy no longer count. Each enclave must be attested again before it receives a call, or
+   * before its answer is accepted.
    */
   replacePolicy(policy: BundlePolicy): void
-  /** The policy that enclaves are checked against. */
+  /** Returns the policy that enclaves are checked against. */
   policy(): BundlePolicy
-  /** Whether the notary's enclave is attested as an expected one now. */
+  /** Returns true if the notary's enclave is currently attested as an expected enclave. */
   isExpected(notary: string): boolean
-  /** Resolves when an expected enclave is attested under the current policy. Throws as refresh. */
+  /**
+   * Resolves when an expected enclave is attested under the current policy. Throws the errors of
+   * refresh.
+   */
   ensure(): Promise<void>
-  /** The parts of a notary's configuration that answers are compared with. */
+  /** Returns the parts of a notary's configuration that answers are compared with. */
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
 
 /** Bytes of the nonce in a request for a document. */
 const NONCE_BYTES = 32
 /**
- * Maximum number of keys of one notary. It makes a new key every hour; each is valid for two hours.
+ * Maximum number of keys of one notary. A notary makes a new key every hour. Each key is valid for
+ * two hours.
  */
 const KEYS_MAX = 16
 /**
- * A key that expires within this time is not used, milliseconds: the enclave must read the call
+ * If a key expires within this time, it is not used, milliseconds. The enclave must read the call
  * before the key expires.
  */
 const KEY_MARGIN_MS = 60_000
@@ -120,13 +127,13 @@ const KEY_MARGIN_MS = 60_000
  */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two renewals, milliseconds: a module may reuse a leaf certificate until it
- * expires.
+ * Shortest time between two renewals, milliseconds. A security module may reuse a leaf certificate
+ * until it expires, so a renewed document may expire just as soon.
  */
 const RENEW_PAUSE_MS = 60_000
 /**
- * How long a refused key is not checked again, milliseconds: a hostile gateway can name any number
- * of keys.
+ * After a key was refused, it is not checked again for this time, milliseconds. A hostile gateway
+ * can name any number of keys.
  */
 const REFUSAL_MS = 10_000
 /**
@@ -155,7 +162,7 @@ export function createNotaries(
   let renewing: Promise<void> | null = null
   let isReplaced = false
 
-  /** Runs at most one request at a time for each notary. */
+  /** Attests a notary. For each notary, at most one request runs at a time. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const running = asking.get(notary)
     if (running !== undefined) return running
@@ -180,7 +187,7 @@ export function createNotaries(
         throw reason
       }
     }
-    // The policy was replaced during the request, so its result does not count.
+    // The policy was replaced during the request, so the result of this request does not count.
     return await ask(notary, signal)
   }
 
@@ -203,7 +210,7 @@ export function createNotaries(
     return readNotaries(json)
   }
 
-  /** Stores the keys of expected enclaves. Keys that their notary did not sign are ignored. */
+  /** Stores the keys of expected enclaves. A key is ignored if its notary did not sign it. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys }) => {
       const known = attested.get(notary)
@@ -217,8 +224,8 @@ export function createNotaries(
   }
 
   async function renewKeys(): Promise<void> {
-    // Known documents are enough here: a notary's key belongs to its enclave while the enclave
-    // runs.
+    // Known documents are sufficient here. A notary's key belongs to its enclave as long as the
+    // enclave runs.
     if (listAttested().length > 0) {
       takeKeys(await listNamed())
       if (usableKeys().length > 0) return
@@ -279,7 +286,7 @@ export function createNotaries(
     )
     const isEarly = ({ code }: AffidavitError) => code === 'document_not_yet_valid'
     throw new AffidavitError(
-      // If all documents seem to be early, this machine's clock is probably wrong.
+      // If all documents seem to become valid later, the local clock is probably wrong.
       reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'
@@ -293,7 +300,7 @@ export function createNotaries(
     const known = attested.get(notary)
     const leftMs = known === undefined ? 0 : known.validUntil.getTime() - now()
     if (known !== undefined && leftMs > 0) {
-      // While the old document is valid, calls do not wait for the new one.
+      // While the old document is valid, calls do not wait for the new document.
       const isFresh = now() - known.attestedAt.getTime() < RENEW_PAUSE_MS
       if (leftMs < RENEW_BEFORE_MS && !isFresh) attest(notary).catch(() => undefined)
       return known
@@ -373,8 +380,8 @@ type UsableKey = EncryptionTarget & { readonly endMs: number }
 type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
 
 /**
- * Reads the notaries that a gateway names. Statements about them are not trusted: each enclave is
- * asked itself.
+ * Reads the notaries that a gateway names. The gateway's statements about notaries are not trusted:
+ * the client requests a document from each enclave.
  */
 function readNotaries(json: JsonObject): readonly NamedNotary[] {
   const list = memberOf(json, 'notaries')
@@ -394,7 +401,7 @@ function readNotaries(json: JsonObject): readonly NamedNotary[] {
   return [...new Map(named.map((entry) => [entry.notary, entry])).values()]
 }
 
-/** Null for a key that is malformed, not signed by its notary, or not usable now. */
+/** Returns null if the key is malformed, not signed by its notary, or not usable now. */
 function readKey(
   json: Json,
   parts: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
@@ -411,8 +418,8 @@ function readKey(
 const ADDRESS = /^0x[0-9a-f]{40}$/
 
 /**
- * Asks the enclave of a notary for a document with our nonce, and checks the document against the
- * policy.
+ * Requests a document with our nonce from the enclave of a notary, and checks the document against
+ * the policy.
  */
 async function askNotary(
   gateway: AskedGateway,
@@ -426,7 +433,7 @@ async function askNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // Sent with the API key, so that callers without a key do not delay callers with a key.
+  // The request contains the API key. Thus callers without a key do not delay callers with a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, {
     withKey: true,
@@ -488,7 +495,9 @@ function checkConfiguration(
   return detail
 }
 
-/** The facts of a document that is valid at `atMs` under the policy. Throws AffidavitError. */
+/**
+ * Returns the facts of a document that is valid at `atMs` under the policy. Throws AffidavitError.
+ */
 async function verifyDocument(
   bytes: Uint8Array,
   parts: {
@@ -518,7 +527,10 @@ async function verifyDocument(
   }
 }
 
-/** The error code for a refused document, by the rule that it breaks. */
+/**
+ * Returns the error code for a refused document. The code depends on the rule that the document
+ * breaks.
+ */
 function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
     return 'document_not_yet_valid'
@@ -534,7 +546,7 @@ function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   }
 }
 
-/** The expiry time of the document's certificate that expires first, Unix milliseconds. */
+/** Returns the time at which the first certificate of the document expires, Unix milliseconds. */
 function endOf({ certificates }: AttestationFacts): number {
   return Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
 }

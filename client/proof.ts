@@ -21,11 +21,11 @@ export type Proof = {
   readonly request: JsonObject
   readonly answer: KeptAnswer
   /**
-   * The text of a file for `affidavit verify`. It does not contain the boot configuration and the
-   * anchor: `anchored` adds them.
+   * Returns the text of a file for `affidavit verify`. It contains neither the boot configuration
+   * nor the anchor. `anchored` adds them.
    */
   save(): string
-  /** The verdict, and the checks, one per line. */
+  /** Returns the verdict and the checks, one per line. */
   toString(): string
 }
 
@@ -48,14 +48,17 @@ export function createProof(
   }
 }
 
-/** Names of the checks that stay open for an accepted answer: at least the check of its anchor. */
+/**
+ * Returns the names of the checks that stay open for an accepted answer. At least the check of the
+ * answer's anchor stays open.
+ */
 function openIn(checks: readonly AnswerCheck[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }
 
 const OUTCOME_WIDTH = 'not checked'.length
 
-/** Prints checks for people, one per line. Texts of the gateway are escaped. */
+/** Prints checks for people, one per line. Text from the gateway is escaped. */
 export function printChecks(
   checks: readonly { name: string; outcome: string; detail: string }[],
 ): string {
@@ -76,28 +79,31 @@ function escapeControls(text: string): string {
 }
 
 /**
- * The proofs of this client's latest answers, by hash. When there are too many, the oldest is
- * removed.
+ * The proofs of this client's latest answers, by hash. If there are too many proofs, the oldest
+ * proof is removed.
  */
 export type Proofs = Iterable<Proof> & {
   readonly size: number
-  /** The proof of the completion with this hash (64 hex digits, with or without 0x). */
+  /** Returns the proof of the completion with this hash (64 hex digits, with or without 0x). */
   get(hash: string): Proof | undefined
-  /** The proof of an answer of `fetch`. It exists after the answer's body was read to its end. */
+  /**
+   * Returns the proof of an answer that `fetch` returned. The proof exists after the answer's body
+   * was read to its end.
+   */
   of(answer: Response): Proof | undefined
-  /** The newest proof that is kept. */
+  /** The newest stored proof. */
   readonly latest: Proof | undefined
-  /** Removes one proof; `clear` removes all. */
+  /** Removes one proof. `clear` removes all proofs. */
   delete(hash: string): boolean
   clear(): void
 }
 
-/** An answer that was not checked has no hash, and therefore no proof. */
+/** An answer that was not checked has no hash. Therefore it has no proof. */
 function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }
 
-/** Keeps up to `max` proofs. `add` stores a proof; `bind` links an answer to its proof. */
+/** Keeps up to `max` proofs. `add` stores a proof. `bind` links an answer to its proof. */
 export function createProofs(max: number): {
   readonly proofs: Proofs
   add(proof: Proof): void

@@ -10,21 +10,21 @@ import {
 } from '../attestation/report/expectations.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
-/** The expected policy, whose releases can be replaced by newer ones. */
+/** The policy that the caller expects. Its releases can be replaced by newer releases. */
 type ReleaseUpdates = {
   /** The first policy, from the given expectations. */
   readonly policy: BundlePolicy
   /**
-   * Gives the policy with `releases` instead of the old releases. Each list replaces the old list
-   * at its position; further lists are added. Throws AffidavitError `older_releases` when a list is
-   * older or missing, and `invalid_options` where readExpectations throws.
+   * Returns the policy with `releases` instead of the old releases. Each new list replaces the old
+   * list at the same position. Further lists are added. Throws AffidavitError `older_releases` if a
+   * list is older or missing. Throws `invalid_options` where readExpectations throws.
    */
   update(releases: Expectations['releases']): BundlePolicy
 }
 
 /**
  * Reads the expectations. Throws AffidavitError `invalid_options` where readExpectations throws.
- * Does NOT notice that a newer list is held back: the caller chooses the source of the lists.
+ * Does NOT detect that a newer list is held back: the caller chooses the source of the lists.
  */
 export function createReleaseUpdates(
   expect: Expectations,
@@ -34,7 +34,7 @@ export function createReleaseUpdates(
     withErrorCode('invalid_options', () => readExpectations(given, options))
   const policy = read(expect)
   const first = ownMembers(expect)
-  // Only the times are kept, because the caller may change the given objects.
+  // Only the times of the lists are kept, because the caller may change the given objects.
   let takenMs = timesOf(releaseLists(first.releases))
   return {
     policy,

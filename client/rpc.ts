@@ -7,7 +7,7 @@ const BATCH_CALLS_MAX = 100
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /** Time limit for one HTTP exchange, from the connection to the last byte, milliseconds. */
 const RPC_TIMEOUT_MS = 10_000
-/** Maximum length of an endpoint's error message; the rest is cut. */
+/** Maximum length of an endpoint's error message. The rest of the message is cut off. */
 const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
@@ -20,13 +20,13 @@ export type RpcReply =
 /** JSON-RPC 2.0 over HTTP. */
 export type Rpc = {
   /**
-   * Gives the result of one call. Throws RpcError; with `refused` when the endpoint answers with an
-   * error object.
+   * Returns the result of one call. Throws RpcError. Its code is `refused` if the endpoint answers
+   * with an error object.
    */
   call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
   /**
-   * Gives the replies in the order of the calls. Sends BATCH_CALLS_MAX calls at a time. Throws
-   * RpcError, except `refused`.
+   * Returns the replies in the order of the calls. Sends BATCH_CALLS_MAX calls at a time. Throws
+   * RpcError, but never with `refused`.
    */
   batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]>
   /** Aborts running exchanges. */
@@ -35,7 +35,7 @@ export type Rpc = {
 
 /**
  * The endpoint did not answer, or its answer is invalid. The call may be repeated. The message
- * never contains the URL's secrets.
+ * never contains secrets from the URL.
  */
 export class RpcError extends Error {
   override readonly name = 'RpcError'
@@ -53,9 +53,9 @@ export class RpcError extends Error {
 }
 
 /**
- * Gives a client for the endpoint at `url` (http or https). A user and password in the URL become
+ * Creates a client for the endpoint at `url` (http or https). A user and password in the URL become
  * an Authorization header. Redirects are not followed. The client does not retry: only the caller
- * knows what may be repeated.
+ * knows which calls may be repeated.
  */
 export function createRpc(options: {
   readonly url: string
@@ -180,7 +180,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** The actual reason is in the cause of the error of `fetch`. */
+/** Describes an error that `fetch` threw. The actual reason is in the error's `cause`. */
 function describeNetworkError(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
   const code = isObject(cause) ? cause.code : undefined
@@ -189,12 +189,12 @@ function describeNetworkError(error: unknown): string {
     : 'no connection to the chain'
 }
 
-/** A number as the Ethereum JSON-RPC specification writes it ("quantity"). */
+/** Writes a number in the form of the Ethereum JSON-RPC specification ("quantity"). */
 export function toQuantity(value: number): string {
   return `0x${value.toString(16)}`
 }
 
-/** Reads a quantity from 0 to 2^53-1; null for any other value. */
+/** Reads a quantity from 0 to 2^53-1. Returns null for any other value. */
 export function readQuantity(value: unknown): number | null {
   if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,14}$/.test(value)) return null
   const number = Number.parseInt(value, 16)

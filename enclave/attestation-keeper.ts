@@ -11,10 +11,10 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 /** Pause after a failed renewal. */
 export const RETRY_MS = 5_000
 
-/** Most calls of each kind that may wait for the module, which answers one call at a time. */
+/** Maximum number of waiting calls of each kind. The module answers one call at a time. */
 export const FRESH_CALLS_MAX = 16
 
-/** An attestation document, and the time until which records may carry it. */
+/** An attestation document. Records may carry it until `leafNotAfterMs`. */
 export type KeptDocument = {
   /** SHA-256 of the document, hex. */
   readonly digest: string
@@ -26,22 +26,22 @@ export type KeptDocument = {
 
 export type AttestationKeeper = {
   /**
-   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. Also null
-   * while the enclave's clock differs from the module's by more than CLOCK_SKEW_MAX_MS, because
-   * receipts would state a wrong time.
+   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. It is null
+   * too while the enclave's clock differs from the module's clock by more than CLOCK_SKEW_MAX_MS,
+   * because receipts would state a wrong time.
    */
   readonly current: () => KeptDocument | null
-  /** The fault for callers while there is no current document. */
+  /** The fault that callers receive while there is no current document. */
   readonly unavailable: () => CallFault
   /**
-   * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault
-   * `too_busy` when FRESH_CALLS_MAX calls wait, and `not_ready` when the module fails.
+   * Makes a new document (base64) over the boot configuration and the caller's nonce. Throws
+   * CallFault `too_busy` when FRESH_CALLS_MAX calls wait, and `not_ready` when the module fails.
    */
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
    * Like attestNonce, with the digest of another statement as user_data. The statement must come
    * from the enclave itself, because relying parties trust such a digest as the enclave's
-   * statement. These calls have a separate limit: anyone may ask for nonces, and a flood of nonces
+   * statement. These calls have a separate limit. Anyone may request nonces, and a flood of nonces
    * must not stop the attestation of the log.
    */
   readonly attestStatement: (statement: {
@@ -51,7 +51,7 @@ export type AttestationKeeper = {
   readonly stop: () => void
 }
 
-/** Shortest delay before a renewal, even if the module's document expires soon. */
+/** Shortest delay before a renewal. It applies even if the module's document expires soon. */
 const DELAY_MIN_MS = 1_000
 
 type KeeperOptions = {
@@ -68,9 +68,9 @@ type KeeperOptions = {
 }
 
 /**
- * Makes the first document. Makes another when the newest is `renewMs` old, or expires within three
- * margins; after a failure, it retries every RETRY_MS. Throws the module's error when the first
- * document cannot be made.
+ * Makes the first document. Makes another document when the newest is `renewMs` old, or expires
+ * within three margins. After a failure, it retries every RETRY_MS. Throws the module's error when
+ * the first document cannot be made.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
@@ -166,30 +166,30 @@ function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestam
 }
 
 /**
- * Largest difference between the enclave's clock and the security module's, milliseconds. Receipts
- * state the enclave's time. A synchronised clock is right to milliseconds, and a call to the module
- * may take a tenth of a second.
+ * Maximum difference between the enclave's clock and the security module's clock, milliseconds.
+ * Receipts state the enclave's time. A synchronised clock is right to milliseconds, but a call to
+ * the module may take a tenth of a second.
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
-/** Measures how far the enclave's clock is from the security module's. */
+/** Measures the difference between the enclave's clock and the security module's clock. */
 type ClockWatch = {
   /**
-   * Starts a measurement, before the module is called. The returned function takes the time that
-   * the module stated, Unix milliseconds.
+   * Starts a measurement. Call it before the module is called. The returned function takes the time
+   * that the module stated, Unix milliseconds.
    */
   observe(): (statedMs: number) => void
   /**
-   * Minimum number of milliseconds that the clock is ahead (negative: behind); 0 before the first
+   * The clock is ahead by at least this time, milliseconds (negative: behind). 0 before the first
    * measurement.
    */
   skewMs(): number
 }
 
 /**
- * Watches the clock `now` (Unix milliseconds). It is compared with each time that the module
- * states, and in between with a monotonic clock, so a step is seen at once. A host that pauses the
- * enclave stops both clocks; that is seen at the next measurement.
+ * Watches the clock `now` (Unix milliseconds). It compares the clock with each time that the module
+ * states. Between these times, it uses a monotonic clock, so that it detects a step at once. A host
+ * that pauses the enclave stops both clocks. The next measurement detects that.
  */
 function watchClock({
   now,

@@ -11,9 +11,10 @@ import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/pars
 import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.ts'
 
 /**
- * All settings of an enclave process. Each field names its variable; an empty variable counts as
- * unset. Settings that a relying party must know (providers, CAs, chain, contract) are in the boot
- * configuration, which the attestation document names. The others only set limits of time and size.
+ * All settings of an enclave process. Each field names its variable. An empty variable counts as
+ * unset. Relying parties must know some settings (providers, CAs, chain, contract). These are in
+ * the boot configuration, which the attestation document names. All others only limit time and
+ * size.
  */
 export type EnclaveConfig = {
   /**
@@ -116,15 +117,15 @@ export type Limits = {
    */
   readonly pendingBytesMax: number
   /**
-   * Most completion calls at once, in addition to PENDING_BYTES_MAX. A call takes two file
-   * descriptors; a fifth of them is kept for everything else.
+   * Maximum number of completion calls at the same time, in addition to PENDING_BYTES_MAX. A call
+   * takes two file descriptors. A fifth of the descriptors is kept for everything else.
    */
   readonly callsMax: number
 }
 
 /**
- * The configuration is wrong. `faults` has one sentence for each fault, for the operator who set
- * the variables.
+ * The configuration is wrong. `faults` contains one sentence for each fault. They are for the
+ * operator who set the variables.
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
@@ -137,7 +138,7 @@ export class ConfigError extends Error {
 }
 
 /**
- * Gives the configuration of the variables and the files that they name. `heapBytesMax` and
+ * Reads the configuration from the variables and from the files that they name. `heapBytesMax` and
  * `descriptorsMax` are this process's limits. Throws ConfigError with all faults.
  */
 export function readConfig(
@@ -180,7 +181,7 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-/** Most descriptors that this process may open; if unknown, the lowest limit of any system. */
+/** Number of descriptors that this process may open. If unknown, any system's lowest limit. */
 function readDescriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -230,7 +231,7 @@ function developmentFaults(
 ): readonly string[] {
   if (nsm === 'device' && nsmSocket !== null)
     return ['NSM_SOCKET: expected with NSM=software alone: a device is no socket']
-  // An unknown kind of NSM and a path that is too long are already reported.
+  // If the kind of NSM is unknown, or the path is too long, that is already reported.
   return (NSM || 'software') === 'software' && !NSM_SOCKET
     ? ['NSM_SOCKET: required with NSM=software']
     : []
@@ -279,7 +280,7 @@ class Variables {
     }
   }
 
-  /** The value `standIn` is never used: a fault was recorded, so readConfig throws. */
+  /** `standIn` is never used as a setting: a fault was recorded, so readConfig throws. */
   required<Value>(name: string, parse: (text: string) => Value, standIn: Value): Value {
     if (!this.environment[name]) this.faults.push(`${name}: required`)
     return this.read(name, parse, standIn)
@@ -332,8 +333,8 @@ function parseDemoOrigin(text: string): string {
 }
 
 /**
- * The part of the configuration that a relying party must know. The attestation document names its
- * digest (digestBootConfiguration). A provider has only the members of the protocol.
+ * Returns the part of the configuration that a relying party must know. The attestation document
+ * contains its digest. A provider has only the members that the protocol defines.
  */
 export function bootConfigurationOf(
   config: Pick<EnclaveConfig, 'providers' | 'cas' | 'chainId' | 'contract'>,

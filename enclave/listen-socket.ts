@@ -13,13 +13,13 @@ export class SocketError extends Error {
   }
 }
 
-/** Who may open the socket: only this user, or also the group of the socket's file. */
+/** Who may open the socket: only this user, or the group of the socket's file as well. */
 export type SocketMode = 0o600 | 0o660
 
 /**
- * Makes `server` listen on a Unix socket that only this user, or its group, may open. It replaces
- * the socket file of a killed enclave. It never replaces a socket that still answers, or a file of
- * another kind. Throws SocketError.
+ * Makes `server` listen on a Unix socket that only this user, or its group, may open. It replaces a
+ * socket file that a killed enclave left. It never replaces a socket that still answers, or a file
+ * of another kind. Throws SocketError.
  */
 export async function listenOnSocket(
   server: Server,
@@ -59,7 +59,7 @@ function isAnswered(path: string): Promise<boolean> {
       resolve(answered)
     }
     socket.once('connect', () => finish(true))
-    // Only ECONNREFUSED shows that no process listens; a full queue gives another error.
+    // Only ECONNREFUSED shows that no process listens. A full queue causes another error.
     socket.once('error', (error) => finish(codeOf(error) !== 'ECONNREFUSED'))
   })
 }

@@ -1,6 +1,6 @@
 /**
- * Facts that a log line may contain beside its time and event. They are short, and never a request,
- * an answer or a credential.
+ * Facts that a log line may contain in addition to its time and event. They are short, and never a
+ * request, an answer or a credential.
  */
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>
 
@@ -12,14 +12,14 @@ export function createEventLog(write: (line: string) => void, now: () => number)
   return (level, event, facts = {}) => write(formatLine(now(), level, event, facts))
 }
 
-/** One line of the log, for a time in Unix milliseconds. */
+/** Returns one line of the log. The time is in Unix milliseconds. */
 export function formatLine(atMs: number, ...[level, event, facts]: Parameters<EventLog>): string {
   return `${JSON.stringify({ time: new Date(atMs).toISOString(), level, event, ...facts })}\n`
 }
 
 /**
- * The facts of any error that may be logged: its name, its code and where it was thrown. The
- * message is left out, because messages of parsers and network errors repeat their input.
+ * Returns the facts of any error that may be logged: its name, its code and where it was thrown.
+ * Messages of parsers and network errors repeat their input, so the message is left out.
  */
 export function describeError(error: unknown): LogFacts {
   if (!(error instanceof Error)) return { error: typeof error }

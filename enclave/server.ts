@@ -31,10 +31,10 @@ import {
 /** Size limit of a request for a head attestation, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
 
-/** Size limit of a pull with a commit's proofs, bytes: about 2,000 per encrypted call. */
+/** Size limit of a pull with proofs for a commit, bytes: about 2,000 for each encrypted call. */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
-/** Size limit of a call's headers: context and credential as base64url of JSON. */
+/** Size limit of a call's headers, bytes: context and credential as base64url of JSON. */
 const HEADER_BYTES_MAX = 64 * 1024
 
 /**
@@ -44,8 +44,8 @@ const HEADER_BYTES_MAX = 64 * 1024
 const REQUEST_TIMEOUT_MS = 130_000
 
 /**
- * How long an unused connection of the gateway is kept, milliseconds: longer than in the gateway's
- * pool.
+ * How long an unused connection from the gateway is kept, milliseconds. The gateway's pool keeps it
+ * for a shorter time.
  */
 const KEEP_ALIVE_MS = 120_000
 
@@ -65,7 +65,7 @@ type ServerOptions = {
 }
 
 /**
- * Gives the server for messages.ts, which does not listen yet. Only the gateway may reach it: the
+ * Creates the server for messages.ts. It does not listen yet. Only the gateway may reach it: the
  * server trusts that every request comes from the gateway.
  */
 export function createEnclaveServer(options: ServerOptions): Server {
@@ -75,7 +75,7 @@ export function createEnclaveServer(options: ServerOptions): Server {
     keepAliveTimeout: KEEP_ALIVE_MS,
   }
   return createServer(settings, (request, response) => {
-    // A write to a connection that the gateway has closed gives an error, which is ignored.
+    // If the gateway has closed the connection, a write causes an error. It is ignored.
     response.on('error', () => undefined)
     serve(options, request, response).catch((error: unknown) =>
       sendFault(options.log, response, error),
@@ -160,7 +160,7 @@ async function throughGate(gate: Gate, callsMax: number, run: () => Promise<void
 
 /**
  * Reads the body, and reserves memory as it arrives. Throws CallFault `log_full` without enough
- * memory, and as readRequest.
+ * memory, and the errors of readRequest.
  */
 async function readCompletionRequest(space: Space, request: IncomingMessage): Promise<Uint8Array> {
   const room = space.reserve(0)
@@ -180,7 +180,7 @@ async function pull(
   const { log } = options.core
   const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
   for (const proof of asked.proofs) options.encryption.waiters.give(proof)
-  // Before the wait: acknowledged completions need not be kept in memory during the wait.
+  // Called before the wait, so that acknowledged completions take no memory during the wait.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())
@@ -190,7 +190,7 @@ async function pull(
 
 /**
  * The order is part of the proof: the hash arrives, then the head is read, then the document is
- * made. So leaves after the head came after the block, and leaves in the head existed before the
+ * made. So leaves after the head came after the block. Leaves in the head existed before the
  * document's time.
  */
 async function attestHead(

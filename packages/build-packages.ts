@@ -25,7 +25,7 @@ export type PackageReport = {
   readonly packages: readonly {
     readonly file: string
     readonly bytes: number
-    /** Size of all files after npm unpacks them. */
+    /** Total size of all files after npm has unpacked them. */
     readonly unpackedBytes: number
     readonly sha256: string
   }[]
@@ -35,10 +35,11 @@ export type PackageReport = {
 }
 
 /**
- * Builds all packages of `root`, a git checkout with its npm packages, into the folder `output`,
- * and replaces earlier packages there. Each package gets a tarball that npm publishes and installs,
- * an SBOM and a provenance statement. SHA256SUMS covers all of these. The tarballs' bytes depend
- * only on the commit, not on the machine, the folder or the time. Throws BuildError.
+ * Builds all packages of `root` into the folder `output`, and replaces earlier packages there.
+ * `root` is a git checkout with its npm packages. Each package gets a tarball that npm publishes
+ * and installs, an SBOM and a provenance statement. SHA256SUMS covers all of these files. The
+ * tarballs' bytes depend only on the commit, not on the machine, the folder or the time. Throws
+ * BuildError.
  */
 export async function buildPackages(root: string, output: string): Promise<PackageReport> {
   const project = await readProject(root)
@@ -198,8 +199,8 @@ async function writePackages(
   }
   const sums = [...files].map(([name, bytes]) => `${digestsOf(bytes).sha256}  ${name}\n`)
   await mkdir(output, { recursive: true })
-  // Removes earlier versions, which are not in the new list of sums. All other files may be the
-  // user's.
+  // Removes the files of earlier versions, which are not in the new list of sums. All other files
+  // are kept, because they may belong to the user.
   for (const name of await readdir(output))
     if (WRITTEN.test(name)) await rm(join(output, name), { force: true })
   for (const [name, bytes] of files) await writeFile(join(output, name), bytes)

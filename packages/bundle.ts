@@ -14,17 +14,17 @@ export type PackageBundle = {
   readonly exports: ReadonlyMap<string, string>
   readonly program: string
   /**
-   * Sources, also of npm packages, that contribute text to the files; paths from the repository's
-   * root.
+   * Sources that contribute text to the files, including sources from npm packages. Paths are from
+   * the repository's root.
    */
   readonly sources: readonly string[]
-  /** npm packages that the files import and do not contain, sorted. */
+  /** npm packages that the files import but do not contain, sorted. */
   readonly imported: readonly string[]
 }
 
 /**
- * esbuild converts newer syntax to the syntax of these targets: the library is for browsers, the
- * program for Node.
+ * esbuild converts newer syntax to the syntax of these targets. The library is for browsers. The
+ * program is for Node.
  */
 const LIBRARY_TARGET = ['es2022']
 const PROGRAM_TARGET = [`node${NODE_VERSION_MIN}`]
@@ -32,8 +32,8 @@ const PROGRAM_TARGET = [`node${NODE_VERSION_MIN}`]
 /**
  * Bundles the JavaScript of a package. Library and program are bundled separately, because the
  * library imports no Node modules. Code that a command loads on demand stays in a separate file.
- * The same sources give the same bytes in any place. Throws BuildError `closure_incomplete` for a
- * package that is neither in the files nor among the dependencies, and for an unused dependency.
+ * The same sources produce the same bytes in any folder. Throws BuildError `closure_incomplete` for
+ * a package that is neither in the files nor among the dependencies, and for an unused dependency.
  */
 export async function bundlePackage(
   root: string,
@@ -70,12 +70,12 @@ export async function bundlePackage(
   }
 }
 
-/** CommonJS packages in the files load Node's modules with this function. */
+/** CommonJS packages in the files load Node modules with this function. */
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
 /**
- * zod contains its messages in fifty languages, which are a fifth of a program. Only English is
+ * zod contains its messages in fifty languages. They would be a fifth of a program. Only English is
  * used.
  */
 const ENGLISH_ALONE: Plugin = {
@@ -101,8 +101,8 @@ async function runEsbuild(
   },
 ): Promise<Part> {
   const { contents, folder, modules, isProgram } = part
-  // This folder is never written. Source maps name sources relative to it, always at the same
-  // depth.
+  // No file is written to this folder. The paths of sources in source maps are relative to this
+  // folder, always at the same depth.
   const outdir = join(root, folder)
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
@@ -115,7 +115,7 @@ async function runEsbuild(
     format: 'esm',
     platform: isProgram ? 'node' : 'neutral',
     target: isProgram ? PROGRAM_TARGET : LIBRARY_TARGET,
-    // Without this, a linked folder of packages would appear under its real path.
+    // Without this option, a linked folder of packages would appear under its real path.
     preserveSymlinks: true,
     tsconfigRaw: '{}',
     external: Object.keys(contents.dependencies),
@@ -142,8 +142,8 @@ function runnable(entry: TreeEntry): TreeEntry {
 }
 
 /**
- * Names of the npm packages that stay outside the files. An import of a part of a package counts
- * for the package.
+ * Returns the names of the npm packages that stay outside the files. An import of a part of a
+ * package counts as an import of the package.
  */
 function importsOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ imports }) =>
@@ -153,7 +153,7 @@ function importsOf({ outputs }: Metafile): readonly string[] {
   )
 }
 
-/** The sources that contribute text to the files. */
+/** Returns the sources that contribute text to the files. */
 function sourcesOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([path, { bytesInOutput }]) =>

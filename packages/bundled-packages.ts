@@ -9,9 +9,15 @@ export type BundledPackage = {
   readonly version: string
   /** SPDX expression. */
   readonly license: string
-  /** SHA-512 of the package's own tarball, hex, from package-lock.json; null without one. */
+  /**
+   * SHA-512 of the package's own tarball, hex, from package-lock.json. Null if package-lock.json
+   * has no SHA-512.
+   */
   readonly sha512: string | null
-  /** The texts that its licence requires us to distribute: its LICENSE and NOTICE files. */
+  /**
+   * The LICENSE and NOTICE files of the package. The package's licence requires us to distribute
+   * these texts.
+   */
   readonly notices: readonly string[]
 }
 
@@ -25,8 +31,8 @@ const lockSchema = z.object({
 })
 
 /**
- * Gives the npm packages of the given sources (paths from the root), sorted by name and version.
- * Throws BuildError `package_incomplete` for a package that does not state its licence.
+ * Returns the npm packages that contain the given sources (paths from the root), sorted by name and
+ * version. Throws BuildError `package_incomplete` for a package that does not state its licence.
  */
 export async function listBundledPackages(
   root: string,
@@ -46,7 +52,7 @@ export async function listBundledPackages(
   return found.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1))
 }
 
-/** The texts that third-party licences require, as one text. */
+/** Joins the texts that third-party licences require into one text. */
 export function formatNotices(packages: readonly BundledPackage[]): string {
   const parts = packages.map(({ name, version, license, notices }) =>
     [`${name} ${version} (${license})`, ...notices].join('\n\n'),
@@ -82,7 +88,7 @@ async function readNotices(root: string, folder: string): Promise<readonly strin
   return texts.map((text) => text.replaceAll('\r\n', '\n').trim())
 }
 
-/** Hex of npm's form `sha512-BASE64`. */
+/** Converts npm's form `sha512-BASE64` to hex. */
 function hexOf(integrity: string | undefined): string | null {
   const [, base64] = /^sha512-([A-Za-z0-9+/]{86}==)$/.exec(integrity ?? '') ?? []
   return base64 === undefined ? null : Buffer.from(base64, 'base64').toString('hex')

@@ -4,20 +4,20 @@ export type PackageContents = {
   readonly description: string
   readonly keywords: readonly string[]
   /**
-   * The modules that other code imports, by subpath of the package. They also run in browsers, so
+   * The modules that other code imports, by subpath of the package. They run in browsers too, so
    * they import no Node built-ins.
    */
   readonly library: readonly { readonly subpath: string; readonly module: string }[]
-  /** The module of the program, which has the name of the package. */
+  /** The module of the program. The program has the same name as the package. */
   readonly program: string
   readonly readme: string
   /** Files that are copied unchanged: the path in the package, and the path in the repository. */
   readonly files: Readonly<Record<string, string>>
-  /** Whether it contains VERIFIER_FILE. */
+  /** True if the package contains VERIFIER_FILE. */
   readonly bringsVerifier: boolean
   /**
-   * npm packages that npm installs with this package. All other imported packages are in its files.
-   * So a program starts quickly, and runs exactly the code that was tested.
+   * npm packages that npm installs with this package. All other imported packages are in this
+   * package's own files. Thus a program starts quickly, and runs exactly the code that was tested.
    */
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
@@ -26,17 +26,23 @@ export type PackageContents = {
 type Dependency = {
   /** Default: the range of the repository's own package.json. */
   readonly range?: string
-  /** Used if the user installed it, and never installed automatically. */
+  /**
+   * True if the package is used only when the user has installed it. It is never installed
+   * automatically.
+   */
   readonly isOptional?: boolean
 }
 
 /**
- * The oldest Node.js that the packages support: the oldest version that all their dependencies
- * support. It is the first version 20 with the modules of 22.
+ * The oldest Node.js that the packages support. All dependencies of the packages support it. It is
+ * the first version 20 with the modules of version 22.
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
-/** The page that checks evidence, before data is inserted. Saved pages name its SHA-256. */
+/**
+ * The page that checks evidence, before data is inserted into it. Saved pages name the SHA-256 of
+ * this page.
+ */
 export const VERIFIER_FILE = 'verify.html'
 
 /** Files of a package in addition to its programs and licences. */
@@ -60,7 +66,8 @@ export const PACKAGES: readonly PackageContents[] = [
     files: { 'expect.schema.json': 'client/expect.schema.json' },
     bringsVerifier: true,
     dependencies: {
-      // For the library. An application that also uses them shares one copy, and its corrections.
+      // For the library. If an application uses these packages too, application and library share
+      // one copy, with the corrections in that copy.
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},
@@ -81,7 +88,7 @@ export const PACKAGES: readonly PackageContents[] = [
       // These packages have worker threads or native parts, or call programs of the system.
       'pino-pretty': { isOptional: true },
       systeminformation: {},
-      // Version 8 needs Node.js 22. Version 7 has the same calls, and also supports Node.js 20.
+      // Version 8 needs Node.js 22. Version 7 has the same functions, and supports Node.js 20 too.
       undici: { range: '^7.30.0' },
       ws: {},
     },

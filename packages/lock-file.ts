@@ -15,8 +15,8 @@ type Entry = z.output<typeof lockSchema>['packages'][string]
 type Platform = { readonly os: string; readonly cpu: string }
 
 /**
- * Whether two texts of package-lock.json install the same packages on this platform. Some versions
- * of npm also list optional packages for other platforms.
+ * Returns true if two texts of package-lock.json install the same packages on this platform. Some
+ * versions of npm list optional packages for other platforms too.
  */
 export function isSameLock(one: string, other: string, platform: Platform): boolean {
   const [first, second] = [one, other].map((text) => packagesOf(text))
@@ -29,7 +29,7 @@ export function isSameLock(one: string, other: string, platform: Platform): bool
   })
 }
 
-/** Whether npm never installs this package on this platform. */
+/** Returns true if npm never installs this package on this platform. */
 function isForOthers({ os, cpu }: Entry, platform: Platform): boolean {
   const excludes = (named: readonly string[] | undefined, own: string) =>
     named !== undefined && !named.includes(own) && !named.some((name) => name.startsWith('!'))

@@ -30,7 +30,10 @@ export type Layout = {
   }[]
 }
 
-/** Version ranges of the npm packages that npm installs with our package, by name, sorted. */
+/**
+ * Returns the version ranges of the npm packages that npm installs with our package, by name,
+ * sorted.
+ */
 export function rangesOf(
   { dependencies }: Pick<PackageContents, 'dependencies'>,
   project: Project,
@@ -49,7 +52,7 @@ export function rangesOf(
 }
 
 /**
- * Gives the package.json of a package. `commit` is null when the sources differ from the commit.
+ * Returns the package.json of a package. `commit` is null if the sources differ from the commit.
  */
 export function writeManifest(
   contents: PackageContents,

@@ -23,8 +23,8 @@ export type BuildFacts = {
   readonly commit: string
   readonly committedAtMs: number
   /**
-   * Sources that differ from the commit. If there are any, another build does not give the same
-   * bytes.
+   * Sources that differ from the commit. If there are such sources, another build does not produce
+   * the same bytes.
    */
   readonly uncommitted: readonly string[]
   /** Versions of the tools, by name. */
@@ -41,9 +41,9 @@ export function digestsOf(bytes: Uint8Array): Digests {
 }
 
 /**
- * Gives a statement about the sources of a tarball: an in-toto statement (v1) with SLSA's
- * provenance (v1). Its subjects are the tarball and every file in it. It is not signed: without
- * trust in its origin, it shows only what to build and to compare.
+ * Writes a statement about the sources of a tarball. It is an in-toto statement (v1) with SLSA's
+ * provenance (v1). Its subjects are the tarball and every file in the tarball. It is not signed. A
+ * reader who does not trust its origin learns from it only what to build and to compare.
  */
 export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object {
   const { commit, uncommitted, tools } = facts
@@ -69,7 +69,7 @@ export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object 
   }
 }
 
-/** A component that is in the files, or that npm installs with them. */
+/** A component that is in the package's files, or that npm installs with the package. */
 type Part = {
   readonly how: 'bundled' | 'installed'
   readonly ref: string
@@ -77,8 +77,8 @@ type Part = {
 }
 
 /**
- * Lists the parts of a package, as CycloneDX 1.6: the npm packages in its files, by version and
- * digest, and the packages that npm installs with it, by range.
+ * Lists the parts of a package, as CycloneDX 1.6. npm packages in its files have a version and a
+ * digest. Packages that npm installs with it have a version range.
  */
 export function writeSbom(built: BuiltPackage, { committedAtMs }: BuildFacts): object {
   const { name, version, license } = built
@@ -127,7 +127,7 @@ function describeBundled({ name, version, license, sha512 }: BundledPackage): Pa
   return { how: 'bundled', ref, component }
 }
 
-/** npm chooses the version when it installs. */
+/** npm chooses the exact version when it installs the package. */
 function describeInstalled(ranges: Readonly<Record<string, string>>): readonly Part[] {
   return Object.entries(ranges).map(([name, range]) => {
     const ref = purlOf(name)
@@ -145,7 +145,7 @@ function namesOf(name: string): { readonly group?: string; readonly name: string
   return rest === undefined ? { name } : { group: scope, name: rest }
 }
 
-/** Package URL: the at sign of a scope is percent-encoded. */
+/** Package URL. The at sign of a scope is percent-encoded in it. */
 function purlOf(name: string, version?: string): string {
   return `pkg:npm/${name.replace('@', '%40')}${version === undefined ? '' : `@${version}`}`
 }
@@ -157,7 +157,7 @@ function hashesOf({ sha256, sha512 }: Digests): readonly object[] {
   ]
 }
 
-/** A UUID of version 8 (RFC 9562), always the same for the same tarball. */
+/** A UUID of version 8 (RFC 9562). The same tarball always has the same UUID. */
 function uuidOf(hex: string): string {
   const bytes = Buffer.from(hex, 'hex').subarray(0, 16)
   bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x80, 6)

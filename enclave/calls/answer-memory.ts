@@ -12,15 +12,15 @@ import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 const WAITING_FACTOR = 6
 
 /**
- * At the limit, an assembly is counted again only if the events since the last count have more than
- * 1/8 of its bytes.
+ * At the limit, an assembly is measured again only if the events since the last measurement have
+ * more than 1/8 of the assembly's bytes.
  */
 const RECOUNT_SHARE = 8
 
 /**
  * Reserves the memory for a whole answer (attacker-controlled bytes) before any part is built.
- * Throws CallFault `answer_too_large` when the answer is over ANSWER_SIZE_MAX, or when all calls
- * together would need more memory than the limit.
+ * Throws CallFault `answer_too_large` when the answer exceeds ANSWER_SIZE_MAX, or when all calls
+ * together would exceed the memory limit.
  */
 export function admitAnswer(space: Pick<Reservation, 'hold'>, body: Uint8Array): void {
   const size = measureJson(body)
@@ -38,19 +38,19 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. It adds the maximum that each event can need. When this
- * sum reaches the last count, it measures the assembly again. Thus a long stream of small chunks,
- * which mostly replace the same members, reserves little memory, and counting takes constant time
- * for each part of an event.
+ * Accounts for the memory of one stream. For each event, it adds the maximum that the event can
+ * need. When this sum reaches the last measured size, it measures the assembly again. In a long
+ * stream of small chunks, most chunks replace the same members. Such a stream reserves little
+ * memory, and the accounting takes constant time for each part of an event.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
   private readonly assembly: unknown
   /** Bytes of the assembly at the last count. */
   private knownBytes = 0
-  /** Upper bound for the bytes of the events since then. */
+  /** Upper bound for the bytes of the events since the last count. */
   private addedBytes = 0
-  /** Bytes of the newest admitted event. The assembly may not contain it yet. */
+  /** Bytes of the newest accepted event. The assembly may not contain this event yet. */
   private eventBytes = 0
   /** Bytes of the incomplete event. */
   private waitingBytes = 0
@@ -63,7 +63,7 @@ export class StreamMemory {
   /**
    * Reserves the memory for an event (attacker-controlled) before any part is built. Throws
    * CallFault `answer_too_large` as admitAnswer does, for the event and for the whole assembly.
-   * `size` is the event's size, if it is known.
+   * `size` is the size of the event's JSON. If it is left out, it is measured.
    */
   admit(data: string, size: JsonSize = measureJson(data)): void {
     checkSize(size)
@@ -89,7 +89,7 @@ export class StreamMemory {
 
   private hold(): void {
     if (this.space.hold(this.sum())) return
-    // The sum is an upper bound. If much was added, a new count may give a smaller one.
+    // The sum is an upper bound. If much was added, a new count may be smaller.
     if (this.addedBytes > this.knownBytes / RECOUNT_SHARE) this.countAssembly()
     takeSpace(this.space.hold(this.sum()))
   }

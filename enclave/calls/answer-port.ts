@@ -8,25 +8,25 @@ import { openSink, type StreamSink } from './stream-sink.ts'
 
 /** The receiver of a completion call's answer. */
 export type AnswerPort = {
-  /** Whether the receiver of the answer has gone. */
+  /** Returns true if the receiver of the answer has left. */
   isGone(): boolean
-  /** Calls `listener` when the receiver goes. Returns a function that removes the listener. */
+  /** Calls `listener` when the receiver leaves. Returns a function that removes the listener. */
   onGone(listener: () => void): () => void
-  /** Opens a stream. Before its first write, a fault can still set the status. */
+  /** Opens a stream. Until the first write to the stream, a fault can still set the status. */
   openStream(options: {
     readonly cancel: AbortController
     readonly drainTimeoutMs: number
   }): StreamSink
   /** Ends the answer to a sealed call that is not a stream. */
   endWhole(sealed: Sealed, response: JsonObject): Promise<void>
-  /** Ends a sealed stream. `fault` is the reason if the stream is not complete; otherwise null. */
+  /** Ends a sealed stream. `fault` is the reason if the stream is not complete. Otherwise null. */
   endStream(
     sealed: Sealed,
     stream: { readonly fault: CallFault | null; readonly response: JsonObject },
   ): Promise<void>
 }
 
-/** The port of an unencrypted call: the gateway reads the messages of messages.ts. */
+/** The port of an unencrypted call. The gateway reads the messages that messages.ts defines. */
 export function plainPort(response: ServerResponse): AnswerPort {
   return {
     isGone: () => response.destroyed,

@@ -25,7 +25,7 @@ const ENCAPSULATED_KEY = formOf(/^[0-9a-f]{64}$/)
 const TX_HASH = formOf(/^0x[0-9a-f]{64}$/)
 
 /**
- * The value must be printable, because it is sent in a header: with a line break, the caller could
+ * The value is sent in a header, so it must be printable. With a line break in it, the caller could
  * add another header.
  */
 const CREDENTIAL = {
@@ -39,7 +39,7 @@ const SEALED_CREDENTIAL = {
   expectation: `base64url of at most ${SEALED_CREDENTIAL_BYTES_MAX} bytes`,
 }
 
-/** The gateway's part of a completion call, from its header. Throws CallFault `invalid_call`. */
+/** Decodes the gateway's part of a completion call from its header. Throws `invalid_call`. */
 export function decodeCall(header: string | readonly string[] | undefined): CompletionCall {
   return decodeHeader(header, (call) => ({
     context: contextOf(call),
@@ -51,7 +51,7 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
   }))
 }
 
-/** The gateway's part of an encrypted call, from its header. Throws CallFault `invalid_call`. */
+/** Decodes the gateway's part of an encrypted call from its header. Throws `invalid_call`. */
 export function decodeEncryptedCall(header: string | readonly string[] | undefined): EncryptedCall {
   return decodeHeader(header, (call) => {
     const { encapsulated_key: enc, sealed_credential: sealed } = call
@@ -68,7 +68,7 @@ export function decodeEncryptedCall(header: string | readonly string[] | undefin
   })
 }
 
-/** The gateway's facts for a call's proof, from its body. Throws CallFault `invalid_call`. */
+/** Decodes the gateway's facts for a call's proof. Throws CallFault `invalid_call`. */
 export function decodeAnchorProof(body: Uint8Array): AnchorProof {
   return decodeObject(body, readAnchorProof)
 }
@@ -81,7 +81,7 @@ function readAnchorProof({ call, tx_hash: txHash, log = null }: Members): Anchor
   }
 }
 
-/** A pull request, from its body. Throws CallFault `invalid_call`. */
+/** Decodes a pull request from its body. Throws CallFault `invalid_call`. */
 export function decodePull(body: Uint8Array): Required<PullRequest> {
   return decodeObject(body, (pull) => {
     const { known_document: known, proofs = [] } = pull
@@ -98,8 +98,8 @@ export function decodePull(body: Uint8Array): Required<PullRequest> {
 }
 
 /**
- * A request for a head attestation, from its body, which must have exactly this member in this
- * form. Throws CallFault `invalid_call`.
+ * Decodes a request for a head attestation. The body must have only the member `block_hash`, in the
+ * required form. Throws CallFault `invalid_call`.
  */
 export function decodeHeadAttestationRequest(body: Uint8Array): HeadAttestationRequest {
   return decodeObject(body, (value) => {
@@ -120,7 +120,7 @@ function credentialOf(value: Json | undefined): string {
   return textOf(value, 'a credential', CREDENTIAL)
 }
 
-/** False when the member is left out. */
+/** Returns false if the member is left out. */
 function flagOf(call: Members, name: string): boolean {
   const { [name]: flag = false } = call
   if (typeof flag === 'boolean') return flag

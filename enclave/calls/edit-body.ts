@@ -2,11 +2,11 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * Sets `stream_options.include_usage` to true and keeps every other byte. Order of members,
- * spelling of numbers and white space stay the caller's: a provider that follows a JSON schema
+ * Sets `stream_options.include_usage` to true and keeps every other byte. The order of members, the
+ * spelling of numbers and the white space stay unchanged: a provider that follows a JSON schema
  * answers in the schema's order. `body` is a JSON object that parseStrictJson accepted. `options`
- * is the value of its `stream_options`, or null without that member. Options that are not an object
- * are replaced, because the provider would refuse them anyway.
+ * is the value of `stream_options` in the body, or null without this member. Options that are not
+ * an object are replaced, because the provider would refuse them anyway.
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })
@@ -18,7 +18,7 @@ export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
 
 /**
  * Removes the top-level member `name` and keeps every other byte. `body` is a JSON object that
- * parseStrictJson accepted. Gives `body` itself when it does not have the member.
+ * parseStrictJson accepted. Returns `body` itself if it does not have the member.
  */
 export function removeMember(body: Uint8Array, name: string): Uint8Array {
   const member = findMember(body, name)
@@ -30,11 +30,11 @@ export function removeMember(body: Uint8Array, name: string): Uint8Array {
 
 type Range = { readonly start: number; readonly end: number }
 
-/** A member's range: from its name's quote up to the comma or brace that ends it. */
+/** The range of a member: from the opening quote of its name up to the comma or brace after it. */
 type Member = Range & {
   /** Start of the value, including the white space before it. */
   readonly valueStart: number
-  /** Position of the comma before the member; null for the first member. */
+  /** Position of the comma before the member. Null for the first member. */
   readonly commaBefore: number | null
 }
 
@@ -45,7 +45,7 @@ const OPENERS: ReadonlySet<number> = new Set([0x7b, 0x5b])
 const CLOSERS: ReadonlySet<number> = new Set([0x7d, 0x5d])
 const CLOSE_BRACE = 0x7d
 
-/** Finds the top-level member `name` in the text of a valid JSON object; null without it. */
+/** Finds the top-level member `name` in the text of a valid JSON object. Null if it is missing. */
 function findMember(body: Uint8Array, name: string): Member | null {
   let depth = 0
   let isName = false
@@ -80,7 +80,7 @@ function endOfString(body: Uint8Array, start: number): number {
   return index + 1
 }
 
-/** A name may have escapes: `stream\u005foptions` names the same member. */
+/** A name may contain escapes. For example, `stream\u005foptions` names the same member. */
 function decodeString(token: Uint8Array): unknown {
   return JSON.parse(Buffer.from(token).toString('utf8'))
 }

@@ -11,15 +11,15 @@ import { type FinishReason, readFinishReason } from '../../attestation/stream/fi
 import { CallFault } from '../call-fault.ts'
 import { readReason } from '../protocol/refusal.ts'
 
-/** Values for members that every completion has, but a provider left out (interface 2.2). */
+/** Values for members that every completion has but the provider left out (interface 2.2). */
 type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
 
 /**
- * The completion in a provider's answer to a call without stream (attacker-controlled bytes). Proof
- * members are removed, because only the gateway may send them. Missing `id`, `object`, `created`,
- * `model`, and in choices `index`, `logprobs`, `finish_reason`, `role`, `content`, `refusal`,
- * `audio` are filled in, with null if the value is unknown. All else is kept. Throws CallFault
- * `provider_error` when the answer is not a completion.
+ * Parses the completion in a provider's answer to a call without stream (attacker-controlled
+ * bytes). Removes proof members, because only the gateway may send them. Fills in missing `id`,
+ * `object`, `created`, `model`, and in choices `index`, `logprobs`, `finish_reason`, `role`,
+ * `content`, `refusal`, `audio`, with null if the value is unknown. All other members are kept.
+ * Throws CallFault `provider_error` when the answer is not a completion.
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)

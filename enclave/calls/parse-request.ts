@@ -19,13 +19,13 @@ export type ParsedRequest = {
   readonly model: string
   readonly demands: Demands
   readonly isStream: boolean
-  /** Whether the caller asked for usage in the stream. */
+  /** True if the caller requested usage in the stream. */
   readonly usageAsked: boolean
-  /** The value of `n`; 1 without this member. */
+  /** The value of `n`. It is 1 if the request does not have this member. */
   readonly choicesAsked: number
   /**
-   * The caller's own bytes, except `stream_options.include_usage` on a stream and the member
-   * `affidavit`.
+   * The caller's own bytes, except for two changes: a stream gets `stream_options.include_usage`,
+   * and the member `affidavit` is removed.
    */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
@@ -35,8 +35,8 @@ export type ParsedRequest = {
 /**
  * Parses a request body (attacker-controlled bytes). It must be JSON that canonical JSON represents
  * exactly: an object with a model and messages. The member `affidavit` contains the caller's
- * demands on the enclave (demandsOf), and is not forwarded. The provider judges all else. `request`
- * is the body's JSON, if it was parsed before. Throws CallFault `invalid_request`.
+ * demands on the enclave (demandsOf), and is not forwarded. The provider checks all other members.
+ * `request` is the body's JSON, if it was already parsed. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
   body: Uint8Array,
@@ -48,7 +48,7 @@ export function parseRequest(
   const demands = readDemands(request)
   const isStream = stream === true
   const usageAsked = asksForUsage(request)
-  // Only searched if the member exists, because the search reads the whole body again.
+  // The search reads the whole body again, so it runs only if the member exists.
   const own = Object.hasOwn(request, DEMANDS_MEMBER) ? removeMember(body, DEMANDS_MEMBER) : body
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))

@@ -13,14 +13,14 @@ export type BodyTerms = {
   readonly space: Pick<Reservation, 'grow'>
 }
 
-/** Memory for each byte of a body during reading: its buffer grows by doubling. */
+/** Memory for each byte of a body while it is read. The buffer of the body grows by doubling. */
 const BUFFER_FACTOR = 2
 
 /**
- * Gives the packets of a provider's answer as they arrive. Reading pauses while the consumer
+ * Returns the packets of a provider's answer as they arrive. Reading pauses while the consumer
  * pauses. Ends when the body ended as HTTP requires. Throws the reason for which the call was
- * cancelled; CallFault `provider_error` when the connection was lost before the end;
- * `answer_too_large` above `bytesMax`, and when there is no memory for the next packet.
+ * cancelled. Throws CallFault `provider_error` when the connection was lost before the end, and
+ * `answer_too_large` above `bytesMax` or without memory for the next packet.
  */
 export async function* readPackets(
   body: IncomingMessage,
@@ -47,8 +47,8 @@ export async function* readPackets(
 }
 
 /**
- * Gives the whole body and its SHA-256 (hex). Leading white space does not count as an answer for
- * the watchdog: providers send it to keep connections open while they compute. Throws as
+ * Returns the whole body and its SHA-256 (hex). For the watchdog, leading white space is not an
+ * answer: providers send it to keep connections open while they compute. Throws the errors of
  * readPackets.
  */
 export async function readAnswerBody(
@@ -73,17 +73,17 @@ export async function readAnswerBody(
 /** White space of JSON (RFC 8259 section 2). */
 const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 
-/** Cancels a call with CallFault `provider_timeout` when its provider is silent too long. */
+/** Cancels a call with CallFault `provider_timeout` if the provider is silent for too long. */
 export type Watchdog = {
-  /** Starts waiting for `what`. This replaces the earlier expectation. */
+  /** Starts to wait for `what`. An earlier wait of this watchdog ends. */
   readonly expect: (what: string, withinMs: number) => void
-  /** Data arrived: restarts the time limit. */
+  /** Restarts the time limit, because data arrived. */
   readonly touch: () => void
-  /** Stops waiting: the provider need not send anything now. */
+  /** Stops the time limit while the provider does not need to send anything. */
   readonly rest: () => void
 }
 
-/** Gives a watchdog for one call. Call `rest` when the call has ended. */
+/** Creates a watchdog for one call. Call `rest` when the call has ended. */
 export function createWatchdog(cancel: AbortController): Watchdog {
   let timer: NodeJS.Timeout | undefined
   return {

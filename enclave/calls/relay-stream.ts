@@ -30,14 +30,14 @@ import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 
 /**
- * How long the body may continue after `[DONE]` before it is given up, milliseconds. Only its end
+ * How long the enclave still reads the body after `[DONE]`, milliseconds. Only the end of the body
  * should follow.
  */
 const LINGER_MS = 1_000
 
 /**
- * After this many failures, templates are no longer made for the stream. Its chunks differ by more
- * than text, and making a template takes as long as parsing an event.
+ * After this many failures, no more templates are made for the stream. The chunks of such a stream
+ * differ by more than their text, and making a template takes as long as parsing an event.
  */
 const TEMPLATES_UNUSED_MAX = 8
 
@@ -51,16 +51,16 @@ type RelayInput = {
   readonly idleTimeoutMs: number
 }
 
-/** An ended stream of which at least one chunk was passed on. */
+/** A stream that has ended after at least one of its chunks was passed on. */
 type RelayedStream = {
   readonly outcome: Receipt['outcome']
-  /** The completion assembled from all received chunks, with usage if the provider stated it. */
+  /** The completion, assembled from all received chunks, with usage if the provider sent it. */
   readonly response: JsonObject
   /** hashChunks (hex) of the chunks that were passed on. */
   readonly streamHash: string
   /** SHA-256 (hex) of all received bytes of the body. */
   readonly receivedHash: string
-  /** The fault if the outcome is upstream_error; otherwise null. */
+  /** The fault if the outcome is upstream_error. Otherwise null. */
   readonly fault: CallFault | null
 }
 
@@ -103,7 +103,7 @@ class StreamRelay {
   private held: string | null = null
   /** Canonical text of the chunk that is the last. */
   private last: string | null = null
-  /** Made from the previous event; null if the next event cannot be like it. */
+  /** Template made from the previous event. Null if the next event cannot match it. */
   private template: TextTemplate | null = null
   /** Number of events in a row without a template, or with a template that did not match. */
   private templatesUnused = 0
@@ -121,7 +121,7 @@ class StreamRelay {
   async readAll(): Promise<void> {
     for await (const packet of readPackets(this.input.body, this.input.bodyTerms)) {
       this.received.update(packet)
-      // Data after [DONE] is hashed, because it was received; otherwise it is ignored.
+      // Data after [DONE] is hashed, because it was received. Apart from that, it is ignored.
       if (!this.isDone) await this.relayEvents(() => this.parser.push(packet))
     }
     if (!this.isDone) await this.relayEvents(() => this.parser.end())
@@ -136,7 +136,7 @@ class StreamRelay {
     await this.send()
   }
 
-  /** The result after the whole body was read, or after `error` ended the reading. */
+  /** Returns the result after the whole body was read, or after `error` ended the reading. */
   finish(error: unknown): RelayedStream {
     if (this.isDone) return this.result('complete', null)
     if (!this.hasGiven) throw error
@@ -203,13 +203,13 @@ class StreamRelay {
     return true
   }
 
-  /** The template of an event that was passed on as `given`; null if no template gives that. */
+  /** Makes a template of an event that was passed on as `given`. Null if no template fits. */
   private learn(data: string, given: string): TextTemplate | null {
     const template = makeTextTemplate(data, (marked) => this.giveMarked(marked))
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
 
-  /** The chunk for an event with other text; null unless the event gives exactly one chunk. */
+  /** Returns the chunk for an event with other text. Null unless there is exactly one chunk. */
   private giveMarked(marked: string): JsonObject | null {
     try {
       const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
@@ -224,7 +224,7 @@ class StreamRelay {
     }
   }
 
-  /** Returns the text of the chunk if exactly one was passed on and it is not held; else null. */
+  /** Returns the chunk's text if exactly one chunk was passed on and is not held. Else null. */
   private relayChunk(chunk: JsonObject): string | null {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
@@ -242,7 +242,7 @@ class StreamRelay {
     }
   }
 
-  /** Adds a chunk to the record and passes it on. On FormatError, it has done neither. */
+  /** Adds a chunk to the record and passes it on. If it throws FormatError, it has done neither. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
@@ -268,7 +268,7 @@ class StreamRelay {
   }
 
   /**
-   * Called when the stream is complete: passes on the last chunk, and waits at most LINGER_MS for
+   * Called when the stream is complete. Passes on the last chunk, and waits at most LINGER_MS for
    * the end of the body.
    */
   private conclude(): void {
@@ -287,8 +287,8 @@ class StreamRelay {
   }
 
   /**
-   * The body ended cleanly without [DONE]. Some providers never send [DONE]. If all choices have
-   * ended, the answer is complete.
+   * The body ended cleanly without [DONE]. Some providers never send [DONE], so the answer is
+   * complete if all choices have ended.
    */
   private async relayEnd(): Promise<void> {
     const { choicesAsked } = this.input.stream
@@ -305,11 +305,11 @@ class StreamRelay {
     this.hasData = true
   }
 
-  /** While the gateway does not read, the provider is not read either, so its time limit rests. */
+  /** While the gateway does not read, the provider is not read. Its time limit then rests. */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
     const { text, last } = this
-    // One call per packet is cheaper than one per chunk.
+    // One call for each packet is cheaper than one call for each chunk.
     this.given.update(this.unhashed)
     this.unhashed = ''
     this.text = ''
@@ -343,7 +343,7 @@ function hasFinishReason({ choices }: JsonObject): boolean {
   )
 }
 
-/** Messages for the caller when checkChunk refuses a chunk, by code. */
+/** Messages for the caller if checkChunk refuses a chunk, by code. */
 const WRONG_CHUNKS: Readonly<Record<string, string>> = {
   changed_type:
     'The provider sent a chunk that goes on in another type than the stream began with.',

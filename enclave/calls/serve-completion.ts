@@ -20,7 +20,7 @@ import { createWatchdog, readAnswerBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
 
 /**
- * Time limit for the body of a refusal, milliseconds. After it, the refusal is passed on without
+ * Time limit for the body of a refusal, milliseconds. If it ends, the refusal is passed on without
  * the provider's text.
  */
 const REFUSAL_TIMEOUT_MS = 10_000
@@ -37,7 +37,7 @@ export type CompletionCore = {
   readonly attestation: AttestationKeeper
   /** The enclave's clock, Unix milliseconds. */
   readonly now: () => number
-  /** Makes a `chatcmpl-…` id for an answer without one. */
+  /** Makes a `chatcmpl-…` id. It is used if the answer has no id. */
   readonly makeId: () => string
 }
 
@@ -52,10 +52,10 @@ type ArrivedCall = {
 
 /**
  * Makes one completion: chooses the provider, calls it (once: nothing is ever sent twice), answers
- * the gateway, and appends a leaf to the log. messages.ts defines the answer to the gateway. When
- * the gateway closes the connection, the provider's request is aborted at once, unless the call may
- * outlive the connection. Throws CallFault, ProviderRefusal or CallerGone when no leaf was made;
- * the response may have begun by then.
+ * the gateway, and appends a leaf to the log. messages.ts defines the answer to the gateway. If the
+ * gateway closes the connection, the request to the provider is aborted at once, unless the call
+ * may outlive the connection. Throws CallFault, ProviderRefusal or CallerGone if no leaf was made.
+ * The response may have begun before the error.
  */
 export async function serveCompletion(
   core: CompletionCore,
@@ -112,7 +112,7 @@ type RunningCall = {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly port: AnswerPort
-  /** How often the log was asked for a completion of this request. */
+  /** Number of calls of this request that reached the log so far, including this call. */
   readonly attempt: number
   readonly startedAtMs: number
 }
@@ -131,8 +131,8 @@ function findProvider(
 }
 
 /**
- * A gateway may leave out or replace a caller's credential. The request contains the caller's
- * demand, which the gateway cannot change unnoticed. Throws CallFault `credential_mismatch`.
+ * A gateway may leave out or replace a caller's credential. The caller's demand is in the request,
+ * so the gateway cannot change it unnoticed. Throws CallFault `credential_mismatch`.
  */
 function checkCredential({ credential, is_callers: isCallers }: CompletionCall, demands: Demands) {
   const { nonce = '', credential: demand } = demands
@@ -171,13 +171,13 @@ async function askProvider(running: RunningCall): Promise<void> {
       await checkHead(running, answer)
       await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
     } finally {
-      // A body that was not read to its end would keep its connection open.
+      // If a body was not read to its end, its connection would stay open.
       if (!answer.body.readableEnded) answer.body.destroy()
     }
   } catch (error) {
     if (!(mayBeMade && error instanceof CallFault)) throw error
     const { code, message, ...more } = error.fault
-    // Only ProviderRefusal has this code, and it is another class.
+    // Only ProviderRefusal has this code, and ProviderRefusal is not a CallFault.
     if (code === 'provider_refused') throw error
     throw new CallFault(code, message, { ...more, may_be_made: true })
   }
@@ -216,7 +216,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws when the answer should be a stream but is not. Such an answer may state a reason. */
+/** Throws if the answer is not a stream although it should be. It may state a reason. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return
@@ -273,7 +273,7 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
 function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
   let id: string | null = null
   return {
-    // Created only on demand: nearly all providers send their own id.
+    // The id is created only when it is needed: nearly all providers send their own id.
     get id() {
       id ??= core.makeId()
       return id

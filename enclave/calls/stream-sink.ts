@@ -4,19 +4,19 @@ import { STREAM_EVENTS } from '../protocol/messages.ts'
 
 /** The gateway's side of a streamed call. */
 export type StreamSink = {
-  /** Sends text, before the first text also the response's head. Returns whether there is room. */
+  /** Sends text. The first call sends the response's head first. Returns true if there is room. */
   readonly write: (text: string) => boolean
   /**
-   * Resolves when there is room again. If the gateway does not make room within the drain timeout,
-   * the call is cancelled with CallerGone. Also resolves when the call is cancelled.
+   * Resolves when there is room again, or when the call is cancelled. If the gateway does not make
+   * room within the drain timeout, the call is cancelled with CallerGone.
    */
   readonly drained: () => Promise<void>
-  /** Takes the last chunk (canonical text), which is sent with the proof. Returns as `write`. */
+  /** Takes the last chunk (canonical text). It is sent with the proof. Returns as `write` does. */
   readonly last: (chunk: string) => boolean
 }
 
 /**
- * Opens the sink for a response whose head was not sent yet. Before the first write, a fault can
+ * Opens the sink for a response whose head was not sent yet. Until the first write, a fault can
  * still set the status.
  */
 export function openSink(
@@ -25,7 +25,7 @@ export function openSink(
 ): StreamSink {
   const { cancel, drainTimeoutMs } = options
   const write = (text: string) => {
-    // A call that outlives its gateway's connection continues without a reader.
+    // The call outlives the gateway's connection, so it continues without a reader.
     if (response.destroyed) return true
     if (!response.headersSent)
       response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })

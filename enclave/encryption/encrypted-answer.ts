@@ -20,7 +20,7 @@ import { createFrameSealer } from './frames.ts'
 import { KEY_BYTES } from './hpke.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/** Interval of comments in a silent stream, milliseconds. They keep the connection open. */
+/** Interval of comments in a silent stream, milliseconds. Comments keep the connection open. */
 export const KEEP_ALIVE_MS = 15_000
 
 /** Largest content of one frame of an answer, bytes. */
@@ -31,7 +31,7 @@ const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 /** The credential that was sent to a provider. */
 export type ShownCredential = {
   readonly credential: string | null
-  /** Whether this is the operator's key, and not the caller's. */
+  /** True if this is the operator's key, and not the caller's key. */
   readonly isOperators: boolean
 }
 
@@ -43,20 +43,20 @@ type AnswerOptions = {
   /** The secret that the call's context exports for answers. */
   readonly secret: Uint8Array
   readonly enc: Uint8Array
-  /** A gateway that reads nothing for this long counts as gone, milliseconds. */
+  /** If the gateway reads nothing for this time, milliseconds, it counts as gone. */
   readonly drainTimeoutMs: number
   readonly keepAliveMs: number
 }
 
 /**
  * Writes the answer to one encrypted call, as EncryptedRecords on one response. Each method that
- * ends the answer resolves when the gateway has read the whole answer. So a call counts as long as
- * it takes memory. Throws CallerGone if the gateway does not read the answer.
+ * ends the answer resolves when the gateway has read the whole answer. Thus a call counts as
+ * running as long as it takes memory. Throws CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
-  /** The requested model; null before the request was read. */
+  /** The requested model. Null before the request was read. */
   model: string | null = null
-  /** The credential, which faults must not repeat. */
+  /** The credential that was sent to the provider. Faults must not repeat it. */
   shown: ShownCredential = NO_CREDENTIAL
   readonly #response: ServerResponse
   readonly #options: AnswerOptions
@@ -113,7 +113,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
       this.#recordSealed(sealed, response, '')
-      // An answer that the reader left must not look complete, even if it reads again.
+      // The reader has left, so the answer must not look complete, even if the reader returns.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
       return
@@ -124,7 +124,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /** Answers with an error: by its status, or within the stream if that has begun. */
+  /** Answers with an error. It is an event if the stream has begun. Otherwise it is a status. */
   fail(fault: EnclaveFault): Promise<void> {
     const report = hideCredential(fault, this.shown)
     return this.#answer(answerFault(report, this.shown.isOperators), fault.code)
@@ -158,7 +158,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /** Gives the proof's members as text. If they come too late, it answers and gives null. */
+  /** Returns the proof's members as text. If they are late, sends an error and returns null. */
   async #awaitProof(sealed: Sealed, response: JsonObject): Promise<string | null> {
     if (this.isGone()) throw gone()
     const { waiters } = this.#options
@@ -193,7 +193,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     return this.#record(ENCRYPTED_RECORDS.frame, this.#sealer.seal(content))
   }
 
-  /** Writes the head, before all else. Later calls have no effect. */
+  /** Writes the head before all other records. After the first call, it does nothing. */
   #begin(head: Partial<EncryptedHead> & Pick<EncryptedHead, 'content_type'>): void {
     if (this.#hasHead) return
     this.#hasHead = true
@@ -264,7 +264,7 @@ function* piecesOf(text: Uint8Array): Generator<Uint8Array> {
     yield text.subarray(at, at + FRAME_BYTES_MAX)
 }
 
-/** Adds members to the canonical text of an object, after its own members. */
+/** Adds members to the canonical text of an object, after the object's own members. */
 function withMembers(object: string, members: string): string {
   return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }

@@ -10,9 +10,9 @@ import {
 import { hkdfExpand, hkdfExtract, KEY_BYTES } from './hpke.ts'
 
 /**
- * Encrypts the frames of an answer, in their order (EHBP; keys as RFC 9458 section 4.4). `secret`
- * is the context's export RESPONSE_EXPORT. `enc` is the call's encapsulated key. `responseNonce` is
- * 32 random bytes, sent with the answer.
+ * Encrypts the frames of an answer, in their order (EHBP). The keys are derived as in RFC 9458
+ * section 4.4. `secret` is the context's export RESPONSE_EXPORT. `enc` is the call's encapsulated
+ * key. `responseNonce` is 32 random bytes, sent with the answer.
  */
 export function createFrameSealer(options: {
   readonly secret: Uint8Array

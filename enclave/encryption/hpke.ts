@@ -11,7 +11,7 @@ import { CallFault } from '../call-fault.ts'
 
 /*
  * HPKE (RFC 9180), the recipient's side of base mode, for one suite: DHKEM(X25519, HKDF-SHA256),
- * HKDF-SHA256, AES-256-GCM. With node:crypto, a recipient costs an eighth of the time that it costs
+ * HKDF-SHA256, AES-256-GCM. With node:crypto, a recipient takes an eighth of the time that it takes
  * with WebCrypto, and no further code must be measured.
  */
 
@@ -25,7 +25,7 @@ const NOTHING = Buffer.alloc(0)
 /** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM (RFC 9180 section 7). */
 const kem = labelledBy('KEM\x00\x20')
 const suite = labelledBy('HPKE\x00\x20\x00\x01\x00\x02')
-/** The key schedule's context up to the hash of `info`: base mode, no id of a shared key. */
+/** Start of the key schedule's context, before the hash of `info`: base mode, no shared key id. */
 const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_hash', NOTHING)])
 
 /** An X25519 key pair, both in raw bytes. */
@@ -34,15 +34,15 @@ export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint
 /** The recipient's context of one call. */
 export type RecipientContext = {
   /**
-   * Decrypts the next ciphertext. They must come in the order of their encryption. Throws CallFault
-   * `bad_ciphertext` for anything else; then the context cannot be used again.
+   * Decrypts the next ciphertext. Ciphertexts must come in the order of their encryption. Throws
+   * CallFault `bad_ciphertext` for anything else. After that, the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
   /** Exports a secret of this many bytes (RFC 9180 section 5.3). */
   export(exporterContext: string, length: number): Buffer
 }
 
-/** The public key for 32 random bytes (RFC 7748; the multiplication includes the clamping). */
+/** Returns the public key for 32 random bytes (RFC 7748). The multiplication does the clamping. */
 export function publicKeyOf(secretKey: Uint8Array): Buffer {
   const spki = createPublicKey(privateKeyOf(secretKey)).export({ type: 'spki', format: 'der' })
   return spki.subarray(-KEY_BYTES)
@@ -86,7 +86,7 @@ function decapsulate(
   return kem.expand(prk, 'shared_secret', { context, length: KEY_BYTES })
 }
 
-/** X25519. OpenSSL refuses an all-zero result, which keys of small order give (RFC 7748). */
+/** X25519. Keys of small order produce an all-zero result (RFC 7748), which OpenSSL refuses. */
 function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
   try {
     return diffieHellman({
@@ -155,8 +155,8 @@ function labelledBy(id: string) {
 }
 
 /**
- * HKDF-Extract (RFC 5869), which is HMAC (RFC 2104), with SHA-256. Two hashes of whole messages
- * take a fifth of the time of `createHmac`.
+ * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104). Hashing two whole messages takes
+ * a fifth of the time of `createHmac`.
  */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
   const key = salt.length > BLOCK_BYTES ? sha256(salt) : salt

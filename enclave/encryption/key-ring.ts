@@ -9,33 +9,33 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/** Lifetime of a key, milliseconds, so calls under the previous key still succeed. */
+/** Lifetime of a key, milliseconds. Calls under the previous key thus still succeed. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * The stated validity of a key starts this long ago, for callers whose clocks are slow. It also
- * ends this long before the key does, which leaves time for calls that are on their way.
+ * The stated validity of a key starts this long ago, for callers whose clocks are slow. It ends
+ * this long before the key expires, so that calls that are on their way still arrive in time.
  */
 const CLOCK_ROOM_SECONDS = 60
-/** Pause after a key could not be made. */
+/** Pause after a failed attempt to make a key. */
 const RETRY_MS = 5_000
 
 /**
- * Most encapsulated keys that are remembered per key: a new key is made before there are more. Each
- * takes 13 to 27 bytes.
+ * Maximum number of encapsulated keys that are remembered for each key. A new key is made before
+ * this number is reached. Each takes 13 to 27 bytes.
  */
 const SEEN_MAX = 2 ** 20
 
 /**
- * Most keys at once. If calls fill up keys faster than keys expire, the oldest key is removed
- * early. Its calls are refused like calls under an expired key.
+ * Maximum number of keys at the same time. If calls fill keys faster than keys expire, the oldest
+ * key is removed early. Its calls are then refused like calls under an expired key.
  */
 export const KEYS_MAX = 4
 
 /** A key of the ring, for decrypting calls. */
 export type RingKey = KeyPair & {
   /**
-   * Records the encapsulated key of a decrypted call. Returns false when it was recorded before:
-   * then the call is a replay.
+   * Records the encapsulated key of a decrypted call. Returns false if it was already recorded: the
+   * call is then a replay.
    */
   take(enc: Uint8Array): boolean
 }
@@ -51,13 +51,13 @@ export type KeyRing = {
 }
 
 type KeyRingOptions = {
-  /** Gives this many random bytes of the security module. */
+  /** Returns this many random bytes from the security module. */
   readonly random: (length: number) => Promise<Uint8Array>
   readonly account: Pick<NotaryAccount, 'sign'>
   readonly domain: LogDomain
-  /** The enclave's clock, Unix milliseconds: used in statements. */
+  /** The enclave's clock, Unix milliseconds. Statements contain its time. */
   readonly now: () => number
-  /** A monotonic clock, milliseconds: decides when a key expires. */
+  /** A monotonic clock, milliseconds. It decides when a key expires. */
   readonly monotonic: () => number
   readonly log: EventLog
   /** Default: SEEN_MAX. */
@@ -67,13 +67,13 @@ type KeyRingOptions = {
 type KeptKey = RingKey & {
   readonly statement: EncryptionKey
   readonly endsAtMs: number
-  /** Whether the key cannot remember further encapsulated keys. */
+  /** Returns true if the key cannot remember further encapsulated keys. */
   readonly isFull: () => boolean
 }
 
 /**
- * Makes the first key, and a new key every ROTATION_MS, or before the newest key is full. Expired
- * keys are overwritten. Throws the error of `random` when the first key cannot be made.
+ * Makes the first key. Makes a new key every ROTATION_MS, and earlier if the newest key is nearly
+ * full. Expired keys are overwritten. Throws the error of `random` if the first key cannot be made.
  */
 export async function openKeyRing(options: KeyRingOptions): Promise<KeyRing> {
   const ring = new Ring(options)
@@ -106,7 +106,7 @@ class Ring {
     this.#schedule()
   }
 
-  /** Keys that are not expired and not full: a full key cannot recognize a replayed call. */
+  /** Keys that are neither expired nor full. A full key cannot recognize a replayed call. */
   usable(): readonly KeptKey[] {
     const now = this.#options.monotonic()
     return this.#kept.filter((key) => key.endsAtMs > now && !key.isFull())
@@ -118,7 +118,7 @@ class Ring {
     this.#keep([])
   }
 
-  /** Keeps only these keys, and overwrites the secrets of the others. */
+  /** Keeps only these keys, and overwrites the secrets of all other keys. */
   #keep(keys: readonly KeptKey[]): void {
     for (const key of this.#kept) if (!keys.includes(key)) key.secretKey.fill(0)
     this.#kept = keys
@@ -135,7 +135,7 @@ class Ring {
         fingerprintKey,
         seenMax: this.#seenMax,
         whenNearlyFull: (full) => {
-          // Only the newest key causes a rotation: callers may still use an older key and fill it.
+          // Only a full newest key causes a rotation: callers may still use and fill an older key.
           if (full === this.#kept[0]) this.#rotate()
         },
       })
@@ -207,7 +207,7 @@ function makeKey(
       const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
-      // Earlier than full: calls that arrive before the new key exists need room, too.
+      // Called before the key is full: calls still arrive until the new key exists.
       if (seen.size * 4 > parts.seenMax * 3) parts.whenNearlyFull(key)
       return true
     },

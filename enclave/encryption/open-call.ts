@@ -23,22 +23,22 @@ export type OpenedCall = {
   readonly body: Uint8Array
   /** The secret for the answer, from the context of this call. */
   readonly secret: Uint8Array
-  /** The caller's own credential; null without one. */
+  /** The caller's own credential. Null without a credential. */
   readonly callerCredential: string | null
 }
 
 /**
  * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. Each frame
- * costs a decryption, so their number needs a limit: 52,000 frames of one byte.
+ * costs a decryption, so the number of frames needs a limit: 52,000 frames of one byte.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
 /**
  * Decrypts an encrypted call as it arrives. Throws CallFault: `unknown_key` when no key of the ring
- * decrypts the first frame (a wrong key and a wrong frame look the same); `replayed_call` when its
- * encapsulated key was used before; `bad_ciphertext` for a wrong later frame, or a credential of
- * another call; `invalid_request` (413) for a body that is too long; `log_full` without memory.
- * Throws CallerGone when the body is cut.
+ * decrypts the first frame (a wrong key and a wrong frame look the same); `replayed_call` when the
+ * call's encapsulated key was used before; `bad_ciphertext` for a wrong later frame, or a
+ * credential of another call; `invalid_request` (413) for a body that is too long; `log_full`
+ * without memory. Throws CallerGone when the body is cut.
  */
 export async function openCall(
   request: IncomingMessage,
@@ -49,7 +49,7 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // The rest of the request is dropped: its sender may read the answer only after sending all.
+    // Some senders read the answer only after they have sent everything. The rest is dropped.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error
@@ -88,12 +88,12 @@ async function readCall(
   }
 }
 
-/** Ending the loop early keeps the connection open, so that the fault can be sent on it. */
+/** If the loop ends early, the connection stays open, so that the fault can be sent on it. */
 function packetsOf(request: IncomingMessage): AsyncIterable<Buffer> {
   return request.iterator({ destroyOnReturn: false })
 }
 
-/** Memory for each byte of a body during reading: its frame, and its buffer, which doubles. */
+/** Memory for each byte of a body while it is read: the frame, and the buffer, which doubles. */
 const BUFFER_FACTOR = 3
 
 type FirstFrame = {
@@ -102,7 +102,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/** Does all work that needs the key at once: the key may expire while the rest arrives. */
+/** Does all work that needs the key immediately: the key may expire while the rest arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },
@@ -118,7 +118,7 @@ function openFirst(
   throw new CallFault('unknown_key', 'No key of this enclave opens the call: fetch its keys again.')
 }
 
-/** Null when this key does not decrypt the frame. */
+/** Returns null if this key does not decrypt the frame. */
 function tryKey(
   key: RingKey,
   { enc, frame }: { readonly enc: Uint8Array; readonly frame: Uint8Array },

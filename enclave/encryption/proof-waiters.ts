@@ -1,18 +1,18 @@
 import type { AnchorProof } from '../protocol/messages.ts'
 
-/** How long a sealed call waits for its commit, milliseconds. The gateway waits only 60 s. */
+/** How long a sealed call waits for the gateway's commit, milliseconds. The gateway waits 60 s. */
 export const PROOF_TIMEOUT_MS = 65_000
 
-/** The result of the wait: `late` after PROOF_TIMEOUT_MS, `gone` when the caller left. */
+/** The result of the wait. `late`: PROOF_TIMEOUT_MS has ended. `gone`: the caller has left. */
 type Proof = AnchorProof | 'late' | 'gone'
 
 /** Sealed calls that wait for the gateway's part of their proof. */
 export type ProofWaiters = {
-  /** Starts a call's wait. Resolves with its result. */
+  /** Starts the wait of a call. Resolves with the result of the wait. */
   open(call: string): Promise<Proof>
-  /** Ends a call's wait with its proof. Returns false when no call with this id waits. */
+  /** Ends the wait of a call with its proof. Returns false if no call with this id waits. */
   give(proof: AnchorProof): boolean
-  /** Ends a call's wait without a proof. */
+  /** Ends the wait of a call without a proof. */
   forget(call: string): void
 }
 

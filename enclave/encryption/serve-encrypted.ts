@@ -18,7 +18,7 @@ import type { KeyRing } from './key-ring.ts'
 import { type OpenedCall, openCall } from './open-call.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/** Tools for encrypted calls, in addition to those of all calls. */
+/** Tools for encrypted calls, in addition to the tools for all calls. */
 export type EncryptedCore = {
   readonly core: CompletionCore
   readonly ring: KeyRing
@@ -30,10 +30,10 @@ export type EncryptedCore = {
 
 /**
  * Makes one encrypted completion. Before the call is decrypted, faults are thrown. After that,
- * every answer is encrypted, including errors. The gateway receives EncryptedRecords: how to
- * answer, the frames to pass on, and after the sealing the facts that limits need. The proof is
- * encrypted in the last frame after the gateway has sent its part of the proof. Throws CallerGone
- * when the gateway leaves.
+ * every answer is encrypted, including errors. The gateway receives EncryptedRecords: the head of
+ * the answer, then the frames to pass on, and after the sealing the facts that limits need. When
+ * the gateway has sent its part of the proof, the whole proof is encrypted in the last frame.
+ * Throws CallerGone when the gateway leaves.
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,
@@ -90,7 +90,7 @@ async function complete(
 
 type Arrived = { readonly call: EncryptedCall; readonly opened: OpenedCall }
 
-/** Null when a required credential is missing. Only plain http needs no credential. */
+/** Returns null if a required credential is missing. Plain http needs no credential. */
 function chooseCredential(
   provider: ProviderEntry | null,
   { call, opened }: Arrived,

@@ -12,16 +12,16 @@ type BootParts = {
   /** Name of the kernel in the image's metadata. */
   readonly kernelVersion: string
   readonly ramdisk: FileTree
-  /** The used files of Debian's kernel package: kernel and modules. */
+  /** The files that are used from Debian's kernel package: the kernel and its modules. */
   readonly kernelFiles: FileTree
-  /** The operator's own files in the image, by their purpose. */
+  /** The operator's own files in the image. Each key is the purpose of a file. */
   readonly own: Readonly<Record<string, Uint8Array>>
 }
 
 /**
- * Gives kernel, command line and boot ramdisk. The kernel is Debian's with its modules, or the
- * operator's, which must have its drivers built in. The init is our script, or a program like
- * AWS's. Throws BuildError.
+ * Collects kernel, command line and boot ramdisk. The kernel is Debian's kernel with its modules,
+ * or the operator's kernel. The operator's kernel must have its drivers built in. The init is our
+ * script, or a program like AWS's. Throws BuildError.
  */
 export async function collectBootParts(
   root: string,
@@ -111,9 +111,9 @@ function withNsm(
 }
 
 /**
- * Gives the modules of `names` and their dependencies by name, from the tree of a Debian kernel
- * package. Each module comes after its dependencies. Throws BuildError `module_missing`, also for a
- * module that is built into the kernel.
+ * Returns the modules of `names` and their dependencies by name, from the tree of a Debian kernel
+ * package. Each module comes after its dependencies. Throws BuildError `module_missing`. A module
+ * that is built into the kernel counts as missing.
  */
 export function collectModules(
   tree: FileTree,
@@ -137,8 +137,8 @@ export function collectModules(
 }
 
 /**
- * Gives modules as the boot ramdisk needs them: `modules/NAME.ko`, and `modules/order`, which lists
- * these files in their loading order, one per line.
+ * Lays out modules as the boot ramdisk needs them: `modules/NAME.ko` for each module, and
+ * `modules/order`. `modules/order` lists these files in their loading order, one per line.
  */
 export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree {
   const order = [...modules.keys()].map((name) => `${name}.ko\n`).join('')
@@ -150,14 +150,17 @@ export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree
 
 type ModuleFile = { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
 
-/** The kernel does not distinguish `-` and `_` in a module's name. */
+/** In a module's name, the kernel treats `-` and `_` as the same character. */
 function readModule(path: string, entry: TreeEntry): readonly (readonly [string, ModuleFile])[] {
   const name = /([^/]+)\.ko$/.exec(path)?.[1]
   if (name === undefined || entry.kind !== 'file') return []
   return [[name.replaceAll('-', '_'), { ...entry, mode: 0o644 }]]
 }
 
-/** Reads the section `.modinfo`: texts that end in a zero byte. One is always `depends=`. */
+/**
+ * Reads the section `.modinfo`. It contains texts that end in a zero byte. One of these texts is
+ * always `depends=`.
+ */
 function listNeeds(module: Uint8Array): readonly string[] {
   const text = Buffer.from(module.buffer, module.byteOffset, module.length).toString('latin1')
   const needs = /\0depends=([\w,-]*)\0/.exec(text)?.[1]
@@ -169,7 +172,7 @@ function listNeeds(module: Uint8Array): readonly string[] {
     .map((name) => name.replaceAll('-', '_'))
 }
 
-/** Folder of the sources and their dependencies in the root file system. */
+/** Folder in the root file system. It contains the sources and their dependencies. */
 const PROGRAM_FOLDER = 'opt/affidavit'
 
 /** The parts of the application ramdisk. */
@@ -189,9 +192,9 @@ type ApplicationParts = {
 }
 
 /**
- * Gives the application ramdisk with the layout of AWS's own tools: `/cmd` and `/env`, one string
- * per line, and the root file system below `/rootfs`. So it runs under AWS's init program and under
- * our init.
+ * Lays out the application ramdisk like AWS's own tools do: `/cmd` and `/env`, one string per line,
+ * and the root file system below `/rootfs`. Thus the ramdisk runs under AWS's init program and
+ * under our init.
  */
 export function layOutApplication(parts: ApplicationParts): FileTree {
   const root = mergeTrees(
@@ -217,14 +220,14 @@ export function layOutApplication(parts: ApplicationParts): FileTree {
 
 /** The parts of the boot ramdisk. */
 type BootLayout = {
-  /** `/init`: guest/boot-init, or the operator's. */
+  /** `/init`: guest/boot-init, or the operator's init program. */
   readonly init: TreeEntry
   /** `bin/busybox`, which our init needs. */
   readonly system: FileTree
   readonly modules: FileTree
 }
 
-/** Gives the ramdisk from which the kernel starts `/init`. */
+/** Lays out the ramdisk from which the kernel starts `/init`. */
 function layOutBoot({ init, system, modules }: BootLayout): FileTree {
   return mergeTrees(
     system,
@@ -240,8 +243,8 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
 }
 
 /**
- * Gives the boot ramdisk for an init program like AWS's: the program, and the driver that it loads,
- * if any. Such a program needs no other files.
+ * Lays out the boot ramdisk for an init program like AWS's. It contains the program and, if there
+ * is one, the driver that the program loads. Such a program needs no other files.
  */
 function layOutForeignBoot({ init, nsm }: { init: TreeEntry; nsm: TreeEntry | null }): FileTree {
   return new Map<string, TreeEntry>([

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 
-/** Why an image was not built. */
+/** The reason why an image was not built. */
 type BuildErrorCode =
   | 'missing_tool' //         a program that the builder runs is not installed
   | 'command_failed' // a program that the builder runs failed

@@ -9,11 +9,11 @@ const CPIO_FILE_BYTES_MAX = 0xffff_ffff
 const CPIO_PATH_BYTES_MAX = 4096
 
 /**
- * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc"
- * (Documentation/driver-api/early-userspace/buffer-format.rst). The same tree gives the same bytes,
- * for any order of its entries. They are sorted by the bytes of their paths, and numbered in this
- * order (inode). Owner, group and time are 0. Missing directories are added. Throws TreeError for
- * entries that the format cannot express.
+ * Encodes `tree` as an archive that Linux unpacks as a ramdisk: cpio "newc"
+ * (Documentation/driver-api/early-userspace/buffer-format.rst). The order of the entries in `tree`
+ * does not change the bytes. The entries are sorted by the bytes of their paths, and numbered in
+ * this order (inode). Owner, group and time are 0. Missing directories are added. Throws TreeError
+ * for entries that the format cannot express.
  */
 export function encodeCpio(tree: FileTree): Uint8Array<ArrayBuffer> {
   const entries = [...addParents(tree)]
@@ -94,18 +94,22 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   return [head, padding(head.length), data, padding(data.length)]
 }
 
-/** The header with the name, and the data, are each padded to a multiple of four bytes. */
+/**
+ * Zeros that fill up to a multiple of four bytes. They follow the header with the name, and they
+ * follow the data.
+ */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
 }
 
 /**
- * Gives `bytes` as a gzip file (RFC 1952) without name and time. The compression is plain
- * JavaScript, because these bytes are measured: zlib's output depends on its version and on the
- * processor.
+ * Compresses `bytes` as a gzip file (RFC 1952) without name and time. The compression is plain
+ * JavaScript, because the compressed bytes are measured: zlib's output depends on its version and
+ * on the processor.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  // Without `mem`, fflate uses a logarithm, whose last bit JavaScript does not define.
+  // Without `mem`, fflate computes a logarithm. JavaScript does not define the last bit of a
+  // logarithm.
   const deflated = deflateSync(bytes, { level: 6, mem: 12 })
   const trailer = Buffer.alloc(8)
   trailer.writeUInt32LE(crc32(bytes), 0)

@@ -11,8 +11,8 @@ const packageForm = z.strictObject({
   /** The Debian package. */
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
-   * A package that always depends on the newest package of this kind. A renewed pin gets its name
-   * from there.
+   * Name of a package that always depends on the newest package of this kind. When the pin is
+   * renewed, the new name comes from this dependency.
    */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
@@ -20,7 +20,10 @@ const packageForm = z.strictObject({
   /** SHA-256 of the .deb file. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size: z.int().positive(),
-  /** The ramdisks that contain its files; `kernel` is the source of kernel and modules. */
+  /**
+   * The ramdisks that contain the package's files. `kernel`: the package is the source of the
+   * kernel and its modules.
+   */
   into: z.array(z.enum(['application', 'boot', 'kernel'])).min(1),
   why: z.string().min(1),
   /** Globs of the files that are used. All other files of the package are left out. */
@@ -32,7 +35,10 @@ export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 
 /** The source of packages. */
 export type PackageSource = {
-  /** A folder with all files; then nothing is fetched. Null: the operating system's mirrors. */
+  /**
+   * A folder with all package files. With a folder, no file is fetched. Null: the operating
+   * system's mirrors.
+   */
   readonly folder: string | null
   /** Folder in which fetched files are kept for the next build. */
   readonly cache: string
@@ -53,7 +59,7 @@ export function parsePackageList(bytes: Uint8Array): readonly DebianPackage[] {
   }
 }
 
-/** Gives the files of a package that match `take`. Throws BuildError. */
+/** Returns the files of a package that match `take`. Throws BuildError. */
 export async function openDebianPackage(
   pinned: DebianPackage,
   source: PackageSource,
@@ -66,8 +72,9 @@ export async function openDebianPackage(
 }
 
 /**
- * Gives the path of a package's file with the pinned bytes. The file comes from the source's folder
- * or the cache, or is fetched. Throws BuildError `package_unavailable` or `package_altered`.
+ * Returns the path of a package file that has the pinned bytes. The file comes from the source's
+ * folder or the cache, or it is fetched. Throws BuildError `package_unavailable` or
+ * `package_altered`.
  */
 async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
   const path = join(source.folder ?? source.cache, fileNameOf(pinned))
@@ -84,8 +91,8 @@ async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource)
 }
 
 /**
- * Fetches the given version of `name`, or the newest version of the mirrors, into an empty folder.
- * Gives the bytes.
+ * Fetches a package into an empty folder and returns its bytes. The version is the given version of
+ * `name`, or the newest version on the mirrors.
  */
 export async function downloadPackage(
   wanted: { readonly name: string; readonly version?: string },
@@ -116,7 +123,7 @@ export async function keepPackage(path: string, bytes: Uint8Array): Promise<void
   await rename(part, path)
 }
 
-/** The file name that apt-get gives to a package: the epoch's colon becomes %3a. */
+/** Returns the file name that apt-get uses for a package. The colon of the epoch becomes %3a. */
 export function fileNameOf({
   name,
   version,

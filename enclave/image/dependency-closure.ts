@@ -8,9 +8,15 @@ const why = z.string().min(1)
 const integrity = z.string().regex(/^sha512-[A-Za-z0-9+/]{86}==$/)
 
 const listForm = z.strictObject({
-  /** Node.js. It is pinned here, because the lock file has only the package that would fetch it. */
+  /**
+   * Node.js. It is pinned here, because the lock file has no Node.js. It has only the package that
+   * would fetch Node.js.
+   */
   runtime: z.strictObject({ name: z.string(), version: z.string(), integrity, why, take }),
-  /** All packages below `node_modules` in the image. The lock file gives version and integrity. */
+  /**
+   * All packages below `node_modules` in the image. Their versions and integrity come from the lock
+   * file.
+   */
   packages: z.array(z.strictObject({ name: z.string(), why, take })).min(1),
 })
 
@@ -41,9 +47,10 @@ export type DependencyClosure = {
 }
 
 /**
- * Reads dependencies.json with the project's lock file. It refuses a list without a dependency of a
- * listed package, and a Node.js version that the project was not tested with. Optional dependencies
- * are used only if they are listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
+ * Reads dependencies.json with the project's lock file. Refuses a list if a dependency of a listed
+ * package is not listed. Refuses a Node.js version that the project was not tested with. Optional
+ * dependencies are used only if they are listed. Throws BuildError `pins_malformed` or
+ * `closure_incomplete`.
  */
 export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
   const { runtime, packages } = parseForm('dependencies.json', listForm, list)
@@ -98,7 +105,9 @@ function parseForm<Value>(file: string, form: z.ZodType<Value>, bytes: Uint8Arra
   }
 }
 
-/** Every package is a direct dependency with its exact version, so npm has no choice. */
+/**
+ * Every package is a direct dependency with an exact version, so npm cannot choose other versions.
+ */
 function writeManifests(
   version: string,
   packages: readonly (LockedPackage & { name: string })[],

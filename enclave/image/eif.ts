@@ -17,18 +17,18 @@ import { type ImageSigner, signImage } from './image-signature.ts'
 export type EifParts = {
   readonly kernel: Uint8Array
   readonly cmdline: string
-  /** JSON. The measurements do not cover the metadata. */
+  /** JSON text. It is not part of the measurements. */
   readonly metadata: string
-  /** The first is the boot ramdisk. The others contain the application. */
+  /** The first ramdisk is the boot ramdisk. The other ramdisks contain the application. */
   readonly ramdisks: readonly Uint8Array[]
   /** A signature section (image-signature.ts), or null. */
   readonly signature: Uint8Array | null
 }
 
 /**
- * Gives the bytes of an enclave image of version 4 for x86-64: header, kernel, command line,
- * metadata, ramdisks and signature. Layout and default values for memory and processors are those
- * of aws-nitro-enclaves-image-format. The same parts give the same bytes. Throws RangeError for
+ * Encodes an enclave image of version 4 for x86-64: header, kernel, command line, metadata,
+ * ramdisks and signature. The layout is that of aws-nitro-enclaves-image-format, as are the default
+ * values for memory and processors. The same parts produce the same bytes. Throws RangeError for
  * more ramdisks than fit into a header.
  */
 export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
@@ -54,7 +54,7 @@ export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
   return new Uint8Array(Buffer.concat([header, body]))
 }
 
-/** Gives PCR0, 1 and 2 of the image with these parts, 48 bytes each. */
+/** Returns PCR0, 1 and 2 of the image with these parts, 48 bytes each. */
 export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdisks'>) {
   const [boot, ...applications] = parts.ramdisks
   const registers = createRegisters({ sha384: () => createHash('sha384'), crc32 })
@@ -111,10 +111,10 @@ type ImageContents = {
   readonly signer: ImageSigner | null
 }
 
-/** An image file, with the measurements that its enclave will show. */
+/** An image file. An enclave that runs this image will have these measurements. */
 type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
 
-/** Measures the contents, signs them if there is a signer, and gives the image file. */
+/** Measures the contents, signs them if there is a signer, and returns the image file. */
 export function sealImage(contents: ImageContents): SealedImage {
   const { kernel, cmdline, bootRamdisk, applicationRamdisk, signer } = contents
   const parts = { kernel, cmdline, ramdisks: [bootRamdisk, applicationRamdisk] }
@@ -133,8 +133,8 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Gives the metadata section of an image. It has the members of AWS's builder without the time, so
- * that the same image always has the same bytes. No measurement covers the metadata; the facts that
+ * Writes the metadata section of an image. It has the members that AWS's builder writes, except the
+ * time. Thus the same image always has the same bytes. The metadata is not measured. The facts that
  * matter are in `measurements.json`.
  */
 function writeMetadata(image: {

@@ -3,11 +3,12 @@ import { BuildError } from './build-error.ts'
 
 /**
  * The content of a ramdisk: entries by path. A path has no leading slash, no empty part, no `.` or
- * `..`. Entries have no owner and no time: all belong to root, and their time is 0.
+ * `..`. Entries have no owner and no time. In the ramdisk, all entries belong to root, and their
+ * time is 0.
  */
 export type FileTree = ReadonlyMap<string, TreeEntry>
 
-/** `mode` is the twelve permission bits. A link does not have a mode. */
+/** `mode` contains the twelve permission bits. A link has no mode. */
 export type TreeEntry =
   | { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
   | { readonly kind: 'directory'; readonly mode: number }
@@ -20,8 +21,8 @@ export type TreeEntry =
     }
 
 /**
- * Two parts of an image use the same path, or a path is not valid. The person who changed the
- * image's parts must correct them.
+ * Two parts of an image use the same path, or a path is not valid. The person who changed the parts
+ * must correct them.
  */
 export class TreeError extends Error {
   override readonly name = 'TreeError'
@@ -65,7 +66,7 @@ export function addParents(tree: FileTree): FileTree {
   return whole
 }
 
-/** A file of UTF-8 text, readable by all. */
+/** Creates a file with UTF-8 text that all users can read. */
 export function textFile(text: string, mode = 0o644): TreeEntry {
   return { kind: 'file', mode, data: new TextEncoder().encode(text) }
 }
@@ -77,9 +78,9 @@ function checkPath(path: string): void {
 }
 
 /**
- * Gives the entries of `tree` whose paths match a pattern (globs: `*` within a name, `**` across
- * folders). Each pattern must match at least one entry. Thus a file that a package has moved is
- * noticed when the image is built, not when it runs. Throws BuildError `package_incomplete`.
+ * Returns the entries of `tree` whose paths match a pattern (globs: `*` within a name, `**` across
+ * folders). Each pattern must match at least one entry. If a package has moved a file, the build
+ * thus fails, and not the finished image. Throws BuildError `package_incomplete`.
  */
 export function takeFiles(
   tree: FileTree,

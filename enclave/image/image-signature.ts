@@ -11,20 +11,23 @@ import {
 
 /** The signer of an image, made by openImageSigner. */
 export type ImageSigner = {
-  /** PEM, as it is in the image. */
+  /** The certificate as PEM, exactly as it is stored in the image. */
   readonly certificate: Uint8Array
   readonly key: KeyObject
 }
 
-/** The key or the certificate for signing images is not valid. The operator must give another. */
+/**
+ * The key or the certificate for signing images is not valid. The operator must provide another key
+ * or certificate.
+ */
 export class SignerError extends Error {
   override readonly name = 'SignerError'
 }
 
 /**
- * Gives a signer with a P-384 private key (PEM, not encrypted) and its certificate (PEM). Throws
- * SignerError. Does not check the certificate's issuer or validity: the hypervisor only measures
- * the certificate (PCR8), and relying parties judge it.
+ * Opens a signer with a P-384 private key (PEM, not encrypted) and the key's certificate (PEM).
+ * Throws SignerError. Does not check the certificate's issuer or validity: the hypervisor only
+ * measures the certificate (PCR8), and relying parties judge it.
  */
 export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array }): ImageSigner {
   const key = readKey(pem.key)
@@ -35,11 +38,11 @@ export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array 
 }
 
 /**
- * Gives the signature section of an image with this PCR0 (48 bytes), in the form of
- * aws-nitro-enclaves-image-format: CBOR `[{signing_certificate, signature}]`, both as arrays of
- * integers. The signature is COSE_Sign1 (RFC 9052) with ES384 over `{register_index: 0,
- * register_value}`. It is deterministic (RFC 6979), so the owner of the key can rebuild a signed
- * image.
+ * Returns the signature section of an image with this PCR0 (48 bytes), in the form of
+ * aws-nitro-enclaves-image-format. It is CBOR `[{signing_certificate, signature}]`, with both
+ * values as arrays of integers. The signature is COSE_Sign1 (RFC 9052) with ES384 over
+ * `{register_index: 0, register_value}`. It is deterministic (RFC 6979), so the owner of the key
+ * can rebuild a signed image.
  */
 export function signImage(signer: ImageSigner, pcr0: Uint8Array): Uint8Array {
   const payload = encodeMap([
@@ -92,7 +95,10 @@ function readCertificate(pem: Uint8Array): X509Certificate {
   return attempt(() => new X509Certificate(der), 'expected an X.509 certificate')
 }
 
-/** The platform's errors may quote their input, but a key must never appear in a message. */
+/**
+ * The platform's errors may contain their input. The input may be a key, and a key must never
+ * appear in a message.
+ */
 function attempt<Value>(read: () => Value, expected: string): Value {
   try {
     return read()

@@ -10,11 +10,13 @@ export class SourceError extends Error {
 }
 
 /**
- * Gives the files of the project in `root` that Node.js loads for `main`, by their paths, sorted:
- * `main` itself, all files that it imports or re-exports by a path, their imports, and so on.
- * `import type` loads nothing. Packages are not included (see dependency-closure.ts). Throws
- * SourceError for an `import()` without a literal. If an import is missed here, the image lacks the
- * file: it fails to start, and never runs code that is not measured.
+ * Returns the files of the project in `root` that Node.js loads for `main`, by their paths, sorted.
+ * These are `main` itself, all files that it imports or re-exports by a path, the imports of those
+ * files, and so on. `import type` loads no file. Packages are not included (see
+ * dependency-closure.ts). Throws SourceError for an `import()` without a literal.
+ *
+ * If this function misses an import, the image lacks the imported file. The image then fails to
+ * start. It never runs code that is not measured.
  */
 export async function listLoadedSources(
   root: string,

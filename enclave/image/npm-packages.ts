@@ -22,8 +22,8 @@ export type NpmPackage = {
 const NPM_PACKAGE_BYTES_MAX = 2 ** 29
 
 /**
- * Gives the files of a package that match `take`, by their paths in the package. Its scripts are
- * not run. Throws BuildError.
+ * Returns the files of a package that match `take`, by their paths in the package. The package's
+ * scripts are not run. Throws BuildError.
  */
 export async function openNpmPackage(pinned: NpmPackage, source: PackageSource): Promise<FileTree> {
   const archive = await obtainNpmPackage(pinned, source)
@@ -31,7 +31,7 @@ export async function openNpmPackage(pinned: NpmPackage, source: PackageSource):
   return takeFiles(dropTopFolder(tree), { package: pinned.name, patterns: pinned.take })
 }
 
-/** The file name that npm gives to a package. */
+/** Returns the file name that npm uses for a package. */
 export function tarballNameOf({ name, version }: Pick<NpmPackage, 'name' | 'version'>): string {
   return `${name.replace(/^@/, '').replaceAll('/', '-')}-${version}.tgz`
 }
@@ -90,7 +90,7 @@ function altered(pinned: NpmPackage): BuildError {
   )
 }
 
-/** All files of such an archive are in one folder, usually called `package`. */
+/** All files in such an archive are in one folder, usually with the name `package`. */
 function dropTopFolder(tree: FileTree): FileTree {
   const entries: (readonly [string, TreeEntry])[] = []
   for (const [path, entry] of tree) entries.push([path.slice(path.indexOf('/') + 1), entry])

@@ -17,7 +17,7 @@ type OpenedDependencies = {
 }
 
 /**
- * Opens packages one after the other, so a mirror receives one request at a time. Throws
+ * Opens packages one after the other, so that a mirror receives only one request at a time. Throws
  * BuildError.
  */
 export async function openDebianPackages(
@@ -30,7 +30,7 @@ export async function openDebianPackages(
   return opened
 }
 
-/** Gives the files of all packages that belong into one part of the image. */
+/** Returns the files of all packages that belong to one part of the image. */
 export function selectFiles(
   opened: readonly OpenedPackage[],
   into: DebianPackage['into'][number],
@@ -56,7 +56,7 @@ export async function openDependencies(
   return { node: getEntry(nodeTree, 'bin/node'), tree: mergeTrees(...trees), list }
 }
 
-/** Gives the report's line about a package. */
+/** Returns the line about a package in the report. */
 export function describePackage(
   kind: Dependency['kind'],
   { name, version, why }: { readonly name: string; readonly version: string; readonly why: string },
@@ -65,7 +65,7 @@ export function describePackage(
   return { kind, name, version, why, bytes: countBytes(tree) }
 }
 
-/** Total size of all files of a tree, bytes. */
+/** Returns the total size of all files in a tree, bytes. */
 export function countBytes(tree: FileTree): number {
   return [...tree.values()].reduce(
     (sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0),
@@ -73,7 +73,7 @@ export function countBytes(tree: FileTree): number {
   )
 }
 
-/** Gives a required entry. Throws BuildError `package_incomplete`. */
+/** Returns a required entry. Throws BuildError `package_incomplete` if it is missing. */
 export function getEntry(tree: FileTree, path: string): TreeEntry {
   const entry = tree.get(path)
   if (entry === undefined) throw new BuildError('package_incomplete', `expected a file ${path}`)

@@ -15,19 +15,22 @@ export type ImageOptions = {
   /** 0x and 40 hex digits, lower case. */
   readonly contract: string
   readonly isDevelopment: boolean
-  /** JSON file with a provider table, or null for the built-in one. */
+  /** JSON file with a provider table. Null: the built-in table. */
   readonly providersFile: string | null
-  /** PEM file, or null for the CAs of the image's Node.js. */
+  /** PEM file with CAs. Null: the CAs of the image's Node.js. */
   readonly caFile: string | null
-  /** Folder with every .deb and .tgz file, or null to fetch them. */
+  /** Folder with every .deb and .tgz file. Null: the files are fetched. */
   readonly packagesFolder: string | null
-  /** The operator's own kernel with its command line, or null for Debian's. */
+  /** The operator's own kernel with its command line. Null: Debian's kernel. */
   readonly kernel: { readonly file: string; readonly cmdlineFile: string } | null
-  /** An init program like AWS's, or null for our init. */
+  /** An init program like AWS's. Null: our init. */
   readonly initFile: string | null
-  /** A driver for /dev/nsm, or null if the kernel has one (or development needs none at all). */
+  /**
+   * A driver for /dev/nsm. Null if the kernel already has a driver, or for a development image that
+   * needs no driver.
+   */
   readonly nsmModuleFile: string | null
-  /** Key and certificate that sign the image, or null. */
+  /** The key and the certificate that sign the image. Null: the image is not signed. */
   readonly signing: { readonly keyFile: string; readonly certificateFile: string } | null
 }
 
@@ -51,8 +54,8 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
 `
 
 /**
- * Reads the arguments of `npm run image`. Throws BuildError `options`, which names the first wrong
- * argument.
+ * Reads the arguments of `npm run image`. Throws BuildError `options`. The error names the first
+ * wrong argument.
  */
 export function parseImageOptions(words: readonly string[]): ImageCommand {
   const values = parseWords(words)
@@ -116,7 +119,7 @@ function parseWords(words: readonly string[]) {
   }
 }
 
-/** Two options that must be given together, or both left out. */
+/** Reads two options that belong together. Either both options are given, or neither. */
 function pair<Value>(
   values: Values,
   first: TextName,

@@ -9,11 +9,13 @@ import { type DependencyClosure, parseDependencies } from './dependency-closure.
 const kernelForm = z.strictObject({
   /** The kernel's command line. It is measured. */
   cmdline: z.string().regex(/^[!-~][ -~]{0,2046}$/),
-  /** Modules that the boot ramdisk loads. Their dependencies are added automatically. */
+  /**
+   * Modules that the boot ramdisk loads. The dependencies of these modules are added automatically.
+   */
   modules: z.array(z.strictObject({ name: z.string(), why: z.string().min(1) })),
 })
 
-/** The project's pins for an image. The sources are not part of them. */
+/** The project's pins for an image. The pins do not include the sources. */
 export type Pins = {
   readonly packages: readonly DebianPackage[]
   readonly dependencies: DependencyClosure

@@ -12,17 +12,18 @@ export type ReleaseParts = {
   readonly pins: Pick<Pins, 'digests'>
   /** The Debian packages that are used. */
   readonly packages: readonly DebianPackage[]
-  /** All other input, by name: kernel, Node.js, settings, the operator's files. */
+  /** All other input by name: kernel, Node.js, settings, and the operator's files. */
   readonly files: Readonly<Record<string, Uint8Array>>
   /** Digest of the settings' boot configuration, 64 hex digits (digestSettings). */
   readonly configuration: string
 }
 
 /**
- * Gives the payload that a release key signs: the image's measurements, the SHA-256 of all input
- * except the sources, and the digest of the boot configuration that verifiers of its records
- * expect. Its time is the commit's, so that a rebuild gives the same payload. The version of an
- * image with uncommitted sources says so: others cannot rebuild it.
+ * Describes a release as the payload that a release key signs. It contains the image's measurements
+ * and the SHA-256 of all input except the sources. It contains the digest of the boot configuration
+ * that verifiers expect in records of this release. Its time is the time of the commit, so that a
+ * rebuild produces the same payload. If the sources are uncommitted, the version states this:
+ * others cannot rebuild such an image.
  */
 export function describeRelease(parts: ReleaseParts): Release {
   const { version, sources, measurements, pins, packages, files, configuration } = parts

@@ -4,10 +4,10 @@ import type { Release } from '../../attestation/release/release.ts'
 import type { CompressedRamdisk, RamdiskSize } from './cpio.ts'
 import type { ImageOptions } from './options.ts'
 
-/** The size that an image should not exceed, bytes. */
+/** An image should not be larger than this, bytes. */
 export const IMAGE_BYTES_AIM = 80_000_000
 
-/** Gives warnings for the operator who publishes the image. */
+/** Returns warnings for the operator who publishes the image. */
 export function listImageWarnings(
   options: Pick<ImageOptions, 'isDevelopment' | 'kernel' | 'nsmModuleFile'>,
   uncommitted: readonly string[],
@@ -25,7 +25,7 @@ export function listImageWarnings(
 const NO_DRIVER =
   "no driver for /dev/nsm, and Debian's kernel has none: the verifier will end at its start. Give --nsm-module with a driver for this kernel, or AWS's kernel, init program and driver with --kernel, --cmdline-file, --init and --nsm-module"
 
-/** Gives the report of a build as text for a terminal. */
+/** Formats the report of a build as text for a terminal. */
 export function formatReport({ folder, measurements, release, report }: BuiltImage): string {
   const { eifBytes, kernelBytes, boot, application, dependencies, sources } = report
   const aim = eifBytes <= IMAGE_BYTES_AIM ? 'within' : 'OVER'
@@ -95,11 +95,12 @@ type ImageReport = {
   readonly boot: RamdiskSize
   readonly application: RamdiskSize
   /**
-   * The production dependencies: Node.js, npm's and Debian's, each with the size of its used files.
+   * The production dependencies from Node.js, npm and Debian. Each has the total size of the files
+   * that are used.
    */
   readonly dependencies: readonly Dependency[]
   readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
-  /** Reasons why others cannot rebuild this image, or why it is unfit for some use. */
+  /** Reasons why others cannot rebuild this image, or why it is not suitable for some use. */
   readonly warnings: readonly string[]
 }
 
@@ -117,8 +118,8 @@ type FinishedImage = {
 }
 
 /**
- * Writes an image's files into `folder`, replacing the files of an earlier build. Errors of the
- * file system are thrown as they are.
+ * Writes an image's files into `folder` and replaces the files of an earlier build. Errors from the
+ * file system are thrown unchanged.
  */
 export async function writeImage(folder: string, image: FinishedImage): Promise<BuiltImage> {
   const { release, cmdline, dependencies, sources, warnings } = image

@@ -1,7 +1,10 @@
 import { execFile } from 'node:child_process'
 import { BuildError } from './build-error.ts'
 
-/** Limit for a command's output, bytes: the unpacked kernel package and a reserve. */
+/**
+ * Limit for a command's output, bytes. It is the size of the unpacked kernel package, with a
+ * reserve.
+ */
 const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
 
 /** A command of the operating system, run without a shell. */
@@ -9,13 +12,15 @@ type Command = {
   readonly file: string
   readonly arguments: readonly string[]
   readonly folder?: string
-  /** All variables that the command sees. Default: the variables of this process. */
+  /**
+   * All environment variables that the command receives. Default: the variables of this process.
+   */
   readonly environment?: Readonly<Record<string, string>>
 }
 
 /**
- * Runs a command to its end and gives its output. Throws BuildError `missing_tool` when the program
- * does not exist, and `command_failed` with the end of its error output.
+ * Runs a command to its end and returns its output. Throws BuildError `missing_tool` if the program
+ * does not exist. Throws BuildError `command_failed` with the end of the command's error output.
  */
 export function runCommand(command: Command): Promise<Buffer> {
   const options = {

@@ -14,8 +14,8 @@ import type { ImageOptions } from './options.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Gives the settings from the options and their files, checked as the enclave will check them.
- * Throws BuildError `options`.
+ * Reads the settings from the options and from the files that they name. The settings are checked
+ * in the same way as in the enclave. Throws BuildError `options`.
  */
 export async function readImageSettings(
   options: Pick<
@@ -49,8 +49,8 @@ function findDemoFault(providers: readonly ProviderEntry[]): string | null {
 }
 
 /**
- * The enclave has no network. /etc/hosts can lead only names to a bridge, so calls to IP addresses
- * would fail.
+ * The enclave has no network. /etc/hosts can redirect only names to a bridge. A call to an IP
+ * address would therefore fail.
  */
 function checkReach(providers: readonly ProviderEntry[], file: string | null): void {
   const lost = providers.find(
@@ -63,13 +63,17 @@ function checkReach(providers: readonly ProviderEntry[], file: string | null): v
     )
 }
 
-/** Each certificate and a newline, as trusted-cas.ts reads them when no file is given. */
+/**
+ * Prints each certificate and a newline, in the form in which trusted-cas.ts reads the CAs when no
+ * file is given.
+ */
 const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * The CAs of the image's own Node.js: the Node.js that runs the builder may have others. It runs
- * without environment variables, so this machine does not influence the result.
+ * Reads the CAs of the image's own Node.js. The Node.js that runs the builder may have other CAs.
+ * The image's Node.js runs without environment variables, so the environment of the builder does
+ * not influence the result.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
   if (node.kind !== 'file')
@@ -96,15 +100,15 @@ function attempt<Value>(file: string, parse: () => Value): Value {
   }
 }
 
-/** The operator's settings of an image. All of them are measured. */
+/** The settings that the operator chose for an image. All of them are measured. */
 export type ImageSettings = {
   readonly chainId: number
   /** 0x and 40 hex digits, lower case. */
   readonly contract: string
   /**
-   * Whether this is a development image: software NSM, a network instead of vsock, the
-   * demonstration provider. It differs from a production image only in `enclave.env`, and therefore
-   * in its measurements.
+   * True for a development image: software NSM, a network instead of vsock, the demonstration
+   * provider. A development image differs from a production image only in `enclave.env`. Therefore
+   * its measurements differ.
    */
   readonly isDevelopment: boolean
   readonly providers: readonly ProviderEntry[]
@@ -115,7 +119,7 @@ export type ImageSettings = {
 /** The unprivileged user that runs the verifier. */
 const ENCLAVE_USER_ID = 10_001
 
-/** The user that runs the bridges. It has no access to the security module. */
+/** The user that runs the bridges. This user has no access to the security module. */
 const BRIDGE_USER_ID = 10_002
 
 /**
@@ -125,20 +129,23 @@ const BRIDGE_USER_ID = 10_002
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
 /**
- * Port of the software NSM for the bridge of a development image, on the only host that the guest
- * can reach.
+ * In a development image, a bridge leads to the software NSM at this port. The port is on the only
+ * host that the guest can reach.
  */
 export const NSM_PORT = 8089
 
 /**
- * A bridge from the enclave to a provider: /etc/hosts leads the provider's name to a loopback
- * address, and the bridge leads on to the host's vsock port.
+ * A bridge from the enclave to a provider. /etc/hosts maps the provider's name to a loopback
+ * address. The bridge forwards connections from this address to the host's vsock port.
  */
 type Bridge = {
   readonly host: string
   readonly address: string
   readonly port: number
-  /** 8000 plus the number of the provider's host. vsock-proxy listens there only for this host. */
+  /**
+   * 8000 plus the number of the provider's host. On this port, vsock-proxy forwards only to this
+   * host.
+   */
   readonly vsockPort: number
 }
 
@@ -146,9 +153,9 @@ type Bridge = {
 export const GATEWAY_VSOCK_PORT = 5000
 
 /**
- * Gives the bridges for the providers of a table, one for each host and port, in the order of the
- * table. The first has 127.0.0.2 (127.0.0.1 is localhost) and port 8002, the next 127.0.0.3 and
- * 8003. Providers on a loopback host need no bridge.
+ * Lists the bridges for the providers in a table, one for each host and port, in the order of the
+ * table. The first bridge has 127.0.0.2 (127.0.0.1 is localhost) and port 8002. The next bridge has
+ * 127.0.0.3 and port 8003. Providers on a loopback host need no bridge.
  */
 export function listBridges(providers: readonly ProviderEntry[]): readonly Bridge[] {
   const targets = new Set(
@@ -164,9 +171,7 @@ export function listBridges(providers: readonly ProviderEntry[]): readonly Bridg
   })
 }
 
-/**
- * Gives the files below `/etc` with an image's settings, by their paths in the root file system.
- */
+/** Writes an image's settings as files below `/etc`, by their paths in the root file system. */
 export function writeSettings(settings: ImageSettings): FileTree {
   const bridges = listBridges(settings.providers)
   const table = settings.providers.map(({ name, origin, path, models }) => ({
@@ -198,8 +203,9 @@ export function writeSettings(settings: ImageSettings): FileTree {
 }
 
 /**
- * Variables only for development images: the demonstration provider, and a software security
- * module. The module runs outside the image, like a hypervisor's, and a bridge leads to it.
+ * Variables only for development images. They set the demonstration provider and a software
+ * security module. This module runs outside the image, as a hypervisor's module does, and a bridge
+ * leads to it.
  */
 const DEVELOPMENT_VARIABLES = [
   'NSM_SOCKET=/run/nsm/nsm.sock',
@@ -232,7 +238,10 @@ function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): st
   ])
 }
 
-/** Address, port, vsock port and host: the init script starts a bridge with them. */
+/**
+ * Writes address, port, vsock port and host of a bridge. The init script starts the bridge with
+ * these values.
+ */
 function writeBridge({ address, port, vsockPort, host }: Bridge): string {
   return `${address} ${port} ${vsockPort} ${host}\n`
 }
@@ -241,7 +250,10 @@ function writeLines(lines: readonly string[]): string {
   return lines.map((line) => `${line}\n`).join('')
 }
 
-/** /etc/hosts leads names to bridges. IP addresses and loopback hosts cannot be led. */
+/**
+ * Returns true if /etc/hosts can lead this name to a bridge. That is not possible for IP addresses,
+ * and loopback hosts need no bridge.
+ */
 function isOutside({ hostname, protocol }: URL): boolean {
   return (
     protocol === 'https:' && hostname !== 'localhost' && !/^\[|^\d+\.\d+\.\d+\.\d+$/.test(hostname)
@@ -249,9 +261,9 @@ function isOutside({ hostname, protocol }: URL): boolean {
 }
 
 /**
- * Gives the digest, 64 hex digits, of the boot configuration that an enclave with these settings
- * files states. The files are read by the same code that reads them at boot. Thus a release can
- * state the expected configuration before any enclave ran. Throws BuildError `options`.
+ * Returns the digest, 64 hex digits, of the boot configuration that an enclave with these settings
+ * files states. The files are read by the same code that the enclave uses at boot. Thus a release
+ * can state the expected configuration before any enclave has run. Throws BuildError `options`.
  */
 export function digestSettings(settings: FileTree): string {
   const variables = Object.fromEntries(

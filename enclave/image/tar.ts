@@ -2,10 +2,10 @@ import { BuildError } from './build-error.ts'
 import type { FileTree, TreeEntry } from './file-tree.ts'
 
 /**
- * Gives the files and links of a tar archive (POSIX ustar and pax, GNU long names), by path without
- * a leading `./`. Directories are left out. Of a file's mode, only the executable bit is kept: 0755
- * or 0644. A hard link becomes a copy of its file. The caller has checked the archive's digest.
- * Throws BuildError `archive_malformed`.
+ * Returns the files and links in a tar archive (POSIX ustar and pax, GNU long names), by path
+ * without a leading `./`. Directories are left out. Only the executable bit of a file's mode is
+ * kept: 0755 or 0644. A hard link becomes a copy of its file. The caller must have checked the
+ * archive's digest. Throws BuildError `archive_malformed`.
  */
 export function decodeTar(bytes: Uint8Array): FileTree {
   const tree = new Map<string, TreeEntry>()
@@ -31,7 +31,9 @@ export function decodeTar(bytes: Uint8Array): FileTree {
 
 const BLOCK_BYTES = 512
 
-/** Fields of an entry that come in an extra entry before, because its header is too small. */
+/**
+ * Fields that are too large for an entry's header. They come in an extra entry before this entry.
+ */
 type ExtendedFields = { readonly path?: string; readonly linkpath?: string }
 
 type RawEntry = {
@@ -67,7 +69,10 @@ function addEntry(tree: Map<string, TreeEntry>, { header, type, data, said }: Ra
   }
 }
 
-/** The fields, if this entry only describes the next entry; null for an ordinary entry. */
+/**
+ * Returns the fields if this entry only describes the next entry. Returns null for an ordinary
+ * entry.
+ */
 function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
   const text = Buffer.from(data)
   if (type === 'L') return { path: readText(text, 0, text.length) }
@@ -77,7 +82,8 @@ function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
 }
 
 /**
- * Reads records of the form `length key=value\n`. The length counts the bytes of the whole record.
+ * Reads records of the form `length key=value\n`. The length is the number of bytes in the whole
+ * record.
  */
 function readPax(bytes: Buffer): ExtendedFields {
   const fields = new Map<string, string>()
@@ -97,7 +103,10 @@ function readPax(bytes: Buffer): ExtendedFields {
   }
 }
 
-/** Compares the header's checksum: the sum of its bytes, with the checksum's bytes as spaces. */
+/**
+ * Checks the header's checksum: the sum of the header's bytes, with spaces in place of the
+ * checksum.
+ */
 function checkHeader(header: Buffer): void {
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)
   if (readOctal(header, 148, 8) !== sum) throw malformed('the checksum of a header is wrong')

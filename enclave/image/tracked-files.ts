@@ -7,22 +7,22 @@ import { runCommand } from './run-command.ts'
 
 /** The sources of an image. */
 export type TrackedSources = {
-  /** Exactly the files that the verifier loads, with their current content on the disk. */
+  /** Exactly the files that the enclave loads, with their current content on the disk. */
   readonly files: FileTree
   /** The checked-out commit, hex. */
   readonly commit: string
   /** Time of the commit, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Files of these sources and of the builder that differ from the commit, or that git does not
-   * know. Others cannot rebuild an image of such sources.
+   * Files that differ from the commit, or that git does not know. They are among these sources or
+   * among the files of the builder. Others cannot rebuild an image from such sources.
    */
   readonly uncommitted: readonly string[]
 }
 
 /**
  * Further input of an image: the builder with its scripts and pins, the version, and npm's
- * packages. Files of other folders that the builder imports are not included.
+ * packages. The builder imports files from other folders too. These files are not included.
  */
 const BUILT_BY = [
   'enclave/image',
@@ -32,8 +32,8 @@ const BUILT_BY = [
 ] as const
 
 /**
- * Reads the files that the verifier loads (listLoadedSources) from `root`, a git checkout. File
- * modes come from git (executable or not), because modes on the disk depend on the umask. Throws
+ * Reads the files that the enclave loads (listLoadedSources) from `root`, a git checkout. File
+ * modes (executable or not) come from git, because modes on the disk depend on the umask. Throws
  * BuildError `no_work_tree`.
  */
 export async function readTrackedSources(root: string): Promise<TrackedSources> {
@@ -60,15 +60,15 @@ export async function readTrackedSources(root: string): Promise<TrackedSources> 
 
 const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-renames'] as const
 
-/** Two letters and a space precede each path of `git status --porcelain`. */
+/** In the output of `git status --porcelain`, two letters and a space precede each path. */
 const STATUS_LENGTH = 3
 
-/** `mode object stage\tpath`; the path itself may contain tabs. */
+/** Parses `mode object stage\tpath`. The path itself may contain tabs. */
 function parseStaged(line: string): readonly [path: string, mode: string] {
   return [line.slice(line.indexOf('\t') + 1), line.slice(0, line.indexOf(' '))]
 }
 
-/** `mode` comes from git; undefined for a file that git does not know. */
+/** Reads a file. `mode` comes from git. It is undefined for a file that git does not know. */
 async function readEntry(path: string, mode: string | undefined): Promise<TreeEntry> {
   if (!(await lstat(path)).isFile())
     throw new BuildError(

@@ -12,10 +12,10 @@ import { digestSha256, PIN_FILES } from './pins.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Renews the pins of all Debian packages in packages.json, to the newest versions that apt trusts
- * here. The fetched files stay in the cache. Gives the changes, one per line. apt decides whether
- * to trust a new pin: it checks the signature of the archive. The publisher of an image must read
- * the changes first. Throws BuildError.
+ * Renews the pins of all Debian packages in packages.json to the newest versions that apt trusts on
+ * this computer. The fetched files stay in the cache. Returns the changes, one per line. apt
+ * decides whether to trust a new pin: it checks the signature of the archive. The publisher of an
+ * image must read the changes first. Throws BuildError.
  */
 export async function updatePackages(place: {
   readonly root: string
@@ -36,7 +36,7 @@ export async function updatePackages(place: {
   return lines.map((line) => `${line}\n`).join('')
 }
 
-/** Fields that `dpkg-deb --field` gives, in this order. */
+/** Fields that `dpkg-deb --field` prints, in this order. */
 const FIELDS = ['Package', 'Version', 'Architecture'] as const
 
 async function renewPin(old: DebianPackage, cache: string): Promise<DebianPackage> {
@@ -55,8 +55,8 @@ async function renewPin(old: DebianPackage, cache: string): Promise<DebianPackag
 }
 
 /**
- * The only dependency of a package such as linux-image-cloud-amd64: the newest kernel, whose name
- * contains its version.
+ * Finds the only dependency of a package such as linux-image-cloud-amd64. This dependency is the
+ * newest kernel, whose name contains its version.
  */
 async function findFollowed(name: string): Promise<string> {
   const words = ['depends', '--important', name]

@@ -2,32 +2,32 @@ import { createHash } from 'node:crypto'
 import { COUNT_MAX, CountTable } from './count-table.ts'
 
 /**
- * Most requests of one generation. When it is full, the next generation begins, but not before
- * GENERATION_MIN_MS.
+ * Maximum number of requests in one generation. A full generation ends and the next begins, but not
+ * before GENERATION_MIN_MS.
  */
 export const GENERATION_REQUESTS_MAX = 2 ** 22
 
 /** Duration of a generation that does not become full, milliseconds. */
 export const GENERATION_MS = 24 * 3_600_000
 
-/** Shortest duration of a generation, milliseconds: no caller waits this long for an answer. */
+/** Shortest duration of a generation, milliseconds. No caller waits this long for an answer. */
 export const GENERATION_MIN_MS = 3_600_000
 
 /** Counts how often each request was made in this log. */
 export type Attempts = {
   /**
-   * Counts one more call of a request, and gives the number of its calls, including this call. Null
-   * when no further request can be remembered. Then the call must be refused, because a forgotten
-   * request could be repeated unnoticed. `digest` is the request's SHA-256.
+   * Counts one more call of a request. Returns the number of the request's calls, including this
+   * call. Returns null if no further request can be remembered. The call must then be refused,
+   * because a forgotten request could be repeated unnoticed. `digest` is the request's SHA-256.
    */
   readonly count: (digest: Uint8Array) => number | null
 }
 
 /**
- * Remembers every request for at least GENERATION_MIN_MS, and for 24 to 48 h while there are fewer
- * than GENERATION_REQUESTS_MAX requests. Each takes 13 to 27 bytes. `key` is at least 16 random
- * bytes and secret, so that no caller can find two requests that are counted as one. `monotonic` is
- * a monotonic clock, milliseconds.
+ * Remembers every request for at least GENERATION_MIN_MS. While there are fewer than
+ * GENERATION_REQUESTS_MAX requests, it remembers them for 24 to 48 h. Each takes 13 to 27 bytes.
+ * `key` is at least 16 random bytes and secret. Thus no caller can find two requests that are
+ * counted as one request. `monotonic` is a monotonic clock, milliseconds.
  */
 export function createAttempts({
   key,

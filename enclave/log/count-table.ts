@@ -1,12 +1,12 @@
-/** Highest count: no request is made more often than this. */
+/** Highest count. No request is made more often than this. */
 export const COUNT_MAX = 0xffff
 
-/** Slots of an empty table. They double whenever three quarters are taken. */
+/** Number of slots in an empty table. It doubles whenever three quarters of the slots are taken. */
 const SLOTS_MIN = 1_024
 
 /**
- * Counts by 64-bit fingerprint, in arrays of numbers: a Map would take eight times the memory. A
- * slot with count 0 is free. If a fingerprint's slot is taken, the next free slot is used.
+ * Stores counts by 64-bit fingerprint, in arrays of numbers. A Map would take eight times the
+ * memory. A slot with count 0 is free. If a slot is taken, the next free slot is used.
  */
 export class CountTable {
   readonly beganAtMs: number
@@ -19,7 +19,7 @@ export class CountTable {
     this.beganAtMs = beganAtMs
   }
 
-  /** Gives the count; 0 for an unknown fingerprint. */
+  /** Returns the count. Returns 0 for an unknown fingerprint. */
   find(fingerprint: Buffer): number {
     const slot = this.slotOf(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4))
     return this.counts[slot] ?? 0
@@ -39,7 +39,7 @@ export class CountTable {
     this.counts[slot] = count
   }
 
-  /** The slot of the fingerprint, or the free slot for it. */
+  /** Returns the slot of the fingerprint. If it has no slot, returns the free slot for it. */
   private slotOf(high: number, low: number): number {
     const mask = this.counts.length - 1
     let slot = low & mask

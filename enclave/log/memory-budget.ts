@@ -2,8 +2,8 @@
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**
- * A call that holds more bytes than this is large. Few calls are: a stream of 64k tokens of text
- * holds 3 MiB.
+ * A call that holds more bytes than this is a large call. Few calls are large: a stream of 64k
+ * tokens of text holds 3 MiB.
  */
 export const SMALL_CALL_BYTES = 4 * 2 ** 20
 
@@ -17,7 +17,7 @@ const LARGE_CALLS_SHARE = 3 / 4
 export type Reservation = {
   /**
    * Reserves this many more bytes for the answer. If there is not enough memory, it changes nothing
-   * and returns false: then the call must end.
+   * and returns false. The call must then end.
    */
   readonly grow: (bytes: number) => boolean
   /**
@@ -25,15 +25,15 @@ export type Reservation = {
    * returns false.
    */
   readonly hold: (bytes: number) => boolean
-  /** Releases all memory of the call. It may be called again. */
+  /** Releases all memory of the call. It may be called more than once. */
   readonly release: () => void
 }
 
 /**
- * Counts the memory of pending completions and running calls, as estimated (weigh-json.ts), and
- * keeps the sum below `bytesMax`. A call that would exceed this limit is refused before its
- * provider is asked, or ends alone. Only a sealed completion is always accepted: its call held at
- * least as much memory.
+ * Counts the estimated memory (weigh-json.ts) of pending completions and running calls, and keeps
+ * the sum below `bytesMax`. A call that would exceed this limit is refused before its provider is
+ * called. A running call that would exceed it ends, and other calls continue. Only a sealed
+ * completion is always accepted, because its call held at least as much memory.
  */
 export class Space {
   private readonly bytesMax: number
@@ -47,7 +47,7 @@ export class Space {
     return this.usedBytes
   }
 
-  /** Reserves memory for a call whose request takes `requestBytes`; null if there is not enough. */
+  /** Reserves memory for a call whose request takes `requestBytes`. Null if there is not enough. */
   reserve(requestBytes: number): Reservation | null {
     let held = 0
     let answerBytes = 0

@@ -9,11 +9,11 @@ import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 
 /**
- * Limit for the completions of a pull reply, bytes of memory. A single larger one is still sent.
+ * Limit for the completions in a pull reply, bytes of memory. One larger completion is still sent.
  */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
-/** A completion to append, without the member that the log itself adds. */
+/** A completion to append. The log adds the missing member. */
 type NewEntry = {
   readonly completion: Omit<SealedCompletion, 'document'>
   /** hashLeaf of the receipt's text. */
@@ -23,20 +23,20 @@ type NewEntry = {
 
 /**
  * The notary's log: an append-only Merkle tree. The enclave keeps the tree's edge at the
- * acknowledged size, and every later completion. It hands these completions over again until the
- * gateway acknowledges them by asking for later ones, so nothing is lost when the gateway dies.
- * Acknowledged completions are dropped. The log ends with the process: a new enclave has a new
- * account and a new log.
+ * acknowledged size, and every later completion. The gateway receives these completions again with
+ * each pull until it acknowledges them by requesting later completions. Thus no completion is lost
+ * when the gateway dies. Acknowledged completions are dropped. The log ends with the process: a new
+ * enclave has a new account and a new log.
  */
 export class NotaryLog {
   private readonly account: NotaryAccount
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge of all leaves. It gives the head without hashing all pending leaves again. */
+  /** Edge over all leaves. It gives the head without hashing all pending leaves again. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
-  /** Number of leaves that were handed over at least once. */
+  /** Number of leaves that the gateway received at least once. */
   private givenSize = 0
   private waiting = new Set<() => void>()
 
@@ -50,7 +50,7 @@ export class NotaryLog {
     this.space = options.space
   }
 
-  /** Number of leaves so far, which is also the next leaf's index. */
+  /** Number of leaves so far. This is the next leaf's index. */
   get size(): number {
     return this.tip.size
   }
@@ -60,7 +60,7 @@ export class NotaryLog {
     return this.edge.size
   }
 
-  /** Size and root over all leaves so far, acknowledged or not. Later leaves do not change it. */
+  /** Size and root over all leaves so far, acknowledged or not. Later leaves do not change them. */
   head(): TreeHead {
     return { size: this.tip.size, root: rootOf(this.tip) }
   }
@@ -82,9 +82,9 @@ export class NotaryLog {
   }
 
   /**
-   * Drops all completions below `from`, which the gateway has. Throws CallFault `log_conflict` when
-   * the log already continues at a later index, or when `from` was never handed over (dropping
-   * would lose completions).
+   * Drops all completions below `from`, because the gateway has stored them. Throws CallFault
+   * `log_conflict` if completions from `from` on were already dropped, or if the gateway never
+   * received the completions below `from` (they would be lost).
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)
@@ -106,8 +106,8 @@ export class NotaryLog {
   }
 
   /**
-   * Acknowledges everything below `from`, and gives the completions from there on, with a signed
-   * head over exactly these. Throws CallFault as acknowledge does.
+   * Acknowledges all completions below `from`. Returns the completions from `from` on, with a
+   * signed head that ends at the last of them. Throws the CallFault of acknowledge.
    */
   pull({ from, max, known_document: known }: Omit<PullRequest, 'wait_ms'>): PullReply {
     this.acknowledge(from)
@@ -127,7 +127,7 @@ export class NotaryLog {
     }
   }
 
-  /** Ends all waits, as if their time were over. */
+  /** Ends all waits before their time is over. */
   wake(): void {
     for (const finish of this.waiting) finish()
   }

@@ -15,16 +15,16 @@ import {
 } from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
 
-/** The enclave's facts about a finished completion. */
+/** What the enclave knows about a finished completion. */
 export type FinishedCompletion = {
   /** Canonical JSON text of the request without unset members. */
   readonly canonicalRequest: string
   /** SHA-256 of `canonicalRequest`. */
   readonly requestDigest: Uint8Array
   readonly response: JsonObject
-  /** hashChunks (hex) of the chunks that were passed on; null without a stream. */
+  /** hashChunks (hex) of the chunks that were passed on. Null without a stream. */
   readonly streamHash: string | null
-  /** How often the log was asked for a completion of this request, including this time. */
+  /** Number of calls of this request that reached the log so far, including this call. */
   readonly attempt: number
   /** SHA-256 (hex) of the bytes sent to the provider. `receivedHash`: of the received body. */
   readonly forwardedHash: string
@@ -35,11 +35,11 @@ export type FinishedCompletion = {
   readonly startedAtMs: number
   readonly finishedAtMs: number
   readonly credential: ReceiptCredential
-  /** The gateway's data, handed back with the completion. */
+  /** The gateway's data. The gateway receives it back with the completion. */
   readonly context: string
-  /** Request and answer are encrypted end to end, so neither is handed over. */
+  /** True if request and answer are encrypted end to end. The gateway then receives neither. */
   readonly isEncrypted: boolean
-  /** Whether the notice contains the completion. */
+  /** True if the notice contains the completion. */
   readonly inNotice: boolean
 }
 
@@ -57,7 +57,7 @@ export type Sealed = {
 
 /**
  * Seals a completion: hashes it, signs the hash, makes its receipt and appends the receipt to the
- * log as the next leaf. It runs without interruption, so indexes have no gaps, and their order is
+ * log as the next leaf. It runs without interruption. Thus indexes have no gaps, and their order is
  * the order of sealing.
  */
 export function sealCompletion(
@@ -105,7 +105,7 @@ export function sealCompletion(
   }
 }
 
-/** The token usage that a response states; null without usage, or without numbers. */
+/** Returns the usage that a response states. Returns null without usage, or without numbers. */
 export function usageOf(response: JsonObject): TokenUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null
@@ -116,7 +116,7 @@ export function usageOf(response: JsonObject): TokenUsage | null {
   } = usage
   if (!isCount(promptTokens) || !isCount(completionTokens)) return null
   const total = isCount(totalTokens) ? totalTokens : promptTokens + completionTokens
-  // These are the provider's numbers. The sum of two safe integers may be unsafe.
+  // The provider chose these numbers. The sum of two safe integers may be unsafe.
   if (!isCount(total)) return null
   return { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens: total }
 }

@@ -3,31 +3,29 @@ import type { JsonSize } from '../../attestation/json/json-size.ts'
 
 /**
  * Memory of a value from parsing to sealing, bytes for each part: the value, its canonical text and
- * temporary data. Measured as the smallest heap in which a million values are parsed and hashed
- * (Node.js 24): 124 for an empty object in an array, 55 to 93 for an item, 140 for a member of one
- * large object, 320 for an object with a member of a unique name.
+ * temporary data. Measured as the smallest heap in which a million values can be parsed and hashed
+ * (Node.js 24). Results: 124 for an empty object in an array, 55 to 93 for an item, 140 for a
+ * member of one large object, 320 for an object with a member of a unique name.
  */
 const CONTAINER_BYTES = 80
 const MEMBER_BYTES = 200
 const ITEM_BYTES = 96
 
-/**
- * Bytes of memory per byte of a text: as received, decoded, its strings, and their canonical text.
- */
+/** Memory for each byte of a text: the received and the decoded text, strings, canonical text. */
 const TEXT_FACTOR = 4
 
 /** TEXT_FACTOR for a text that is not only ASCII: each character then takes two bytes. */
 const WIDE_TEXT_FACTOR = 8
 
 /**
- * Bytes of memory per UTF-16 unit of a kept string: the string, and its canonical text, which may
- * have six units for one.
+ * Bytes of memory for each UTF-16 unit of a kept string. They hold the string and its canonical
+ * text, in which one unit may become six units.
  */
 const KEPT_FACTOR = 6
 
 /**
- * Memory that a JSON text of this size, UTF-8 or decoded, takes until sealing, bytes. The estimate
- * is never too low.
+ * Returns the memory that a JSON text of this size takes until sealing, bytes. The text is UTF-8 or
+ * decoded. The estimate is never too low.
  */
 export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   const utf8Bytes = Buffer.byteLength(text)
@@ -35,15 +33,15 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/** Memory of a sealed text as a string, bytes: two per character if any character is not ASCII. */
+/** Memory of a sealed text, bytes. Two for each character if any character is not ASCII. */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)
 }
 
 /**
- * The current size of an assembly (maps, arrays, objects and strings, up to JSON_DEPTH_MAX and a
- * few levels deep), and the memory that it takes until sealing, bytes.
+ * Measures an assembly: its current size, and the memory that it takes until sealing, bytes. It
+ * consists of maps, arrays, objects and strings, up to JSON_DEPTH_MAX and a few levels deep.
  */
 export function weighAssembly(value: unknown): { readonly size: JsonSize; readonly bytes: number } {
   const found = { containers: 0, members: 0, items: 0, units: 0 }

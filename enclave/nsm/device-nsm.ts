@@ -10,7 +10,7 @@ const NSM_DEVICE_PATH = '/dev/nsm'
 const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
- * Gives the enclave's own security module. The device is opened once and stays open. `native` is
+ * Opens the enclave's own security module. The device is opened once and stays open. `native` is
  * only for tests. Throws NsmError Unavailable when the device is missing or may not be opened.
  */
 export async function openDeviceNsm(
@@ -27,7 +27,7 @@ const REQUEST_OFFSET = MESSAGE_BYTES
 const RESPONSE_OFFSET = REQUEST_OFFSET + NSM_REQUEST_BYTES_MAX
 const ARENA_BYTES = RESPONSE_OFFSET + NSM_RESPONSE_BYTES_MAX
 
-/** Calls must not overlap, because they share one block of memory; createNsmClient ensures it. */
+/** Calls must not overlap: they share one block of memory. createNsmClient ensures this. */
 function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTransport {
   const arena = new ArrayBuffer(ARENA_BYTES)
   const bytes = new Uint8Array(arena)
@@ -40,7 +40,7 @@ function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTran
       message[0] = address + BigInt(REQUEST_OFFSET)
       message[1] = BigInt(request.length)
       message[2] = address + BigInt(RESPONSE_OFFSET)
-      // Always the whole buffer: the kernel silently cuts a longer answer to this length.
+      // Always the whole buffer, because the kernel silently cuts a longer answer to this length.
       message[3] = BigInt(NSM_RESPONSE_BYTES_MAX)
       const { result, errno } = await native.ioctl({
         descriptor,
@@ -63,7 +63,7 @@ function readResponse(bytes: Uint8Array, length: number): Uint8Array {
   return bytes.slice(RESPONSE_OFFSET, RESPONSE_OFFSET + length)
 }
 
-/** Maps error numbers as AWS's driver library does. */
+/** Converts error numbers to errors in the same way as AWS's driver library. */
 function ioctlError(errno: number): NsmError {
   const code = errno === osConstants.errno.EMSGSIZE ? 'InputTooLarge' : 'InternalError'
   return new NsmError(code, `the security module's device failed with errno ${errno}`)
@@ -82,9 +82,9 @@ function openDevice(path: string): number {
 
 /** Two operations that the device needs and JavaScript does not have. */
 export type NativeCalls = {
-  /** The memory address of an ArrayBuffer. It is valid as long as the buffer is referenced. */
+  /** Returns the memory address of an ArrayBuffer. It is valid while the buffer is referenced. */
   addressOf(memory: ArrayBuffer): bigint
-  /** ioctl(2) on a worker thread. `errno` is valid only if `result` is -1. */
+  /** Calls ioctl(2) on a worker thread. `errno` is valid only if `result` is -1. */
   ioctl(call: IoctlCall): Promise<{ readonly result: number; readonly errno: number }>
 }
 
@@ -92,21 +92,21 @@ export type IoctlCall = {
   readonly descriptor: number
   readonly command: number
   /**
-   * The third argument: address of a structure. The caller must keep its memory alive, and all
-   * memory that it points to.
+   * The third argument: the address of a structure. The caller must keep the structure alive, and
+   * all memory that it points to.
    */
   readonly address: bigint
 }
 
 /**
- * Loads the C library's ioctl through koffi. Only this function of the enclave loads koffi. Throws
+ * Loads the C library's ioctl through koffi. No other function of the enclave loads koffi. Throws
  * where koffi does not work.
  */
 export async function loadNativeCalls(): Promise<NativeCalls> {
   const { default: koffi } = await import('koffi')
-  // Declared without `...`, because koffi makes variadic calls only on the main thread, where each
-  // would block the enclave. On Linux for x86-64 and AArch64, these three arguments are passed in
-  // the same way as for a variadic call.
+  // Declared without `...`, because koffi makes variadic calls only on the main thread. There, each
+  // call would block the enclave. On Linux for x86-64 and AArch64, these three arguments are passed
+  // in the same way as for a variadic call.
   const ioctl = koffi
     .load(null)
     .func('int ioctl(int descriptor, unsigned long command, void *address)')

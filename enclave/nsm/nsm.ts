@@ -10,27 +10,27 @@ import {
 } from '../protocol/nsm-wire.ts'
 
 /**
- * The Nitro security module as the enclave uses it. Its messages are answered by the device of a
- * Nitro enclave (device-nsm.ts) or, in development, by a software module behind a socket
+ * The Nitro security module as the enclave uses it. In a Nitro enclave, the device answers its
+ * messages (device-nsm.ts). In development, a software module behind a socket answers
  * (socket-nsm.ts). Calls run one at a time, in order.
  */
 export type Nsm = {
   readonly kind: 'software' | 'device'
   /**
-   * Gives a fresh attestation document (COSE_Sign1 bytes) over the three values; null leaves one
+   * Makes a new attestation document (COSE_Sign1 bytes) over the three values. Null leaves a value
    * out. The document is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
-  /** Gives `length` random bytes of the module (0 to RANDOM_BYTES_MAX). */
+  /** Returns `length` random bytes from the module (0 to RANDOM_BYTES_MAX). */
   random(length: number): Promise<Uint8Array>
   /** Closes the module. Later calls fail with code Closed. */
   close(): void
 }
 
-/** Limit of one call of random(), bytes. Each answer of the module has 256 bytes. */
+/** Limit of one call of random(), bytes. Each answer from the module has 256 bytes. */
 const RANDOM_BYTES_MAX = 65_536
 
-/** The security module refused or failed. `code` is stable; the message is for people. */
+/** The security module refused or failed. `code` is stable. The message is for people. */
 export class NsmError extends Error {
   override readonly name = 'NsmError'
   readonly code: NsmErrorCode
@@ -41,7 +41,7 @@ export class NsmError extends Error {
   }
 }
 
-/** Errors of the module, and faults before a request reaches it. */
+/** Codes for errors that the module returns, and for faults before a request reaches the module. */
 type NsmErrorCode =
   | NsmWireError
   | 'Closed' //         the Nsm was closed
@@ -54,9 +54,9 @@ export type NsmTransport = {
 }
 
 /**
- * Gives an Nsm that uses `transport`: one request at a time, in the order of the calls, because the
- * device accepts no more. Errors of the module become NsmError with the module's code; an answer
- * that does not belong to the request becomes InvalidResponse.
+ * Creates an Nsm that uses `transport`. It sends one request at a time, in the order of the calls,
+ * because the device accepts no more. Errors from the module become NsmError with the module's
+ * code. An answer that does not belong to the request becomes InvalidResponse.
  */
 export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm {
   let tail: Promise<unknown> = Promise.resolve()
@@ -92,13 +92,13 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     close: () => {
       if (closed) return
       closed = true
-      // A running call still uses the transport. Queued calls fail as Closed.
+      // A running call still uses the transport until its end. Queued calls fail as Closed.
       tail = tail.then(() => transport.close()).catch(() => undefined)
     },
   }
 }
 
-/** Gives the request's bytes. The members have the order of AWS's client. */
+/** Encodes the request. The members have the same order as in AWS's client. */
 export function encodeRequest(request: NsmRequest): Uint8Array {
   if (request.kind === 'GetRandom') return encodeText(request.kind)
   const { userData, nonce, publicKey } = request
@@ -110,7 +110,7 @@ export function encodeRequest(request: NsmRequest): Uint8Array {
   return encodeMap([[encodeText(request.kind), members]])
 }
 
-/** Reads a response; member order does not matter. Throws NsmError InvalidResponse. */
+/** Parses a response. The members may have any order. Throws NsmError InvalidResponse. */
 export function decodeResponse(bytes: Uint8Array): NsmResponse {
   const value = decodeItem(bytes)
   const entry = value instanceof Map && value.size === 1 ? [...value][0] : undefined

@@ -2,19 +2,19 @@ import type { ErrorDetails, ErrorRule } from './error-envelope.ts'
 import type { EnclaveFault, EnclaveFaultCode } from './messages.ts'
 import type { RequestFault } from './request-faults.ts'
 
-/** The errors with which a fault of the enclave, or an encrypted call, is answered, by code. */
+/** The error that answers a fault of the enclave, or an encrypted call, by code. */
 export const CALL_ERROR_RULES = {
   /** The enclave could not decrypt the call: the caller must encrypt it again. */
   bad_ciphertext: { status: 400, shouldRetry: false },
   provider_credential_missing: { status: 403 },
   unsupported_model: { status: 404, param: 'model' },
-  /** An encrypted call whose encapsulated key was used before. */
+  /** The encapsulated key of the encrypted call was used before. */
   replayed_call: { status: 409, shouldRetry: false },
   payload_too_large: { status: 413 },
   /** The call did not arrive with the credential that the caller demanded. */
   credential_mismatch: { status: 422, param: 'affidavit', shouldRetry: false },
   internal_server_error: { status: 500 },
-  /** The provider's own 4xx, with its status. This status is used if that is invalid. */
+  /** The provider's own 4xx, with the provider's status. 502 is used if that status is invalid. */
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
@@ -24,8 +24,8 @@ export const CALL_ERROR_RULES = {
   not_ready: { status: 503, retryAfterSeconds: 1 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   /**
-   * Sealed by the enclave, but not stored in time. It will be in the history unless the enclave
-   * ends first. A retry pays twice.
+   * The enclave sealed the call, but the gateway did not store it in time. It will be in the
+   * history unless the enclave ends first. With a retry, the caller pays twice.
    */
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },
@@ -33,28 +33,28 @@ export const CALL_ERROR_RULES = {
 
 export type CallErrorCode = keyof typeof CALL_ERROR_RULES
 
-/** The answer to a caller: an error, or a fault of the request. */
+/** An answer to a caller: an error, or a fault in the request. */
 export type CallError =
   | { readonly code: CallErrorCode; readonly message: string; readonly details: ErrorDetails }
   | { readonly fault: RequestFault }
 
-/** The error code for a caller, by the enclave's fault, if the request is well-formed. */
+/** Returns the caller's error code for a fault of the enclave, if the request is well-formed. */
 export function callerCodeOf(code: EnclaveFaultCode): CallErrorCode {
   if (code === 'too_busy') return 'overloaded'
   if (code === 'provider_mismatch') return 'not_ready'
   return Object.hasOwn(CALL_ERROR_RULES, code) ? (code as CallErrorCode) : 'internal_server_error'
 }
 
-/** Messages for callers, for faults whose message is for the gateway. */
+/** Messages for callers. They replace messages of faults that are meant for the gateway. */
 const WORDS: Readonly<Partial<Record<EnclaveFaultCode, string>>> = {
   too_busy: 'Too many calls at once, try again in a moment',
   provider_mismatch: 'The providers have just changed, try again',
 }
 
 /**
- * Gives the caller's answer to a fault. `isOperators`: the provider received the operator's
- * credential. Then a 401 or 403 is the operator's problem, and the provider's words may contain
- * that credential.
+ * Returns the answer to the caller for a fault. `isOperators` is true if the provider received the
+ * operator's credential. Then a 401 or 403 is the operator's problem, and the provider's words may
+ * contain that credential.
  */
 export function callErrorOf(fault: EnclaveFault, isOperators: boolean): CallError {
   const { code, status, message, loc = [] } = fault

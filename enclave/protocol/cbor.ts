@@ -1,7 +1,7 @@
 /*
  * Writer for the CBOR (RFC 8949) between a security module and its clients: definite lengths,
- * shortest heads. The only exception is the indefinite map, which AWS uses for the payload of its
- * documents since 2025. Every function gives the complete encoding of one item. Arrays and maps
+ * shortest heads. The only exception is the indefinite map. AWS uses it for the payload of its
+ * documents since 2025. Every function returns the complete encoding of one item. Arrays and maps
  * take encoded items. Throws RangeError for a length or integer outside of 0 to 2^53-1.
  */
 
@@ -26,17 +26,17 @@ export function encodeArray(items: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.array, items.length), ...items])
 }
 
-/** Keeps the order of the entries, like serde for structs: the module does not sort keys. */
+/** Encodes a map in the order of its entries, like serde for structs. Keys are not sorted. */
 export function encodeMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.map, entries.length), ...entries.flat()])
 }
 
-/** A map of indefinite length, otherwise as encodeMap. */
+/** Encodes a map of indefinite length. Otherwise the same as encodeMap. */
 export function encodeIndefiniteMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([INDEFINITE_MAP, ...entries.flat(), BREAK])
 }
 
-/** A byte string, or CBOR null for null. */
+/** Encodes a byte string. Encodes null as CBOR null. */
 export function encodeOptionalBytes(value: Uint8Array | null): Uint8Array {
   return value === null ? Uint8Array.of(0xf6) : encodeBytes(value)
 }

@@ -27,7 +27,7 @@ import {
  * that is null counts as unset; unknown members are allowed.
  */
 
-/** The interface has no limit. A model id of this length can only be an attack on the logs. */
+/** The interface has no limit. Only an attack on the logs has a longer model id. */
 export const MODEL_LENGTH_MAX = 512
 
 const STOP_SEQUENCES_MAX = 4
@@ -45,7 +45,7 @@ const toolCall = object({ id: text, type: literal('function'), function: functio
 
 const imageAddress = object({ url: text, detail: optional(text) })
 
-/** Content parts by their type, as contributed nodes accept them. */
+/** Content parts by their type. Contributed nodes accept these parts. */
 export const contentParts: Readonly<Record<string, ObjectForm>> = {
   text: object({ text }),
   image_url: object({ image_url: imageAddress }),
@@ -61,8 +61,8 @@ export const contentParts: Readonly<Record<string, ObjectForm>> = {
 }
 
 /**
- * What providers accept: an image's address may also be a text, and parts of other types pass
- * unchanged, since providers send such parts and accept them back.
+ * The parts that providers accept. An image's address may be a text too. Parts of other types pass
+ * unchanged, because providers send such parts and accept them back.
  */
 const providersPart = object(
   { type: name },
@@ -190,7 +190,7 @@ function setOnlyWhen(other: string, request: JsonObject, member: string) {
 /** A chat request for a provider. */
 export const providersChat = chatFormWith(providersPart)
 
-/** Parses a body (attacker-controlled bytes) as a request for a provider, or gives its faults. */
+/** Parses a body (attacker-controlled bytes) as a request for a provider. Otherwise its faults. */
 export function readChatRequest(
   body: Uint8Array,
 ): { readonly request: JsonObject } | { readonly faults: readonly RequestFault[] } {

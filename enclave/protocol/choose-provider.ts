@@ -1,9 +1,9 @@
 import type { ProviderEntry } from './messages.ts'
 
 /**
- * Gives the first provider of the table with a pattern that matches the whole model id, or null.
- * `*` matches any characters, also none at all; all else matches literally, case-sensitive. The
- * enclave uses it for routing, the gateway for choosing the credential; the enclave's choice
+ * Returns the first provider in the table with a pattern that matches the whole model id, or null.
+ * `*` matches any number of characters, including zero. All else matches literally, case-sensitive.
+ * The enclave uses it for routing, the gateway for choosing the credential. The enclave's choice
  * decides.
  */
 export function chooseProvider(
@@ -16,8 +16,8 @@ export function chooseProvider(
 }
 
 /**
- * Whether a pattern matches the whole id. It takes linear time: literal pieces are searched from
- * left to right, so hostile ids cannot cause backtracking.
+ * Returns true if a pattern matches the whole id. It takes linear time: literal pieces are searched
+ * from left to right, so hostile ids cannot cause backtracking.
  */
 export function matchesPattern(pattern: string, model: string): boolean {
   const [head = '', ...rest] = pattern.split('*')

@@ -6,33 +6,33 @@ export type ErrorRule = {
   /** Sent as `retry-after`, seconds. */
   readonly retryAfterSeconds?: number
   /**
-   * Sent as `x-should-retry`, which the official SDKs obey. False if a retry costs money and cannot
-   * help.
+   * Sent as `x-should-retry`, which the official SDKs obey. False if a retry costs money and does
+   * not help.
    */
   readonly shouldRetry?: false
   /** The request's member that caused the error. */
   readonly param?: string
 }
 
-/** Facts of one answer that its rule does not contain, beyond code and message. */
+/** Facts about one answer that are not in the rule for its code. Code and message are separate. */
 export type ErrorDetails = {
   /** Replaces the rule's status. */
   readonly status?: number | undefined
-  /** Replaces the rule's wait. */
+  /** Replaces the rule's waiting time. */
   readonly retryAfterSeconds?: number | undefined
-  /** A retry cannot help, even if the rule allows it. */
+  /** If it is false, a retry does not help, even if the rule allows a retry. */
   readonly shouldRetry?: false | undefined
   /** The provider's own error code. */
   readonly providerCode?: string | undefined
 }
 
-/** Facts of one answer, from its rule and its details, beyond code and message. */
+/** Facts about one answer, from its rule and its details. Code and message are separate. */
 export type ErrorFacts = {
   readonly status: number
   readonly retryAfterSeconds: number | null
   readonly shouldRetry: boolean
   readonly providerCode: string | null
-  /** The request's member that caused the error; null if no single member did. */
+  /** The request's member that caused the error. Null if no single member caused it. */
   readonly param: string | null
 }
 
@@ -47,8 +47,8 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
 }
 
 /**
- * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute, some
- * also a minute. They ignore longer waits and would retry within a second.
+ * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute, and some
+ * respect a minute. They ignore longer waits and would retry within a second.
  */
 export const RETRY_SECONDS_MAX = 59
 
@@ -62,7 +62,7 @@ export const ERROR_TYPES = [
 ] as const
 type ErrorType = (typeof ERROR_TYPES)[number]
 
-/** The `type` of OpenAI's API for errors with this status. */
+/** The error `type` that OpenAI's API uses for this status. */
 function errorTypeOf(status: number): ErrorType {
   if (status === 401) return 'authentication_error'
   if (status === 403) return 'permission_error'
@@ -71,9 +71,9 @@ function errorTypeOf(status: number): ErrorType {
 }
 
 /**
- * JSON text of the error envelope (interface, part 7), also used in a stream's `event: error`.
- * `type` and `param` are OpenAI's: its SDKs, and programs that use them, show `message` only if it
- * is in an `error` object.
+ * Returns the JSON text of the error envelope (interface, part 7). It is the data of a stream's
+ * `event: error` too. `type` and `param` are OpenAI's: its SDKs, and programs that use them, show
+ * `message` only if it is in an `error` object.
  */
 export function errorEnvelope(
   error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {
@@ -93,8 +93,8 @@ export function errorEnvelope(
 export const VALIDATION_CODE = 'validation_failed'
 
 /**
- * JSON text of a 422 answer. `detail` is the interface's form; `error` repeats the first fault in
- * OpenAI's form.
+ * Returns the JSON text of a 422 answer. `detail` has the interface's form. `error` repeats the
+ * first fault in OpenAI's form.
  */
 export function validationEnvelope(detail: readonly RequestFault[]): string {
   const [first, ...others] = detail

@@ -17,8 +17,8 @@ import {
 } from './request-faults.ts'
 
 /**
- * The form of a JSON value, as data. `faultsOf` checks values against it, and the gateway's
- * documentation is generated from it. Bounds are inclusive.
+ * The form of a JSON value, as data. `faultsOf` checks values against a form. The gateway's
+ * documentation is generated from forms. Bounds are inclusive.
  */
 export type Form =
   /** The value may be left out, or null. */
@@ -36,7 +36,7 @@ export type Form =
   | ({ readonly kind: 'list'; readonly items: Form } & Bounds)
   /** An object with any member names, whose values are all numbers. */
   | { readonly kind: 'numbers' }
-  /** A list, an object, or otherwise a text. The JSON type decides which form gives the faults. */
+  /** A list, an object, or otherwise a text. The value's JSON type selects the form to check. */
   | { readonly kind: 'either'; readonly text: Form; readonly list?: Form; readonly object?: Form }
   | ObjectForm
 
@@ -48,11 +48,11 @@ export type ObjectForm = {
   readonly members: Readonly<Record<string, Form>>
   /** Additional forms of the object, chosen by its member `type`. */
   readonly byType?: Readonly<Record<string, Form>>
-  /** Finds faults between members. Called only if each member has the right type. */
+  /** Finds faults that involve several members. Called only if each member has the right type. */
   readonly between?: (value: JsonObject) => readonly Found[]
 }
 
-/** A fault at `loc`, relative to the checked value. `isBound`: the type is right. */
+/** A fault at `loc`, relative to the checked value. `isBound` is true if the type is right. */
 type Found = RequestFault & { readonly isBound: boolean }
 
 export const text: Form = { kind: 'text' }
@@ -78,12 +78,12 @@ export function object(
   return { kind: 'object', members, ...more }
 }
 
-/** Whether an optional member is unset: left out, or null. */
+/** Returns true if an optional member is left out, or is null. */
 export function isUnset(value: unknown): value is null | undefined {
   return value === undefined || value === null
 }
 
-/** Gives the faults of a value (attacker-controlled), in the order of the form. */
+/** Returns the faults of a value (attacker-controlled), in the order of the form. */
 export function faultsOf(form: Form, value: Json | undefined): readonly Found[] {
   if (form.kind === 'optional') return isUnset(value) ? NONE : faultsOf(form.form, value)
   if (value === undefined) return [found(MISSING)]
@@ -160,7 +160,7 @@ function textFaults(
     : [{ ...found(unlikePattern(String(pattern))), isBound: true }]
 }
 
-/** Stops at the limit: 10 MiB of `1,1,1,…` would otherwise give millions of faults. */
+/** Stops at the limit. Without it, 10 MiB of `1,1,1,…` would produce millions of faults. */
 function listFaults(
   value: Json,
   { items, ...bounds }: Form & { readonly kind: 'list' },
@@ -173,7 +173,7 @@ function listFaults(
   return hardened(all)
 }
 
-/** The fault of the first value that is not a number. */
+/** Returns the fault of the first value that is not a number. */
 function numbersFaults(value: Json): readonly Found[] {
   if (!isJsonObject(value)) return [found(WRONG_TYPE.object)]
   const name = Object.keys(value).find((one) => typeof value[one] !== 'number')

@@ -8,13 +8,15 @@ import type { Receipt } from '../../attestation/receipt.ts'
  * Bodies are UTF-8 JSON unless stated otherwise. Only the enclave is trusted. The gateway's values
  * (context, limits) influence only what the gateway itself receives.
  *
- * The version covers what both sides must understand to work together. It is part of the boot
- * configuration, whose digest relying parties keep. A new path does not change the version: a
- * gateway that asks an enclave without this path gets `invalid_call` (404) and continues without
- * it. The measurements state which code runs. Version 2: streams end with the event `last`;
- * receipts are of version 2. Version 3: receipts are of version 3, and callers may demand a
- * credential. A gateway still works with enclaves of older versions. Thus gateways are replaced
- * first, and everything that an older enclave sealed is fetched.
+ * The version covers everything that gateway and enclave must understand to work together. It is
+ * part of the boot configuration, whose digest relying parties keep. A new path does not change the
+ * version. If an enclave does not have the path, the gateway gets `invalid_call` (404) and
+ * continues without it. The measurements state which code runs.
+ *
+ * Version 2: streams end with the event `last`, and receipts are of version 2. Version 3: receipts
+ * are of version 3, and callers may demand a credential. A gateway still works with enclaves of
+ * older versions. Thus gateways are replaced first, and they can fetch everything that an older
+ * enclave sealed.
  */
 export const PROTOCOL_VERSION = 3
 
@@ -55,10 +57,7 @@ export type ProviderEntry = {
   readonly origin: string
   /** Absolute path of the OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
   readonly path: string
-  /**
-   * Patterns of model ids; `*` matches any characters. The first entry with a match serves the
-   * call.
-   */
+  /** Patterns of model ids. `*` matches any characters. The first entry that matches is used. */
   readonly models: readonly string[]
 }
 
@@ -80,7 +79,7 @@ export type Identity = {
   readonly boot_configuration: BootConfiguration
   /** 0x and 65 bytes of hex: uncompressed secp256k1 point. */
   readonly public_key: string
-  /** The signing account's address (0x, lower case), which identifies the log. */
+  /** Address of the signing account (0x, lower case). It identifies the log. */
   readonly notary: string
   /** Current attestation document, standard base64. */
   readonly attestation: string
@@ -94,22 +93,22 @@ export type Identity = {
 }
 
 export type CompletionCall = {
-  /** Opaque to the enclave; returned with the sealed completion. At most CONTEXT_BYTES_MAX. */
+  /** Not read by the enclave. Returned with the sealed completion. At most CONTEXT_BYTES_MAX. */
   readonly context: string
   /** The credential's provider. The enclave refuses if the model selects another provider. */
   readonly provider: string
-  /** Sent to the provider as `Authorization: Bearer <credential>`; null: not sent. */
+  /** Sent to the provider as `Authorization: Bearer <credential>`. Null: no credential is sent. */
   readonly credential: string | null
-  /** Whether the credential is the caller's, and not the operator's. Default: false. */
+  /** True if the credential is the caller's, and not the operator's. Default: false. */
   readonly is_callers?: boolean
   /**
-   * Whether the call continues when the gateway closes the connection. Then another gateway, which
-   * did not see the answer, can find the record. Default: false. An older enclave ignores it.
+   * True if the call continues when the gateway closes the connection. Another gateway, which did
+   * not see the answer, can then find the record. Default: false. An older enclave ignores it.
    */
   readonly outlives_gateway?: boolean
   /**
-   * Whether the notice contains the completion. A gateway that does not pull this log needs it:
-   * another gateway commits the log. Default: false. An older enclave ignores it.
+   * True if the notice contains the completion. Needed by a gateway that does not pull this log,
+   * because another gateway commits the log. Default: false. An older enclave ignores it.
    */
   readonly tells_completion?: boolean
 }
@@ -119,15 +118,15 @@ export type EncryptedCall = {
   /** As in CompletionCall. */
   readonly context: string
   /**
-   * The operator's credentials by provider, because the gateway does not know the model. The
-   * enclave uses the credential that it needs.
+   * The operator's credentials by provider. The gateway does not know the model, so it sends all of
+   * them. The enclave uses the credential that it needs.
    */
   readonly credentials: Readonly<Record<string, string>>
   /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
   readonly encapsulated_key: string
   /**
    * The caller's own credential for the provider, encrypted to the same key (design: Encrypted
-   * calls): base64url of encapsulated key and ciphertext; null without one.
+   * calls): base64url of encapsulated key and ciphertext. Null without a credential.
    */
   readonly sealed_credential: string | null
 }
@@ -137,13 +136,13 @@ export type EncryptedCall = {
  * length (big-endian), and the content.
  */
 export const ENCRYPTED_RECORDS = {
-  /** JSON of EncryptedHead; comes first. */
+  /** JSON of EncryptedHead. It is the first record. */
   head: 1,
-  /** A frame of EHBP, with its own length. It is passed to the caller unchanged. */
+  /** A frame of EHBP, which contains its length. It is passed to the caller unchanged. */
   frame: 2,
   /** JSON of EncryptedSealed. The gateway commits, and sends an AnchorProof with its next pull. */
   sealed: 3,
-  /** JSON of EncryptedFault, for the gateway. The caller receives the fault in the frames. */
+  /** JSON of EncryptedFault, for the gateway. The frames contain the fault for the caller. */
   fault: 4,
 } as const
 
@@ -159,7 +158,7 @@ export type EncryptedHead = {
 /** A sealed call, with the facts that limits need. */
 export type EncryptedSealed = SealedNotice & {
   /**
-   * Identifies the call in an AnchorProof: the index of its leaf, as text; '' for an answer that
+   * Identifies the call in an AnchorProof: the index of its leaf, as text. It is '' if the answer
    * needs no AnchorProof. An older enclave uses other ids, and takes proofs one by one.
    */
   readonly call: string
@@ -174,10 +173,10 @@ export type TokenUsage = {
   readonly total_tokens: number
 }
 
-/** Why there is no complete answer: for limits and metrics, without a message. */
+/** The reason why there is no complete answer. It is for limits and metrics, without a message. */
 export type EncryptedFault = {
   readonly code: EnclaveFaultCode
-  /** The requested model; null if it was not read yet. */
+  /** The requested model. Null if it was not read yet. */
   readonly model: string | null
 }
 
@@ -191,13 +190,15 @@ export type AnchorProof = {
 /** Longest context of a completion call, bytes of UTF-8. */
 export const CONTEXT_BYTES_MAX = 4096
 
-/** Longest credential of a completion call, bytes: it is printable ASCII. */
+/** Longest credential of a completion call, bytes. A credential is printable ASCII. */
 export const CREDENTIAL_BYTES_MAX = 4096
 
 /** Longest sealed credential, bytes: encapsulated key, credential and tag. */
 export const SEALED_CREDENTIAL_BYTES_MAX = 32 + CREDENTIAL_BYTES_MAX + 16
 
-/** Longest body of a completion call, bytes: the interface's limit, and the gateway's default. */
+/**
+ * Longest body of a completion call, bytes. It is the interface's limit and the gateway's default.
+ */
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 
 /** Longest wait that a PullRequest may ask for, milliseconds. */
@@ -208,11 +209,11 @@ export type SealedNotice = {
   readonly notary: string
   readonly index: number
   readonly outcome: Receipt['outcome']
-  /** The completion, if the call asks for it and its response is short. */
+  /** The completion. It is here only if the call asks for it and its response is short. */
   readonly completion?: NoticeCompletion
 }
 
-/** The data that the gateway needs for its record; members as in SealedCompletion. */
+/** The data that the gateway needs for its record. Members are the same as in SealedCompletion. */
 export type NoticeCompletion = {
   readonly response: string
   readonly receipt: string
@@ -237,33 +238,33 @@ export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
-/** Why a completion call has no answer. `status` is the status for the gateway's caller. */
+/** The reason why a completion call has no answer. The gateway's caller receives `status`. */
 export type EnclaveFault = {
   readonly status: number
   readonly code: EnclaveFaultCode
   readonly message: string
   /**
-   * For invalid_request: the place in the body, like `loc` in the gateway's 422: `['body',
-   * 'messages', 0]`.
+   * For invalid_request: the place in the body, in the form of `loc` in the gateway's 422:
+   * `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
   /**
-   * For provider_refused and provider_error: the provider's own error code, if it sent one. The
+   * For provider_refused and provider_error: the provider's own error code, if there is one. The
    * provider controls this text.
    */
   readonly provider_code?: string
-  /** For the same codes: how long the provider asks callers to wait, with fractions. */
+  /** For the codes provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number
-  /** False when the provider says that a retry does not help (`x-should-retry`). */
+  /** False if the provider states that a retry does not help (`x-should-retry`). */
   readonly should_retry?: boolean
   /**
-   * True when the call was sent to the provider, and the provider did not refuse it (3xx to 5xx).
-   * Then it may have made a completion, which is lost. An older enclave never sets it.
+   * True if the call was sent to the provider, and the provider did not refuse it (3xx to 5xx). The
+   * provider may then have made a completion, which is lost. An older enclave never sets it.
    */
   readonly may_be_made?: boolean
 }
 
-/** The status for each fault's code. The code provider_refused has the provider's own 4xx. */
+/** The status for each fault's code. A fault with provider_refused has the provider's own 4xx. */
 export const FAULT_STATUS = {
   invalid_request: 422, // the body is not exact JSON with model and messages (413: it is too long)
   unsupported_model: 404, // no provider serves this model
@@ -288,36 +289,34 @@ export const FAULT_STATUS = {
 export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
 
 export type PullRequest = {
-  /**
-   * First wanted index. The request acknowledges everything below it, and the enclave drops that.
-   */
+  /** First requested index. The enclave drops everything below it, because it is acknowledged. */
   readonly from: number
   /** Longest wait for the first completion if it does not exist yet, milliseconds. */
   readonly wait_ms: number
-  /** Maximum number of completions. The reply's head covers the leaves up to the last of them. */
+  /** Maximum number of completions. The reply's head ends at the last completion of the reply. */
   readonly max: number
   /** Digest of a document that the gateway already has. It is left out of `documents`. */
   readonly known_document: string | null
   /**
-   * Proofs of encrypted calls below `from`, which complete their answers. Default: empty. Leave it
-   * out for an older enclave, which would refuse the request as too long.
+   * Proofs for encrypted calls below `from`. With them, the enclave completes the answers. Default:
+   * empty. Leave it out for an older enclave, which would refuse the request as too long.
    */
   readonly proofs?: readonly AnchorProof[]
 }
 
 /**
- * A completion in the enclave's log, as the gateway receives it (repeatedly until it acknowledges
- * the completion).
+ * A completion in the enclave's log, as the gateway receives it. The gateway receives it with each
+ * pull until it acknowledges it.
  */
 export type SealedCompletion = {
   readonly index: number
-  /** Canonical JSON text of the request without unset members, as hashed; null if encrypted. */
+  /** Canonical JSON text of the request without unset members, as hashed. Null if encrypted. */
   readonly request: string | null
-  /** Canonical JSON text of the response, as hashed; null for an encrypted call. */
+  /** Canonical JSON text of the response, as hashed. Null for an encrypted call. */
   readonly response: string | null
-  /** Only for an encrypted call: the usage that its response states; null without usage. */
+  /** Only for an encrypted call: the usage that its response states. Null without usage. */
   readonly usage?: TokenUsage | null
-  /** Only for an encrypted call: as in EncryptedSealed. An older enclave leaves it out. */
+  /** Only for an encrypted call: see EncryptedSealed. An older enclave leaves the member out. */
   readonly call?: string
   /** Canonical JSON text of the Receipt. The leaf hashes its UTF-8 bytes. */
   readonly receipt: string
@@ -334,14 +333,14 @@ export type PullReply = {
   /** Null when `completions` is empty. `size` is the index of the last completion plus 1. */
   readonly head: { readonly size: number; readonly root: string; readonly signature: string } | null
   readonly completions: readonly SealedCompletion[]
-  /** Attestation documents that `completions` name, base64 by digest, without `known_document`. */
+  /** Attestation documents that `completions` name, without `known_document`: base64 by digest. */
   readonly documents: Readonly<Record<string, string>>
 }
 
 /**
- * Asks for a document about the current log. The gateway chooses the block's hash, and the enclave
- * does not check it. With an old block's hash, the document proves less. With a hash of no existing
- * block, it proves no "not before" (relying parties look the hash up). The gateway cannot name a
+ * Requests a document about the current log. The gateway chooses the block's hash, and the enclave
+ * does not check it. With an old block's hash, the document proves less. With a hash that no block
+ * has, it proves no "not before" (relying parties look the hash up). The gateway cannot name a
  * block that does not exist yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {
@@ -350,30 +349,30 @@ export type HeadAttestationRequest = {
 }
 
 /**
- * The log's head when the call arrived, over all leaves, acknowledged or not. It is attested, but
- * not signed by the account.
+ * The log's head when the call arrived, over all leaves, acknowledged or not. The document attests
+ * the head. The account does not sign it.
  */
 export type HeadAttestationReply = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
   /**
-   * Attestation document, base64, with the key, the block's hash as nonce, and
+   * Attestation document, base64. It contains the key, the block's hash as nonce, and
    * headAttestationUserData.
    */
   readonly document: string
 }
 
 /**
- * Gives an enclave with an empty log the newest heads of the existing logs. Each is signed by its
- * notary for the enclave's own chain and contract. At most BOOT_HEADS_MAX heads, in ascending order
- * of their notaries. The gateway could leave logs out.
+ * Sends the newest heads of the existing logs to an enclave with an empty log. Each notary signed
+ * its head for the enclave's own chain and contract. At most BOOT_HEADS_MAX heads, in ascending
+ * order of their notaries. The gateway could leave logs out.
  */
 export type BootStatementRequest = { readonly heads: readonly BootHead[] }
 
-/** The first statement of the enclave. It makes only one. */
+/** The first statement that the enclave made. An enclave makes only one statement. */
 export type BootStatementReply = {
   readonly heads: readonly BootHead[]
-  /** Attestation document, base64, with the key and bootStatementUserData, without a nonce. */
+  /** Attestation document, base64. It has the key and bootStatementUserData, but no nonce. */
   readonly document: string
 }

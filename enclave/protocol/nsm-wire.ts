@@ -1,7 +1,7 @@
 /*
  * The messages between an enclave and its security module: one CBOR request, one CBOR answer, one
- * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development a Unix socket
- * is used, with a length before each message.
+ * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development, they use a
+ * Unix socket, and a length precedes each message.
  */
 
 /** The values for an attestation document. Null leaves a value out. */
@@ -32,12 +32,12 @@ export const NSM_REQUEST_BYTES_MAX = 0x1000
 export const NSM_RESPONSE_BYTES_MAX = 0x3000
 
 /**
- * Real documents accept this length for public_key, user_data and nonce. AWS's documentation says
- * 512 and 1024.
+ * Real documents accept this length for public_key, user_data and nonce. The limits in AWS's
+ * documentation are 512 and 1024.
  */
 export const ATTESTATION_FIELD_BYTES_MAX = 1024
 
-/** The module's own error names in its messages (aws-nitro-enclaves-nsm-api, ErrorCode). */
+/** The module's error names, as in its messages (aws-nitro-enclaves-nsm-api, ErrorCode). */
 export const NSM_WIRE_ERRORS = [
   'Success',
   'InvalidArgument',
@@ -52,7 +52,7 @@ export const NSM_WIRE_ERRORS = [
 
 export type NsmWireError = (typeof NSM_WIRE_ERRORS)[number]
 
-/** A message for the socket: its length in four bytes, big-endian, then the message. */
+/** Encodes a message for the socket: four bytes with its length, big-endian, then the message. */
 export function encodeFrame(message: Uint8Array): Uint8Array {
   const head = Buffer.alloc(FRAME_HEAD_BYTES)
   head.writeUInt32BE(message.length)
@@ -60,8 +60,8 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
 }
 
 /**
- * Gives the messages of a socket, one after the other. Throws RangeError for a message of more than
- * `bytesMax`.
+ * Returns the messages from a socket, one after the other. Throws RangeError for a message of more
+ * than `bytesMax`.
  */
 export async function* readFrames(
   chunks: AsyncIterable<Uint8Array>,

@@ -1,35 +1,35 @@
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
 
-/** Maximum length of a passed-on message, and of a passed-on code, in characters. */
+/** Maximum length of a message, and of a code, that is passed on, in characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
 export const REFUSAL_CODE_CHARACTERS_MAX = 100
 
-/** Maximum number of bytes that are read of a refusal's body. */
+/** Maximum number of bytes that are read from a refusal's body. */
 export const REFUSAL_BYTES_MAX = 64 * 1024
 
 /** Waits longer than this are ignored. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
-/** The refusal of a provider, a backend or another service, which controls all its content. */
+/** The refusal from a provider, a backend or another service. The service controls its content. */
 export type Refusal = {
-  /** Printable and limited in length; null without a reason. */
+  /** Printable and limited in length. Null if the service states no reason. */
   readonly message: string | null
   readonly code: string | null
-  /** How long the service asks callers to wait, with fractions; null if it does not say. */
+  /** How long the service asks callers to wait, with fractions. Null if it does not say. */
   readonly retryAfterSeconds: number | null
-  /** False if the service says that a retry does not help (`x-should-retry`). */
+  /** False if the service states that a retry does not help (`x-should-retry`). */
   readonly mayRetry: boolean
 }
 
 /**
- * Reads the answer of a service that refuses: its message in every usual form, and its wait. All of
- * it is attacker-controlled. Never throws.
+ * Reads the answer of a service that refuses a call: its message in every usual form, and its wait.
+ * All of it is attacker-controlled. Never throws.
  */
 export function readRefusal(answer: {
   readonly headers: Readonly<Record<string, unknown>>
   readonly body: Uint8Array
-  /** Text that must not appear in the message: some services repeat the key that they refuse. */
+  /** Text that the message must not contain. Some services repeat the key that they refuse. */
   readonly secret?: string | null
 }): Refusal {
   const { headers, body, secret = null } = answer
@@ -60,7 +60,7 @@ export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
   }
 }
 
-/** The first message in a value. The messages of a list are joined. */
+/** Returns the first message in a value. The messages in a list are joined. */
 function wordsOf(value: Json | undefined, depth: number): string {
   if (typeof value === 'string') return value.trim()
   if (depth > DEPTH_MAX) return ''

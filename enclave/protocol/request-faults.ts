@@ -15,7 +15,7 @@ export type RequestFault = {
 /** A fault of a value, without its place. */
 export type Fault = Omit<RequestFault, 'loc'>
 
-/** Faults of values with a wrong type. */
+/** The faults for values of a wrong type. */
 export const WRONG_TYPE = {
   string: { msg: 'Input should be a valid string', type: 'string_type' },
   number: { msg: 'Input should be a valid number', type: 'float_type' },
@@ -27,7 +27,7 @@ export const WRONG_TYPE = {
 /** The fault of a value that is left out. */
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
-/** The fault of a number, or of the length of a text or a list, that exceeds a limit. */
+/** Fault for a number, or for the length of a text or list, that is beyond a limit. */
 export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
   const length = side === 'most' ? 'too_long' : 'too_short'
   if (origin === 'string')
@@ -54,7 +54,7 @@ export function unlikePattern(pattern: string): Fault {
 /** Maximum number of faults of one request that an answer contains. */
 export const FAULTS_MAX = 50
 
-/** Longer member names are cut in a fault, because the caller chooses the names. */
+/** Maximum length of a member name in a fault. Longer names are cut: callers choose the names. */
 export const LOC_NAME_LENGTH_MAX = 128
 
 /** The `loc` of a fault: the part of the request, and the path to the value. */
@@ -69,8 +69,8 @@ export function faultLocation(
 }
 
 /**
- * The JSON value of a body (attacker-controlled bytes), or its fault if the body is empty or is not
- * JSON with exactly one meaning.
+ * Returns the JSON value of a body (attacker-controlled bytes). Returns a fault if the body is
+ * empty, or is not JSON with exactly one meaning.
  */
 export function readJson(
   body: Uint8Array,

@@ -3,7 +3,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
-/** Most entries of a table, and most patterns of an entry: far more than the built-in table has. */
+/** Maximum number of entries in a table, and of patterns in an entry. Far more than built in. */
 export const PROVIDERS_MAX = 64
 const PATTERNS_MAX = 256
 const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 characters' }
@@ -11,7 +11,7 @@ const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 c
 const CODE = 'invalid_provider_table'
 
 /**
- * Parses the provider table of a JSON file: an array of ProviderEntry, with exactly its members.
+ * Parses a provider table from a JSON file: an array of ProviderEntry, with exactly these members.
  * Names are unique. Origins have only scheme, host and port: https, or http for a loopback host.
  * Throws JsonError, or FormatError `invalid_provider_table` that names the first wrong entry and
  * member.
@@ -27,9 +27,9 @@ export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] 
 }
 
 /**
- * Gives `text` if it is an origin that the enclave may send to: `https://host[:port]`, or `http://`
- * and a loopback host. Throws FormatError `invalid_provider_table`, whose message begins with
- * `where`.
+ * Returns `text` if it is an origin that the enclave may send to: `https://host[:port]`, or
+ * `http://` and a loopback host. Throws FormatError `invalid_provider_table`. Its message begins
+ * with `where`.
  */
 export function parseOrigin(text: string, where = ''): string {
   const { invalid } = formsOf(CODE, where)

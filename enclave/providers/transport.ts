@@ -8,8 +8,8 @@ import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s
- * or more. A call on a connection that the server is closing fails, and is never sent again (a
- * completion must not be made twice). So connections are closed here before the server closes them.
+ * or more. A call fails if the server is just closing its connection. It is never sent again,
+ * because a completion must not be made twice. So connections are closed here first.
  */
 export const IDLE_CONNECTION_MS = 4_000
 
@@ -19,19 +19,19 @@ const IDLE_CONNECTIONS_MAX = 256
 /** One request to a provider. */
 type ProviderCall = {
   readonly provider: ProviderEntry
-  /** Sent as a bearer token; null: not sent. */
+  /** Sent as a bearer token. Null: no credential is sent. */
   readonly credential: string | null
   readonly body: Uint8Array
   readonly isStream: boolean
   /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
   readonly cancel: AbortController
-  /** Called when the connection is ready. From then on, the provider may have the call. */
+  /** Called when the connection is ready. After that, the provider may have received the call. */
   readonly onConnected: () => void
 }
 
 /**
- * The head of a provider's answer, with its unread body. All of this is attacker-controlled: the
- * provider writes it.
+ * The head of a provider's answer, and the body, which is not read yet. All of it is
+ * attacker-controlled: the provider writes it.
  */
 export type ProviderAnswer = {
   readonly status: number
@@ -43,7 +43,7 @@ export type ProviderAnswer = {
 
 export type Transport = {
   /**
-   * Sends a call and gives the answer's head, with any status. Redirects are not followed, and
+   * Sends a call and returns the answer's head, with any status. Redirects are not followed, and
    * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
    * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
    * the reason for which the call was cancelled.
@@ -131,15 +131,15 @@ async function exchange(
   })
   try {
     const body = await new Promise<IncomingMessage>((resolve, reject) => {
-      // Must reject: in some states (after an upgrade) a destroyed request emits no error.
+      // Must reject: in some states (after an upgrade) a destroyed request emits no error event.
       const abandon = () => {
         request.destroy()
         reject(cancel.signal.reason)
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // Both listeners stay until the request ends: errors after the head arrive here and at the
-      // body's reader.
+      // Both listeners stay until the request ends. Errors after the head reach this listener and
+      // the body's reader.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
         socket.destroy()
@@ -168,7 +168,7 @@ function toFault(
   error: Error & { readonly code?: unknown },
   call: { readonly provider: ProviderEntry; readonly isConnected: boolean },
 ): CallFault {
-  // Only the code: messages of network errors may repeat what the other side sent.
+  // Only the code is used: messages of network errors may repeat what the provider sent.
   const code = typeof error.code === 'string' ? error.code : 'unknown error'
   return call.isConnected
     ? new CallFault(
@@ -187,8 +187,8 @@ const NAME_CHARACTERS_MAX = 1024
 /**
  * The identity of a connection's other side, for the receipt: negotiated protocol, SHA-256 of the
  * leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
- * connection. Only for a socket that Node.js verified (rejectUnauthorized); otherwise it throws.
- * Shows which key answered, NOT what produced the answer behind it (a CDN may have the key).
+ * connection. Throws if Node.js did not verify the socket (rejectUnauthorized). Shows which key
+ * answered, NOT what produced the answer behind it (a CDN may have the key).
  */
 function tlsEvidence(socket: TLSSocket): ReceiptTls {
   const known = evidenceBySocket.get(socket)

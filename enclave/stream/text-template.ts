@@ -9,8 +9,8 @@ import {
 
 /**
  * Most chunks of a stream differ only in their text, and in the padding that hides the text's
- * length. A template holds the fixed parts of such a chunk, so that the next chunk need not be
- * parsed and normalized again.
+ * length. A template holds the fixed parts of such chunks. The next chunk that matches it need not
+ * be parsed and normalized again.
  */
 export type TextTemplate = {
   /** The parts around the holes of the provider's event, in their order. */
@@ -19,9 +19,9 @@ export type TextTemplate = {
   /** The parts around the holes of the canonical chunk that is passed on. */
   readonly givenPieces: readonly string[]
   readonly givenHoles: readonly HoleName[]
-  /** Index of the choice with the text. */
+  /** Index of the choice that contains the text. */
   readonly index: number
-  /** Size of an event's JSON, which is the same for all. */
+  /** Size of an event's JSON. All events that match have the same size. */
   readonly size: JsonSize
 }
 
@@ -32,7 +32,7 @@ type GivenText = {
   readonly given: string
 }
 
-/** Members with varying text: a delta's content, and the padding of OpenAI's chunks. */
+/** Members whose text varies: a delta's content, and the padding of OpenAI's chunks. */
 type HoleName = 'content' | typeof PADDING
 export const PADDING = 'obfuscation'
 
@@ -45,14 +45,13 @@ const MARKS: Readonly<Record<HoleName, string>> = {
 const LENGTH_MAX = 16 * 1024
 
 /**
- * Makes the template of an event's data (attacker-controlled); null when it contains more than
- * text. `give` returns the chunk that would be passed on for such an event, without any side
- * effect; null unless it is exactly one chunk.
+ * Makes the template of an event's data (attacker-controlled). Null if it contains more than text.
+ * `give` returns the chunk that would be passed on for such an event, without any side effect. It
+ * returns null unless that is exactly one chunk.
  *
- * If `matchText` accepts data for the template, `give` would return the same chunk with the new
- * text as the content of the choice's delta, and the new padding as a member of the chunk. Only
- * JSON strings were replaced by others. Their places are these, because the marks appear only
- * there.
+ * If `matchText` accepts data for the template, `give` would return the same chunk, with two new
+ * strings: the text as the content of the choice's delta, and the padding as a member of the chunk.
+ * Only these JSON strings differ, because the marks appear only there.
  */
 export function makeTextTemplate(
   data: string,
@@ -80,7 +79,7 @@ export function makeTextTemplate(
   }
 }
 
-/** The chunk to pass on for data that matches the template; null for other data. */
+/** Returns the chunk to pass on if the data matches the template. Otherwise returns null. */
 export function matchText(template: TextTemplate, data: string): GivenText | null {
   const { pieces, holes, givenPieces, givenHoles } = template
   const written: Record<HoleName, string> = { content: '', [PADDING]: '' }
@@ -115,7 +114,7 @@ function join(
 
 type Hole = { readonly name: HoleName; readonly start: number; readonly end: number }
 
-/** The place of the only text member with this name; null if it is not unique or not a text. */
+/** Returns the place of the only text member with this name. Null if there is no single text. */
 function findText(data: string, name: HoleName): Hole | null {
   const member = `"${name}":`
   const at = data.indexOf(member)
@@ -125,7 +124,7 @@ function findText(data: string, name: HoleName): Hole | null {
   return data[start - 1] === '"' && end > start && data[end] === '"' ? { name, start, end } : null
 }
 
-/** The end of the text that begins here: a quotation mark, or an escape of canonical JSON. */
+/** Returns the end of the canonical text that begins here. A quotation mark ends it. */
 function endOfText(data: string, start: number): number {
   const quote = data.indexOf('"', start)
   if (quote >= 0 && PLAIN_TEXT.test(data.slice(start, quote))) return quote
@@ -145,7 +144,7 @@ function decode(written: string): string {
   return written.includes('\\') ? (JSON.parse(`"${written}"`) as string) : written
 }
 
-/** If a mark does not appear exactly once, the number of holes differs from the event's. */
+/** If a mark does not appear exactly once, the number of holes does not match the event. */
 function splitAtMarks(given: string): {
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]
@@ -164,7 +163,7 @@ function splitAtMarks(given: string): {
 const MARKED = new RegExp(Object.values(MARKS).join('|'), 'g')
 
 /**
- * The index of a chunk's only choice, if it has only this text; null if it has more, or ends the
+ * Index of a chunk's only choice if it has only this text. Null if it has more, or if it ends the
  * choice.
  */
 function indexOfText({ choices }: JsonObject, text: string): number | null {

@@ -3,7 +3,8 @@ import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts
 import { registerCompletions } from '../../src/cli/commands/completions.ts'
 import { registerNodeCommands } from '../../src/cli/commands/node.ts'
 
-// The program of the package `affidavit-node`. It is the command `affidavit node` of the checkout.
+// The program of the package `affidavit-node`. It is the same as the command `affidavit node` in
+// the repository.
 await runCommandLine(
   createCommandLine({
     name: 'affidavit-node',

@@ -24,12 +24,15 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-/** Shows the answer as it arrives, before it is verified, and then the checks of the answer. */
+/**
+ * Shows the answer as it arrives, before it is verified. After that, shows the checks of the
+ * answer.
+ */
 async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })
   const { baseURL, fetch } = affidavit
-  // The key belongs to the user of this page, and is sent only to the gateway.
+  // The key belongs to the user of this page. The page sends the key only to the gateway.
   const openai = new OpenAI({ baseURL, apiKey, fetch, dangerouslyAllowBrowser: true })
   show('checking', 'Checking…')
   const stream = await openai.chat.completions.create({

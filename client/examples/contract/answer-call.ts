@@ -21,9 +21,9 @@ export type AnswerCall = readonly [
 ]
 
 /**
- * The hash (0x) under which AttestedAnswers knows this request. Give the request your own nonce,
- * `affidavit: { nonce }`. Without a nonce, another caller may already have sent the same request to
- * a notary.
+ * Returns the hash (0x) under which AttestedAnswers knows this request. Add your own nonce to the
+ * request: `affidavit: { nonce }`. Without a nonce, another caller may already have sent the same
+ * request to a notary.
  */
 export function hashQuestion(request: JsonObject): string {
   return `0x${hashCompletion({ request, response: {} }).requestHash}`

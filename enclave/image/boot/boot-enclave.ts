@@ -13,14 +13,14 @@ import { startNsm } from './host-programs.ts'
 import { type Accelerator, chooseAccelerator, type Machine, startMachine } from './machine.ts'
 
 /**
- * Time limit from the kernel's start to the enclave's ready line. Emulated on two cores that also
- * run six times their work, this takes 105 s.
+ * Time limit from the kernel's start to the enclave's ready line. An emulated enclave takes 105 s
+ * on two cores that run six times their work at the same time.
  */
 const ENCLAVE_TIMEOUT_MS = 240_000
 
 /**
- * Memory for the unpacked ramdisk (150 MB, held twice during unpacking) and for the enclave (512
- * MB).
+ * Memory for the enclave (512 MB) and for the unpacked ramdisk (150 MB). During unpacking, the
+ * ramdisk is in memory twice.
  */
 export const MEMORY_MEBIBYTES = 1_024
 const CPUS = 2
@@ -28,13 +28,13 @@ const CPUS = 2
 /** An image file to boot. */
 type BootOptions = {
   readonly eifPath: string
-  /** Null: the accelerator is chosen automatically. */
+  /** Null: the program chooses the accelerator automatically. */
   readonly accelerator: Accelerator | null
   /** Port of the demonstration provider on 127.0.0.1. The enclave can reach only this port. */
   readonly providerPort: number
   /**
-   * Folder for the boot files and the enclave's socket. It is created, and only this user can read
-   * it. The kernel allows only 100 bytes for a socket's path.
+   * Folder for the boot files and the enclave's socket. The program creates the folder, and only
+   * this user can read it. The kernel allows only 100 bytes for the path of a socket.
    */
   readonly folder: string
 }
@@ -55,8 +55,8 @@ export type BootedEnclave = {
 }
 
 /**
- * Boots the development image in `eifPath` and waits until its enclave is ready. The caller removes
- * the folder later. Rejects with BootError or EifError.
+ * Boots the development image in `eifPath` and waits until the image's enclave is ready. The caller
+ * removes the folder later. Rejects with BootError or EifError.
  */
 export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> {
   await using started = new AsyncDisposableStack()
@@ -87,8 +87,8 @@ export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> 
 }
 
 /**
- * Starts a machine with these files, and a software NSM that stops with the machine. `folder` must
- * be private.
+ * Starts a machine with these files, and a software NSM. The NSM stops when the machine stops.
+ * `folder` must be private.
  */
 export async function startImage(
   files: BootFiles,
@@ -130,12 +130,15 @@ function writeMeasurements({ pcr0, pcr1, pcr2 }: EifMeasurements): string {
   return JSON.stringify({ 0: encodeHex(pcr0), 1: encodeHex(pcr1), 2: encodeHex(pcr2) })
 }
 
-/** Whether this is the enclave's ready line (enclave/main.ts). */
+/** Returns true if this line is the enclave's ready line (enclave/main.ts). */
 function isReady(line: string): boolean {
   return line.startsWith('{"event":"ready",')
 }
 
-/** A machine's boot files: the sections of one image file, with its measurements. */
+/**
+ * A machine's boot files: the sections of one image file. The measurements are those of this image
+ * file.
+ */
 type BootFiles = {
   readonly kernelPath: string
   /** All ramdisks of the image in one file. The kernel unpacks them in this order into one tree. */
@@ -151,8 +154,8 @@ type BootFiles = {
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Splits an image file into files in `folder`, as the hypervisor does, and measures it, so the
- * measured bytes are the booted bytes. Throws EifError for a file that is not an image.
+ * Splits an image file into files in `folder`, as the hypervisor does, and measures the image file.
+ * Thus the measured bytes are the booted bytes. Throws EifError for a file that is not an image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)
@@ -201,9 +204,9 @@ export type SocketBridge = {
 
 /**
  * Opens a Unix socket at `path` and forwards its connections to `port` on 127.0.0.1. Only this user
- * may open it (0600). Its folder must be private too, because the mode is set a moment after the
- * creation. The port itself is open to every user of this machine: use this only for development.
- * Rejects when the socket cannot be created.
+ * may open the socket (0600). The socket's folder must be private too, because the mode is set a
+ * moment after the socket is created. Every user of the computer can open the port itself, so use
+ * this function only for development. Rejects when the socket cannot be created.
  */
 export async function openSocketBridge({
   path,
@@ -221,7 +224,7 @@ export async function openSocketBridge({
     ] as const) {
       sockets.add(socket)
       socket.pipe(other)
-      // The error itself is ignored: the other side sees a closed connection.
+      // The error itself is ignored. The other side sees that the connection is closed.
       socket.on('error', () => undefined)
       socket.on('close', () => {
         sockets.delete(socket)

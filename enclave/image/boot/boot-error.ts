@@ -1,4 +1,6 @@
-/** Why an image did not boot, or why its enclave did not give a verified completion. */
+/**
+ * The reason why an image did not boot, or why its enclave did not return a verified completion.
+ */
 type BootErrorCode =
   | 'options' // an option is unknown or has a wrong value
   | 'missing_tool' //     qemu is not installed
@@ -8,7 +10,7 @@ type BootErrorCode =
   | 'call_failed' //      the gateway answered a call with an error
   | 'not_verified' // the evidence does not match the booted image
 
-/** The message states what was expected, with the end of the failed program's output. */
+/** The message states what was expected, and contains the end of the failed program's output. */
 export class BootError extends Error {
   override readonly name = 'BootError'
   readonly code: BootErrorCode

@@ -20,7 +20,7 @@ type ProviderFacts = z.output<typeof providerForm>
 /** A running gateway. */
 export type StartedGateway = z.output<typeof gatewayForm>
 
-/** Time limit from a program's start to its ready notice, milliseconds. */
+/** Time limit from a program's start to its ready message, milliseconds. */
 const PROGRAM_TIMEOUT_MS = 90_000
 
 /** Time between SIGTERM and SIGKILL, milliseconds. */
@@ -39,8 +39,9 @@ export function startChain(folder: string): Promise<HostProgram<StartedChain>> {
 }
 
 /**
- * Starts the software security module (src/local/run-nsm.ts) on `socketPath`. It gets the image's
- * measurements, as from a hypervisor. Rejects with BootError `program_failed`.
+ * Starts the software security module (src/local/run-nsm.ts) on `socketPath`. It receives the
+ * image's measurements, as a hardware module receives them from a hypervisor. Rejects with
+ * BootError `program_failed`.
  */
 export function startNsm(files: {
   readonly socketPath: string
@@ -65,8 +66,9 @@ export function startProvider(): Promise<HostProgram<ProviderFacts>> {
 }
 
 /**
- * Starts a gateway as an operator would, on any free port, for the enclave behind `socketPath`.
- * Rejects with BootError `program_failed`, which contains the gateway's output.
+ * Starts a gateway as an operator would start it, on any free port. The gateway uses the enclave
+ * behind `socketPath`. Rejects with BootError `program_failed`. The error message contains the
+ * gateway's output.
  */
 export function startGateway(options: {
   readonly socketPath: string
@@ -119,7 +121,7 @@ async function startProgram<Ready>(
   const child = fork(join(PROJECT_ROOT, file), words, {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // A Ctrl-C must reach only this process, which then stops its programs.
+    // A Ctrl-C must reach only this process. This process then stops the programs that it started.
     detached: true,
   })
   let said = ''
@@ -160,9 +162,9 @@ export type GuardedProgram = {
 }
 
 /**
- * Starts a program of the operating system under src/local/guard.ts. The guard is run by its path,
- * like all programs of src/ here. `onOutput` receives the output of both streams. Rejects with
- * BootError `missing_tool` when the program does not exist.
+ * Starts a program of the operating system under src/local/guard.ts. The guard is started by its
+ * path, as are all programs from src/ in this file. `onOutput` receives the program's standard
+ * output and standard error. Rejects with BootError `missing_tool` when the program does not exist.
  */
 export async function startGuarded(
   command: readonly [file: string, ...words: string[]],
@@ -196,7 +198,10 @@ export async function startGuarded(
 const GUARD = join(PROJECT_ROOT, 'src/local/guard.ts')
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
-/** Process id from the guard's report (src/local/guard.ts); null when the program did not start. */
+/**
+ * Reads the process id from the guard's report (src/local/guard.ts). Returns null if the program
+ * did not start.
+ */
 function readStartedPid(guard: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => {
     guard.once('message', (report) => {

@@ -18,19 +18,19 @@ const KERNEL_TIMEOUT_MS = 60_000
 export type Machine = {
   /** qemu's. */
   readonly pid: number
-  /** Port on 127.0.0.1 of this machine that leads to the requested port of the guest. */
+  /** A port on 127.0.0.1 of the host. It leads to the requested port of the guest. */
   readonly hostPort: number
   /**
-   * Milliseconds of performance.now(): when qemu was started, and when the kernel wrote its first
-   * line.
+   * The times when qemu was started, and when the kernel wrote its first line: milliseconds of
+   * performance.now().
    */
   readonly startedAtMs: number
   readonly kernelAtMs: number
   /** The last lines of the machine's console. */
   console(): string
   /**
-   * Gives the first line for which `matches` is true. Rejects with BootError `machine_ended` or
-   * `timeout`, whose message contains `what`.
+   * Returns the first line for which `matches` returns true. Rejects with BootError `machine_ended`
+   * or `timeout`. The error message contains `what`.
    */
   waitForLine(
     what: string,
@@ -44,8 +44,9 @@ export type Machine = {
 }
 
 /**
- * Starts a machine and waits until its kernel runs. The machine ends when this process ends, even
- * if this process is killed. Rejects with BootError `missing_tool`, `machine_ended` or `timeout`.
+ * Starts a machine and waits until the machine's kernel runs. The machine ends when this process
+ * ends, even if this process is killed. Rejects with BootError `missing_tool`, `machine_ended` or
+ * `timeout`.
  */
 export async function startMachine(
   plan: Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number },
@@ -54,7 +55,8 @@ export async function startMachine(
     try {
       return await tryMachine(plan, await findFreePort())
     } catch (error) {
-      // Another program can take the port after it was chosen and before it is used.
+      // Another program can take the port between the moment when the port was chosen and the
+      // moment when qemu opens it.
       const isPortLost = error instanceof BootError && /host forwarding rule/i.test(error.message)
       if (!isPortLost || attempt === PORT_ATTEMPTS) throw error
     }
@@ -129,7 +131,7 @@ function findFreePort(): Promise<number> {
   })
 }
 
-/** The parts of a machine. */
+/** The description of a machine. */
 export type MachinePlan = {
   readonly accelerator: Accelerator
   readonly kernelPath: string
@@ -137,18 +139,21 @@ export type MachinePlan = {
   readonly cmdline: string
   readonly memoryMebibytes: number
   readonly cpus: number
-  /** Port on 127.0.0.1 of this machine that leads to the guest's `port`. */
+  /** A port on 127.0.0.1 of the host. It leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
   /**
-   * Ports of the only host that the guest sees. Each leads to a port or a Unix socket of this
-   * machine.
+   * The guest sees only one other host. These are the ports of that host. Each port leads to a port
+   * or a Unix socket of the real host.
    */
   readonly outward: readonly { readonly port: number; readonly to: number | string }[]
-  /** Program that carries one connection: Node.js with relay.ts. */
+  /** Program that forwards the data of one connection: Node.js with relay.ts. */
   readonly relay: { readonly command: string; readonly script: string }
 }
 
-/** How the guest's instructions run: all emulated (`tcg`), or directly by the processor (`kvm`). */
+/**
+ * How the guest's instructions run. `tcg`: all instructions are emulated. `kvm`: the processor runs
+ * them directly.
+ */
 export type Accelerator = 'tcg' | 'kvm'
 
 /** The guest's address, as set by guest/enclave-init. */
@@ -158,9 +163,10 @@ const GUEST_ADDRESS = '10.0.2.15'
 const OUTWARD_ADDRESS = '10.0.2.100'
 
 /**
- * Gives qemu's arguments (qemu-system-x86_64, 7.2 and later). The guest has only a console and a
- * network card: no disk, no default devices, no monitor. `restrict=on` blocks all network access
- * except to the ports listed here. It also blocks this machine's loopback and qemu's name server.
+ * Returns the arguments for qemu (qemu-system-x86_64, 7.2 and later). The guest has only a console
+ * and a network card: no disk, no default devices, no monitor. `restrict=on` blocks all network
+ * access, except to the ports that are listed here. The guest thus reaches neither the host's
+ * loopback interface nor qemu's name server.
  */
 export function machineArguments(plan: MachinePlan): readonly string[] {
   return [
@@ -180,7 +186,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     'none',
     '-monitor',
     'none',
-    // A restart ends the machine instead.
+    // If the guest restarts, the machine ends instead.
     '-serial',
     'stdio',
     '-no-reboot',
@@ -192,7 +198,8 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     plan.cmdline,
     '-netdev',
     networkOf(plan),
-    // Without a boot ROM: otherwise qemu needs a file from another package.
+    // The network card has no boot ROM. With a boot ROM, qemu would need a file from another
+    // package.
     '-device',
     'virtio-net-pci,netdev=net,romfile=',
   ]
@@ -210,26 +217,31 @@ function networkOf({ inward, outward, relay }: MachinePlan): string {
   ].join(',')
 }
 
-/** A comma ends a value of qemu's options; two commas stand for one. */
+/** In qemu's options, a comma ends a value. Two commas stand for one comma. */
 function escapeValue(value: string): string {
   return value.replaceAll(',', ',,')
 }
 
-/** Quotes a word for a shell: qemu's network library splits commands by shell rules. */
+/** Quotes a word for a shell. qemu's network library splits commands in the same way as a shell. */
 function quoteWord(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`
 }
 
-/** Maximum number of lines of a machine's output that are kept. The oldest are dropped. */
+/** Maximum number of kept output lines of a machine. The oldest lines are dropped. */
 export const CONSOLE_LINES_MAX = 4_000
 
-/** Maximum length of a line that is kept. */
+/** Maximum length of a kept line. */
 export const CONSOLE_LINE_LENGTH_MAX = 16_384
 
-/** A line of output without its end, and its time: milliseconds of the caller's clock. */
+/**
+ * A line of output without its line end. `atMs` is its time, in milliseconds of the caller's clock.
+ */
 type ConsoleLine = { readonly text: string; readonly atMs: number }
 
-/** The output of a machine, as it arrives. The guest writes it: it is attacker-controlled text. */
+/**
+ * The output of a machine, as it arrives. The guest writes this output, so it is
+ * attacker-controlled.
+ */
 export class MachineConsole {
   readonly #now: () => number
   readonly #decoder = new TextDecoder()
@@ -253,7 +265,7 @@ export class MachineConsole {
     this.#notifyWatchers()
   }
 
-  /** The output has ended. */
+  /** Must be called when the output has ended. */
   end(): void {
     this.#hasEnded = true
     this.#notifyWatchers()
@@ -264,8 +276,8 @@ export class MachineConsole {
   }
 
   /**
-   * Gives the first line, kept or later, for which `matches` is true. Null when the output or
-   * `timeoutMs` ends before.
+   * Returns the first line for which `matches` returns true. It searches the kept lines first, and
+   * then waits for new lines. Returns null if the output or `timeoutMs` ends first.
    */
   async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
     const { promise, resolve } = Promise.withResolvers<ConsoleLine | null>()
@@ -296,8 +308,8 @@ export class MachineConsole {
 const KVM_PROBE_MS = 4_000
 
 /**
- * Gives `kvm` if this kernel starts with KVM, otherwise `tcg`. It does not suffice that /dev/kvm
- * can be opened: on some machines it can, but no guest ever runs.
+ * Returns `kvm` if this kernel starts with KVM. Otherwise returns `tcg`. A check that /dev/kvm can
+ * be opened is not sufficient: on some machines it can be opened, but no guest ever runs.
  */
 export async function chooseAccelerator(kernelPath: string): Promise<Accelerator> {
   const isOpen = await access('/dev/kvm', constants.R_OK | constants.W_OK).then(

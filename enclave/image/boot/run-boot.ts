@@ -23,7 +23,7 @@ import {
 } from './host-programs.ts'
 import type { Accelerator } from './machine.ts'
 
-/** A booted image with all programs around it. */
+/** A booted image, with all programs that it needs on the host. */
 export type BootStage = {
   readonly image: BuiltImage
   readonly chain: StartedChain
@@ -34,22 +34,22 @@ export type BootStage = {
   stop(): Promise<void>
 }
 
-/** A verified completion of a booted image. */
+/** A verified completion from a booted image. */
 export type FirstCompletion = {
   readonly hash: string
   readonly bundle: JsonObject
   readonly report: BundleReport
-  /** Time when the caller had its answer: milliseconds of performance.now(). */
+  /** Time when the caller received the answer: milliseconds of performance.now(). */
   readonly answeredAtMs: number
 }
 
 /**
- * Builds a development image for the local chain, boots it, and starts a chain, a demonstration
- * provider and a gateway on this machine. `stop` ends all of them. A failure ends them too. Rejects
- * with BuildError, BootError or EifError.
+ * Builds a development image for the local chain and boots it. Starts a chain, a demonstration
+ * provider and a gateway on this computer. `stop` ends all of them. If a step fails, all of them
+ * end too. Rejects with BuildError, BootError or EifError.
  */
 export async function startStage(options: {
-  /** Folder for all files except fetched packages; private. The caller removes it. */
+  /** Private folder for all files except fetched packages. The caller removes the folder. */
   readonly folder: string
   readonly accelerator: Accelerator | null
   readonly packagesFolder: string | null
@@ -85,8 +85,9 @@ export async function startStage(options: {
 }
 
 /**
- * Makes one verified completion and checks its evidence offline against the measurements of the
- * booted image file. Rejects with BootError; `not_verified` when evidence is missing or wrong.
+ * Makes one verified completion. Checks the completion's evidence offline against the measurements
+ * of the booted image file. Rejects with BootError. Its code is `not_verified` when evidence is
+ * missing or wrong.
  */
 export async function verifyFirstCompletion(stage: BootStage): Promise<FirstCompletion> {
   const { image, enclave, gateway } = stage
@@ -117,16 +118,17 @@ const NOTHING_OF_THE_OPERATORS = {
 } as const
 
 /**
- * Time limit for one answer of the gateway, milliseconds. The first completion of an emulated
+ * Time limit for one answer from the gateway, milliseconds. The first completion from an emulated
  * enclave takes a second.
  */
 const CALL_TIMEOUT_MS = 60_000
 
-/** Time limit for an anchor to be in a block, with its proofs, milliseconds. */
+/** Time limit until a block contains the anchor and its proofs are available, milliseconds. */
 const EVIDENCE_TIMEOUT_MS = 30_000
 
 /**
- * Asks for one verified chat completion, and gives its hash. Rejects with BootError `call_failed`.
+ * Requests one verified chat completion, and returns its hash. Rejects with BootError
+ * `call_failed`.
  */
 export async function completeChat(gateway: StartedGateway, prompt: string): Promise<string> {
   const answer = await fetchJson(gateway, '/v1/verified/chat/completions', {
@@ -140,8 +142,8 @@ export async function completeChat(gateway: StartedGateway, prompt: string): Pro
 }
 
 /**
- * Gives the evidence bundle of a completion when its anchor is in a block. Rejects with BootError
- * `call_failed` or `timeout`.
+ * Waits until a block contains a completion's anchor, and returns the completion's evidence bundle.
+ * Rejects with BootError `call_failed` or `timeout`.
  */
 async function fetchEvidence(gateway: StartedGateway, hash: string): Promise<JsonObject> {
   const until = performance.now() + EVIDENCE_TIMEOUT_MS
@@ -178,10 +180,10 @@ async function fetchJson(
 }
 
 /**
- * Gives the facts that a relying party expects of an enclave with this development image: its
- * measurements, the boot configuration that its release names, and the root of its software NSM.
- * The enclave and the gateway are not asked. Rejects with BootError `not_verified` for a release
- * without a boot configuration.
+ * Returns the facts that a relying party expects from an enclave with this development image. These
+ * are its measurements, the boot configuration that its release names, and the root of its software
+ * NSM. The facts do not come from the enclave or the gateway. Rejects with BootError `not_verified`
+ * for a release without a boot configuration.
  */
 export async function expectImage(image: {
   readonly measurements: Pick<EifMeasurements, 'pcr0' | 'pcr1' | 'pcr2'>
