@@ -37,7 +37,8 @@ import { createProber, type ProbeOptions } from './probe.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
 
 /**
- * Counts of all resources that are held for nodes and their calls. All counts are 0 after stop().
+ * Counts of all resources that the hub holds for nodes and their calls. All counts are 0 after
+ * stop().
  */
 type HubStatus = {
   readonly connected: number
