@@ -3,9 +3,9 @@ import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-
 import type { NodeLimits } from './limits.ts'
 
 /**
- * Decides whether a connected node gets calls, from the results of its calls and probes. It also
- * decides when the node is probed. Each model of the node is judged separately: a node may fail
- * with one model and work with another.
+ * Uses the results of a connected node's calls and probes to decide whether the node gets calls. It
+ * also decides when the node is probed. Each model of the node is judged separately: a node may
+ * fail with one model and work with another.
  */
 export type NodeHealth = {
   state(): NodeState
