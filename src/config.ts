@@ -396,7 +396,9 @@ function admittedBytesOf(memoryBytes: number): number {
  * calls use four fifths of the descriptors. The other fifth is for all other uses.
  */
 const CALLS_SHARE = 0.4
-/** The maximum number of calls on systems that state no limit of file descriptors. */
+/**
+ * Largest default number of calls. It matters on systems that state no limit of file descriptors.
+ */
 const CALLS_MAX = 30_000
 /**
  * The bridges of an enclave image take 1,024 connections. Several gateways share these connections.
