@@ -96,7 +96,7 @@ export function superviseProcesses(
   }
 
   /**
-   * Called when a process has ended and is not started again. If nobody requested a stop, this ends
+   * Called when a process has ended and is not started again. If no stop was requested, this ends
    * the other processes too.
    */
   function end(code: number): void {

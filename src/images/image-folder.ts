@@ -7,7 +7,7 @@ import type { ImageObjects } from './image-store.ts'
 /**
  * Keeps objects in a folder. The folder is made at the first use, and only this user can read it.
  * Each file is written under another name and then renamed, so that a reader never sees a partial
- * file. A reader that opened a file can read all of it, even after the file was removed.
+ * file. A reader that opened a file can read the whole file, even after the file was removed.
  */
 export function openImageFolder(folder: string): ImageObjects {
   return {

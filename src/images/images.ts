@@ -69,7 +69,7 @@ export function openImages(
     clearInterval(sweeper)
     await objects.close()
   })
-  // This first sweep reports a store that cannot be used. The gateway starts all the same.
+  // This first sweep reports a store that cannot be used. The gateway still starts.
   void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {

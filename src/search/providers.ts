@@ -74,7 +74,7 @@ const TAVILY: SearchAdapter = {
 /**
  * SerpApi's Google results. SerpApi accepts its key only in the URL. If the search status is
  * Success, `error` only means that there are no results. With any other search status, `error` is a
- * failure, whatever the HTTP status is.
+ * failure. The HTTP status makes no difference.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {

@@ -25,7 +25,8 @@ export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 
 /**
  * The row that content belongs to: its table, and the names that identify the row in the table.
- * Content can be decrypted only with its own identity, so nobody can swap the content of two rows.
+ * Content can be decrypted only with its own identity. So content that was moved to another row
+ * cannot be decrypted.
  */
 export type ContentIdentity = readonly [table: string, ...names: string[]]
 

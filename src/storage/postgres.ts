@@ -271,8 +271,8 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
 }
 
 /**
- * Code that wants to query gets the same error for every failure to connect, whatever reason the
- * server states.
+ * Code that wants to query gets the same error for every failure to connect. The reason that the
+ * server states makes no difference.
  */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {

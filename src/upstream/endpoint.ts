@@ -144,7 +144,7 @@ async function refusalOf(
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 
-/** Returns the key in the headers. Null when there is none. */
+/** Returns the key in the headers. Null when the headers have no key. */
 function secretOf({ authorization }: Readonly<Record<string, string>>): string | null {
   return authorization?.replace(/^Bearer /, '') ?? null
 }

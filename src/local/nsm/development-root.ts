@@ -49,8 +49,8 @@ export type DevelopmentRoot = Issuer & {
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * Subject of every development root. The subject of AWS's root is CN=aws.nitro-enclaves. Nobody
- * must confuse these two roots.
+ * Subject of every development root. The subject of AWS's root is CN=aws.nitro-enclaves. The two
+ * subjects differ, so that these roots are never confused.
  */
 const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
 

@@ -156,7 +156,7 @@ async function checkHello(
     hello.modelType === 'LLM'
       ? await benchmarked(hello, registry, limits)
       : hello.models.slice(0, 1)
-  // Only the first model must have a benchmark. The other models may have none.
+  // Only the first model must have a benchmark. The other models may lack a benchmark.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
   return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }

@@ -67,8 +67,8 @@ export type GatewayControl =
   | { readonly kind: 'reconnect'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string }
   /**
-   * Our own extension (README): tells the node that the caller of a run has left. It is sent only
-   * to nodes that announced `cancel`.
+   * Our own extension (README): reports to the node that the caller of a run has left. It is sent
+   * only to nodes that announced `cancel`.
    */
   | { readonly kind: 'cancel'; readonly requestId: string }
 

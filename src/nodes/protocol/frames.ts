@@ -11,7 +11,7 @@ import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts
  * Frames of runs: requests to a node, and the node's answers. The gateway and the node both write
  * and read them. Source: the public node client (facts), with the extensions in ../README.md.
  * Frames from a node are attacker-controlled, so the gateway reads them strictly. A node reads the
- * gateway's frames leniently. No reader throws, whatever the input is.
+ * gateway's frames leniently. A reader does not throw for any input.
  */
 
 /**

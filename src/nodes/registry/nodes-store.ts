@@ -131,9 +131,9 @@ export type NodesStore = {
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
   ): Promise<'saved' | 'unknown_node' | 'too_many'>
-  /** Returns the node's benchmark of a model. Null when there is none. */
+  /** Returns the node's benchmark of a model. Null when the node has no such benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<NodeBenchmark | null>
-  /** Returns the node's newest benchmark. Null when there is none. */
+  /** Returns the node's newest benchmark. Null when the node has no benchmark. */
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
   /**
    * Stores the state of a connected node. Does nothing if the node now has another connection, or

@@ -307,7 +307,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
   }
 
-  /** Ends the connection. The close frame tells the reason to the node. */
+  /** Ends the connection. The close frame contains the reason. */
   close(code: number, reason: string): void {
     if (this.isGone) return
     this.end(reason)

@@ -52,8 +52,8 @@ export class DispatchError extends Error {
    */
   readonly status: number | null
   /**
-   * The node's own text (attacker-controlled, printable, at most 500 characters). Null when there
-   * is none.
+   * The node's own text (attacker-controlled, printable, at most 500 characters). Null when the
+   * node sent no text.
    */
   readonly nodeMessage: string | null
   /**

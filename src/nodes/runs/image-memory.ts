@@ -17,8 +17,8 @@ export type ImageBudget = {
 /** Bytes of a pixel before compression: red, green, blue and alpha. */
 const PIXEL_BYTES = 4
 /**
- * Number of pixels that the public client's pipelines draw, whatever size was requested (SDXL:
- * 1,024 pixels per edge).
+ * Number of pixels that the public client's pipelines draw, for any requested size (SDXL: 1,024
+ * pixels per edge).
  */
 const DRAWN_PIXELS = 1_024 * 1_024
 /**
