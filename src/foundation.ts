@@ -21,7 +21,7 @@ export type OwnFoundation = {
 }
 
 /**
- * The parts that the gateway needs. The operator runs some of these parts; the gateway starts the
+ * The parts that the gateway needs. The operator runs some of these parts. The gateway starts the
  * others.
  */
 type Foundation = {

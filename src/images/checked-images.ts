@@ -7,7 +7,7 @@ import { checkPngPixels } from './png-pixels.ts'
 /** The images that were requested. */
 export type AskedImages = {
   readonly n: number
-  /** Width and height, `512x512`; null for any size. */
+  /** Width and height, `512x512`. Null for any size. */
   readonly size: string | null
 }
 

@@ -28,7 +28,7 @@ export type Images = {
    * address of a stored image, given the image's id. Throws ApiError and the signal's reason.
    */
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
-  /** Gives the image at an address of this service, or null. */
+  /** Returns the image at an address of this service. Null when the image does not exist. */
   find(id: string): Promise<KeptImage | null>
 }
 

@@ -21,8 +21,8 @@ export class AnvilFailure extends Error {
 }
 
 /**
- * Starts anvil on 127.0.0.1 with the state in `stateFile`. Null starts a new chain. Resolves when
- * anvil answers calls that are made through `rpc`; the caller must connect `rpc` to this anvil.
+ * Starts anvil on 127.0.0.1 with the state in `stateFile`. Null starts a new chain. The caller must
+ * connect `rpc` to this anvil. Resolves when anvil answers calls that are made through `rpc`.
  * Rejects with AnvilFailure. Its code `ended` can also mean that anvil cannot read the state.
  */
 export async function startAnvilProcess({
@@ -77,8 +77,8 @@ function argumentsOf(port: number): string {
 const GENESIS_SECONDS = 1_700_000_000
 
 /**
- * Sets anvil's clock to the current time; the clock starts at the genesis time. Then makes anvil
- * mine a block for each transaction. False while anvil does not answer.
+ * Changes anvil's clock from the genesis time to the current time. Then makes anvil mine a block
+ * for each transaction. False while anvil does not answer.
  */
 async function startClock(rpc: Rpc): Promise<boolean> {
   try {

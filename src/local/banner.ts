@@ -4,7 +4,7 @@ import { KEY_FILE } from '../accounts/open-keys.ts'
 /** Facts that the banner shows to the user who started the gateway. */
 export type GatewayFacts = {
   readonly url: string
-  /** Where metrics are served; null when they are not served. */
+  /** Where metrics are served. Null when metrics are not served. */
   readonly metricsUrl: string | null
   /** Null in production, because production makes no key. */
   readonly apiKey: string | null
@@ -14,7 +14,7 @@ export type GatewayFacts = {
     readonly contract: string
     readonly relayer: string
   }
-  /** The node in front of the demo provider; null when this process started no node. */
+  /** The node in front of the demo provider. Null when this process started no node. */
   readonly nodeId: string | null
   /**
    * The demo provider's origin and the development root's certificate. Null when the operator runs

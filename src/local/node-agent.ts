@@ -81,8 +81,8 @@ export async function startDemoAgent(
 /**
  * Starts a node agent in its own process. The gateway must already serve. The node is registered at
  * the first start, and again if the gateway no longer knows the node. Resolves when the process
- * runs; the agent then measures its models and connects. If the agent ends, it is started again.
- * Rejects with StartFailure, or GatewayError.
+ * runs. After that, the agent measures its models and connects. If the agent ends, it is started
+ * again. Rejects with StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
   { dataFolder, shutdownGraceMs, logLevel, agentVariables }: AgentSettings,

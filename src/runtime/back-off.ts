@@ -3,8 +3,8 @@ export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
  * How much of the pause is random. `none`: the pause is the bound. `half`: from half of the bound
- * up to the bound. `full`: from near zero to the bound; for many clients of one server, so that
- * they do not all return at once.
+ * up to the bound. `full`: from near zero to the bound. Use `full` if many clients use one server,
+ * so that they do not all return at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 

@@ -6,16 +6,16 @@ import { DataFolderInUse } from './errors.ts'
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Locks a folder for this process. The lock of a process that has ended (kill -9) is taken over. A
- * process is identified by its pid and, if the system shows it, its start time; so a new process
- * with the same pid does not keep us out. Rejects with DataFolderInUse. The lock protects against
- * mistakes on one machine, not on network file systems.
+ * Locks a folder for this process. If the process that has the lock has ended (kill -9), its lock
+ * is taken over. A process is identified by its pid and, if the system shows it, its start time. So
+ * a new process with the same pid does not keep us out. Rejects with DataFolderInUse. The lock
+ * protects against mistakes on one machine, not on network file systems.
  *
- * Locks are files `lock.1`, `lock.2`, …; only the highest number counts. A dead lock is not
+ * Locks are files `lock.1`, `lock.2`, and so on. Only the highest number counts. A dead lock is not
  * replaced, because a process cannot delete a file only if it is still the file that it read.
  * Instead, a file with the next number is created, and only one process can succeed. The highest
- * file is never deleted, only marked as released. So a slow process that creates an old number
- * again finds a higher number.
+ * file is never deleted. It is only marked as released. So a slow process that creates an old
+ * number again finds a higher number.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)

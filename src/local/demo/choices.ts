@@ -5,7 +5,7 @@ import { exampleOf, type Schema } from './schema-example.ts'
 /** A question to the demonstration. It does not depend on the API's form. */
 export type Question = {
   readonly model: DemoModel
-  /** Text of the last user message; empty when there is no user message. */
+  /** Text of the last user message. Empty when there is no user message. */
   readonly said: string
   /** The tool's answer if the last message is a tool's answer. Otherwise null. */
   readonly toolResult: string | null
@@ -41,7 +41,7 @@ export type ChosenAnswer =
     }
   | { readonly kind: 'calls'; readonly calls: readonly PlannedCall[] }
 
-/** One function call that the demonstration makes; `arguments` is JSON text. */
+/** One function call that the demonstration makes. `arguments` is JSON text. */
 export type PlannedCall = { readonly name: string; readonly arguments: string }
 
 /**

@@ -74,10 +74,10 @@ type Colour = readonly [number, number, number]
 
 const INK: Colour = [255, 255, 255]
 const COLOURS = 4
-/** An edge has this many fields; each field has one colour. */
+/** An edge has this many fields. Each field has one colour. */
 const FIELDS = 32
 
-/** The word DEMO; each letter has five rows. */
+/** The word DEMO. Each letter has five rows. */
 const WORD = [
   '##..###.#...#..#..',
   '#.#.#...##.##.#.#.',

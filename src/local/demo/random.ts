@@ -17,7 +17,7 @@ export function createRandom(seedText: string): Random {
   }
 }
 
-/** Gives one of the items; the list must not be empty. */
+/** Returns one of the items. The list must not be empty. */
 export function pickFrom<Item>(items: readonly Item[], random: Random): Item {
   return items[Math.floor(random() * items.length)] as Item
 }

@@ -28,8 +28,8 @@ type DemoOptions = {
 }
 
 /**
- * Gives the demo provider's HTTP server; it does not listen yet. README.md of this folder describes
- * its answers.
+ * Returns the demo provider's HTTP server, which does not listen yet. README.md in this folder
+ * describes its answers.
  */
 export function createDemoServer(options: DemoOptions): Server {
   const server = createServer((request, response) => {

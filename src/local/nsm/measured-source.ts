@@ -75,7 +75,7 @@ export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
  * Reads measurements for the software module from a file. The machine that booted the image wrote
- * the file; the real module gets its measurements from a hypervisor in the same way. The file is a
+ * the file. The real module gets its measurements from a hypervisor in the same way. The file is a
  * JSON object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws
  * FormatError `invalid_measurements`, or JsonError. Does NOT prove that this image runs: the user
  * who started the machine wrote the file.

@@ -23,8 +23,8 @@ export type RemoteMedia = {
  * itself contains all pictures, sounds and files. A caller chooses the address, and the backend
  * fetches it from its own network, where other servers may trust the backend. Backends also read
  * members that the interface does not have, such as `video_url`. They use a part's members and
- * ignore its type. So in a content part, only members with words may contain an address, and a
- * member whose name ends in url or uri must be a data URL.
+ * ignore its type. So in a content part, only members with words may contain an address. A member
+ * whose name ends in url or uri must be a data URL.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   const messages = memberOf(request, 'messages')

@@ -9,7 +9,7 @@ export const DAY_SECONDS = 86_400
 export const COMPLETED_MAX = 10
 
 /**
- * One call that a node served completely. The node claims the token counts; the gateway measured
+ * One call that a node served completely. The node claims the token counts. The gateway measured
  * the time.
  */
 export type Inference = {

@@ -51,7 +51,10 @@ export type AcceptedNode = NodeHello & {
 
 /** Events that a connection reports to its hub. */
 export type NodeEvent =
-  /** Whether the node gets calls, or has a free slot, may have changed. */
+  /**
+   * The node may have started or stopped getting calls, or the number of its free slots may have
+   * changed.
+   */
   | { readonly kind: 'changed' }
   /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
