@@ -42,9 +42,10 @@ import { openRecords } from './verified/records/open-records.ts'
 import { createPages } from './web/routes.ts'
 
 /**
- * Starts all parts that the configuration asks for, and serves. Production and tests put the parts
- * together here and nowhere else. When a part cannot start, this ends all started parts and rejects
- * with StartFailure or DataFolderInUse. Their messages are for the user who started the gateway.
+ * Starts all parts that the configuration asks for, and starts to serve. Production and tests put
+ * the parts together only here. If a part cannot start, this ends all parts that it started. It
+ * then rejects with StartFailure or DataFolderInUse, whose messages are for the user who started
+ * the gateway.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export async function compose(
@@ -119,7 +120,7 @@ export async function compose(
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 
-  // The routes have the order of the documentation.
+  // The routes are in the same order as in the documentation.
   const routes = [
     ...calls.completions,
     ...historyRoutes,
@@ -173,7 +174,7 @@ export async function compose(
   watchDescriptors(app.server.load, base)
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app is closed first, because the agent may still serve the app's last calls.
+  // The app is closed before the agent, because the agent may still serve the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()

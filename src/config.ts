@@ -261,13 +261,16 @@ type Settings = z.output<typeof schema>
 /** Settings of the gateway's process, as values. The variables are described in this file. */
 export type GatewayConfig = {
   readonly isProduction: boolean
-  /** True in production with a simulated security module. Logs, pages and answers then say so. */
+  /**
+   * True in production with a simulated security module. Logs, pages and answers then say that this
+   * is a staging system.
+   */
   readonly isStaging: boolean
   readonly host: string
   readonly port: number
   /** Where traces are sent; null: traces are off. */
   readonly traces: TraceConfig | null
-  /** Variables for the demonstration's agent; it is traced like the gateway. */
+  /** Variables for the demonstration's agent. They turn on the same traces as the gateway's. */
   readonly agentVariables: Readonly<Record<string, string>>
   /** Where metrics are served; null: metrics are not served. */
   readonly metrics: { readonly host: string; readonly port: number } | null
@@ -296,11 +299,11 @@ export type GatewayConfig = {
   readonly credentials: ReadonlyMap<string, string>
   /** Model ids. */
   readonly providerModels: readonly string[]
-  /** Whether providers are asked which models they have. */
+  /** True if the gateway asks providers which models they have. */
   readonly asksProviderModels: boolean
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
-  /** Whether evidence without content can be read without a key. */
+  /** True if a person without a key can read evidence without content. */
   readonly isEvidencePublic: boolean
   /** Null: the built-in tiers (src/accounts/limits/tiers.ts). */
   readonly tiersFile: string | null
@@ -312,7 +315,7 @@ export type GatewayConfig = {
   readonly trustedProxies: readonly string[]
   readonly keepAliveMs: number
   /**
-   * With more than 1, this process only supervises this number of gateway processes
+   * If this is more than 1, this process only supervises that number of gateway processes
    * (src/processes.ts).
    */
   readonly processes: number
@@ -327,8 +330,8 @@ export type GatewayConfig = {
 }
 
 /**
- * Gives the gateway's settings. Throws ConfigurationError, which lists every fault. `warn` is
- * called for each setting that works but should be corrected; default: standard error.
+ * Reads the gateway's settings. Throws ConfigurationError, which lists every fault. Calls `warn`
+ * for each setting that works but should be corrected. By default, `warn` writes to standard error.
  */
 export function readGatewayConfig(
   environment: Environment = process.env,
@@ -389,13 +392,17 @@ function admittedBytesOf(memoryBytes: number): number {
 }
 
 /**
- * Share of the descriptors that the default number of calls is computed from. A call takes two
- * descriptors, and a fifth of the descriptors is for all other uses.
+ * Default number of calls for each file descriptor of the process. A call takes two descriptors, so
+ * calls use four fifths of the descriptors. The other fifth is for all other uses.
  */
 const CALLS_SHARE = 0.4
-/** The limit of connections, for systems that state no limit of descriptors. */
+/**
+ * Largest default number of calls. It matters on systems that state no limit of file descriptors.
+ */
 const CALLS_MAX = 30_000
-/** The bridges of an enclave image take 1,024 connections, which several gateways share. */
+/**
+ * The bridges of an enclave image take 1,024 connections. Several gateways share these connections.
+ */
 const PRODUCTION_CALLS_MAX = 512
 
 function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
@@ -403,7 +410,7 @@ function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
   return Math.max(1, Math.min(callsMax, Math.floor(descriptors * CALLS_SHARE)))
 }
 
-/** The agent does not get OTEL_SERVICE_NAME: it keeps its own name in traces. */
+/** The agent does not get OTEL_SERVICE_NAME, so that the agent keeps its own name in traces. */
 const AGENT_VARIABLES = Object.keys(traceFields).filter((name) => name !== 'OTEL_SERVICE_NAME')
 
 function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
@@ -423,7 +430,10 @@ function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
   )
 }
 
-/** Finds faults in combinations of variables. The schema checks each variable alone. */
+/**
+ * Returns faults that appear only when several variables are checked together. The schema checks
+ * each variable alone.
+ */
 function findFaults(given: Environment): readonly string[] {
   return [
     ...chainFaults(given),
@@ -438,8 +448,8 @@ function findFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Staging refuses expectations of AWS's hardware. A simulated module reports the measurements that
- * it was given, so a list of releases would not prove anything.
+ * Staging refuses lists of expected measurements of AWS's hardware. A simulated module reports the
+ * measurements that its operator chose, so such a list would not prove anything.
  */
 function stagingFaults(given: Environment): readonly string[] {
   const faults: string[] = []
@@ -454,8 +464,8 @@ function stagingFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Several processes must share external parts. Otherwise each process would start embedded parts
- * itself.
+ * Several gateway processes must share external parts, because otherwise each process would start
+ * its own embedded parts.
  */
 function processFaults(given: Environment): readonly string[] {
   return ['DATABASE_URL', 'ENCLAVE_URL', 'CHAIN_RPC_URL'].flatMap((name) =>
@@ -464,8 +474,8 @@ function processFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Gives one fault for each embedded, simulated or demonstration part that would be started, and one
- * for each required setting that is missing.
+ * Returns one fault for each embedded, simulated or demonstration part that would start. It also
+ * returns one fault for each missing setting that production requires.
  */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []

@@ -9,18 +9,21 @@ import { type Home, openHome } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
 
 /**
- * Parts that a test supplies. Each replaces the part that the configuration asks for. The gateway
- * ends them when it stops.
+ * Parts that a test supplies. Each of these parts replaces the part that the configuration asks
+ * for. The gateway ends these parts when it stops.
  */
 export type OwnFoundation = {
   /** Null: there is no data folder, and no key is made. */
   readonly home?: null
   readonly database?: Database
-  /** When it is given, no chain is opened. */
+  /** If a test supplies this, the gateway opens no chain. */
   readonly anchoring?: Anchoring
 }
 
-/** The parts that the gateway needs. Each part belongs to the operator or was started here. */
+/**
+ * The parts that the gateway needs. The operator runs some of these parts. The gateway starts the
+ * others.
+ */
 type Foundation = {
   /** Null in production, which stores no data on this machine. */
   readonly home: Home | null
@@ -28,14 +31,15 @@ type Foundation = {
   /** Null when a test supplies its own anchoring. */
   readonly chain: Chain | null
   readonly anchoring: Anchoring
-  /** Null when the enclaves are the operator's. */
+  /** Null when the operator runs the enclaves. */
   readonly local: LocalEnclaves | null
 }
 
 /**
- * Opens the data folder, then starts or connects all parts at the same time. Each part that started
- * is given to `onStarted`, even if another part fails. The pool of enclaves first ends the local
- * enclaves, then the readers of their logs. Rejects with StartFailure, which reports every failure.
+ * Opens the data folder, then starts or connects all parts at the same time. Passes each started
+ * part to `onStarted`, even if another part fails. When the pool of enclaves ends, it first ends
+ * the local enclaves, then the readers of their logs. Rejects with StartFailure, which reports
+ * every failure.
  */
 export async function startFoundation(
   config: GatewayConfig,
@@ -49,7 +53,7 @@ export async function startFoundation(
     onStarted(() => stop(part))
     return part
   }
-  // Anchoring is set later. From then on it is notified when the chain restarts.
+  // Anchoring is set later. From then on, it is notified each time the chain restarts.
   const later: { anchoring?: Anchoring } = {}
   const { databaseUrl: url, dataFolder, contentKeys } = config
   const starting = {
@@ -81,7 +85,7 @@ function openChain(
   return startLocalChain({ folder: dataFolder, port: chain.port, log, onRestart })
 }
 
-/** Null when the enclaves are the operator's. */
+/** Null when the operator runs the enclaves. */
 async function startEnclaveParts(
   { enclave, chain, shutdownGraceMs }: GatewayConfig,
   own: OwnFoundation,

@@ -26,8 +26,8 @@ export type Gateway = {
   readonly lease: Pick<ProcessLease, 'id'>
   readonly nodes: ServingNodes
   /**
-   * Reports "not ready", and still serves calls for the drain delay. An aborted signal ends the
-   * delay.
+   * Makes the gateway report "not ready" while it still serves calls for the drain delay. If the
+   * signal is aborted, the delay ends early.
    */
   drain(skip: AbortSignal): Promise<void>
   /**
@@ -35,7 +35,9 @@ export type Gateway = {
    * Never rejects.
    */
   reload(): Promise<boolean>
-  /** Finishes running calls, commits, and ends every part. A second call joins the first stop. */
+  /**
+   * Finishes running calls, commits, and ends every part. A second call waits for the same stop.
+   */
   stop(): Promise<void>
 }
 
@@ -54,6 +56,6 @@ export type OwnParts = OwnFoundation & {
   readonly embeddings?: Embeddings
   readonly images?: Images
   readonly search?: WebSearch
-  /** Added to the observers of metrics and traces. */
+  /** Observers that are used in addition to the observers of metrics and traces. */
   readonly observers?: readonly CallObserver[]
 }

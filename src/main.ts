@@ -11,7 +11,8 @@ import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
 /**
- * Time of a stop in addition to the grace for running calls: for commits and for ending the parts.
+ * Time that a stop may take in addition to the grace for running calls. It is for commits and for
+ * ending the parts.
  */
 const STOP_MARGIN_MS = 20_000
 
@@ -19,9 +20,9 @@ const STOP_MARGIN_MS = 20_000
 const SAME_SIGNAL_MS = 500
 
 /**
- * The gateway's process: it reads its configuration, then serves until a signal ends it. SIGHUP is
- * handled from here on, before the slow imports: it reads settings again. It ends the process only
- * when the terminal was closed.
+ * The gateway's process: it reads its configuration, then serves until a signal ends it. From here
+ * on, before the slow imports, SIGHUP makes the process read its settings again. SIGHUP ends the
+ * process only when the terminal was closed.
  */
 const onHangup = keepHangups()
 const warnings: string[] = []
@@ -31,9 +32,9 @@ if (config.processes > 1 && cluster.isPrimary) await supervise(config)
 else await serve(config)
 
 /**
- * Keeps a SIGHUP until a listener is set, because Node's default would end the process. When
- * standard input is a terminal, SIGHUP means that the terminal was closed, and stops the process
- * like SIGTERM.
+ * Keeps a SIGHUP until a listener is set, because by default Node would end the process. When
+ * standard input is a terminal, SIGHUP means that the terminal was closed. It then stops the
+ * process like SIGTERM.
  */
 function keepHangups(): (listener: () => void) => void {
   let added: (() => void) | null = null
@@ -62,16 +63,16 @@ async function readConfigOrExit(): Promise<GatewayConfig> {
 }
 
 /**
- * Keeps compiled code for the next start, which then takes half the time. It is in the data folder,
- * because a user who can write the files could change the code that runs. So Node's default, a
- * folder below the system's temporary folder, is not used.
+ * Keeps compiled code for the next start, which then takes half the time. The code is in the data
+ * folder, because a user who can write these files could change the code that runs. So Node's
+ * default is not used: it is a folder below the system's temporary folder.
  */
 function cacheCompiledCode(dataFolder: string): void {
   try {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 })
     enableCompileCache(join(dataFolder, 'compiled'))
   } catch {
-    // If the folder cannot be made, a part that needs it reports that.
+    // If the folder cannot be made, a part that needs the folder reports the fault.
   }
 }
 
@@ -88,14 +89,14 @@ async function supervise(config: GatewayConfig): Promise<void> {
 }
 
 /**
- * Runs the gateway until a signal ends the process. Standard output gets the banner. Standard error
- * gets the log: readable on a terminal, else one JSON object per line. The first SIGINT or SIGTERM
- * stops the gateway normally; the second skips the drain delay; the third exits at once. When the
- * IPC channel closes, the parent has ended; this stops the gateway without a delay. Exit codes: 0
- * after a normal stop, else 1.
+ * Runs the gateway until a signal ends the process. The banner goes to standard output. The log
+ * goes to standard error: as readable lines on a terminal, else as one JSON object per line. The
+ * first SIGINT or SIGTERM stops the gateway normally. The second skips the drain delay. The third
+ * exits at once. When the IPC channel closes, the parent has ended, and the gateway stops without a
+ * delay. Exit codes: 0 after a normal stop, else 1.
  */
 async function serve(config: GatewayConfig): Promise<void> {
-  // Modules that are loaded from here on are kept compiled.
+  // Node keeps the compiled code of modules that are loaded after this line.
   const { openProcessLogger } = await import('./observability/logger.ts')
   const { compose } = await import('./compose.ts')
   const log = await openProcessLogger(config.logLevel)
@@ -106,12 +107,12 @@ async function serve(config: GatewayConfig): Promise<void> {
   }
   process.on('uncaughtException', (error) => die('uncaught exception', error))
   process.on('unhandledRejection', (error) => die('unhandled rejection', error))
-  // If the banner's reader has ended (`npm start | head`), the gateway continues.
+  // If the program that reads the banner has ended (`npm start | head`), the gateway continues.
   process.stdout.on('error', () => undefined)
   log.info({ data: config.dataFolder }, 'starting')
   const starting = compose(config, log)
-  // A SIGHUP that comes while the parts start takes effect when they run, because files may have
-  // changed since they were read.
+  // If a SIGHUP comes while the parts start, it takes effect when the parts run, because files may
+  // have changed since they were read.
   onHangup(async () => {
     const gateway = await starting.catch(() => null)
     await gateway?.reload()
@@ -162,7 +163,7 @@ function stopOnSignals({
   readonly die: (what: string, error: unknown) => never
 }): void {
   let signalledAt: number | null = null
-  /** Ends the running drain delay; null when no delay runs. */
+  /** Ends the running drain delay. Null when no delay runs. */
   let skip: AbortController | null = null
   const stop = async (signal: string) => {
     const sinceMs = performance.now() - (signalledAt ?? Number.NEGATIVE_INFINITY)

@@ -24,8 +24,8 @@ import { contentActs } from './verified/records/content-acts.ts'
 import { erasureActs } from './verified/records/erasure-acts.ts'
 
 /**
- * Opens the routes of the operator and of administrators, and the routes by which holders manage
- * their keys.
+ * Opens the routes for the operator and for administrators, and the routes with which holders
+ * manage their keys.
  */
 export function openOperator({
   database,
@@ -42,9 +42,9 @@ export function openOperator({
   readonly enclaves: EnclavePool
   readonly anchoring: Pick<Anchoring, 'listRelayers'>
 }): {
-  /** Routes of keys and of the administrative log. */
+  /** Routes for keys and for the administrative log. */
   readonly keyRoutes: readonly Route[]
-  /** All other routes of administrators; some are only on the control socket. */
+  /** All other routes for administrators. Some of these routes are only on the control socket. */
   readonly adminRoutes: readonly Route[]
 } {
   const tierNames = () => [...tiers().byName.keys()]

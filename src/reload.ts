@@ -13,9 +13,11 @@ import type { UpstreamConfig } from './upstream/settings.ts'
 export type Reloadable = {
   readonly tiers: Tiers
   readonly prices: Prices
-  /** The operator's credentials, by the names of providers in the enclaves' table. */
+  /** The operator's credentials. The keys are the names of providers in the enclaves' table. */
   readonly credentials: ReadonlyMap<string, string>
-  /** The services that the gateway itself calls. Of these, a reload changes only the keys. */
+  /**
+   * The services that the gateway itself calls. A reload changes only the keys of these services.
+   */
   readonly upstream: Pick<UpstreamConfig, UpstreamName>
 }
 
@@ -24,7 +26,7 @@ type UpstreamName = (typeof UPSTREAM_NAMES)[number]
 
 /**
  * Reads the files that a configuration names. Rejects with StartFailure, which reports every fault
- * of a file.
+ * in a file.
  */
 export async function readReloadable(
   config: Pick<
@@ -43,28 +45,32 @@ export async function readReloadable(
 
 /** The settings that are in use. */
 type Settings = {
-  /** Each call reads this once, and uses the same settings until it ends. */
+  /** Each call reads this once, and uses the result until the call ends. */
   current(): Reloadable
-  /** These functions give members of `current()`. */
+  /** These functions return members of `current()`. */
   readonly tiers: () => Tiers
   readonly prices: () => Prices
   readonly credentials: () => ReadonlyMap<string, string>
-  /** The service as configured at the start. Its key is always the key in `current()`. */
+  /**
+   * Returns the service as it was configured at the start, but always with the key that `current()`
+   * has.
+   */
   upstream<Name extends UpstreamName>(name: Name): UpstreamConfig[Name]
   /**
    * Reads all settings again. Puts all of them into use, or none if one has a fault. Several
-   * reloads run one after another. Gives whether the new settings are in use; faults are logged.
+   * reloads run one after another. Resolves to true if the new settings are in use. Faults are
+   * logged.
    */
   reload(): Promise<boolean>
-  /** State of the last reload, or of the start; Unix seconds. */
+  /** State of the last reload, or of the start if there was no reload. Unix seconds. */
   status(): { readonly isReloaded: boolean; readonly reloadedAt: number }
 }
 
 const SIGNAL: Operator = { who: 'operator', accountId: null, from: 'signal' }
 
 /**
- * Opens the settings with their first values. A reload is not put into use when the administrative
- * log cannot record it.
+ * Opens the settings with their first values. If the administrative log cannot record a reload, the
+ * new settings are not put into use.
  */
 export function openSettings({
   first,
@@ -74,7 +80,10 @@ export function openSettings({
   now,
 }: {
   readonly first: Reloadable
-  /** Rejects with an error whose message is for the operator and contains no secret. */
+  /**
+   * Reads the settings. If it rejects, the error's message is for the operator and contains no
+   * secret.
+   */
   readonly read: () => Promise<Reloadable>
   readonly adminLog: Pick<AdminLog, 'append'>
   readonly log: Pick<Logger, 'info' | 'error'>
@@ -103,8 +112,8 @@ export function openSettings({
       isReloaded = false
       const faults = faultsOf(error)
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
-      // While the database is away, the refusal cannot be recorded. The log line above reports the
-      // refusal.
+      // While the database cannot be reached, the administrative log cannot record the refusal. The
+      // log line above still reports the refusal.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
       if (faults !== null) await adminLog.append(SIGNAL, refused).catch(() => undefined)
     }
@@ -130,7 +139,7 @@ export function openSettings({
 }
 
 /**
- * Gives the faults of a setting or a file, which the operator can correct; null for any other
+ * Returns the faults in a setting or a file, which the operator can correct. Null for any other
  * error.
  */
 function faultsOf(error: unknown): { readonly faults: readonly string[] } | null {
@@ -139,7 +148,7 @@ function faultsOf(error: unknown): { readonly faults: readonly string[] } | null
   return null
 }
 
-/** Gives what changed. For keys, only their names. */
+/** Returns what changed. For keys, this is only their names. */
 function changesOf(before: Reloadable, next: Reloadable) {
   const names = new Set([...before.credentials.keys(), ...next.credentials.keys()])
   const keys = [...names].filter((it) => before.credentials.get(it) !== next.credentials.get(it))

@@ -4,8 +4,8 @@ import type { Opening } from './observability/logger.ts'
 const STAGING_NOTICE_MS = 10 * 60_000
 
 /**
- * In staging, logs a warning now and every STAGING_NOTICE_MS: the security module is simulated. So
- * any hour of the log shows it.
+ * In staging, logs a warning now and every STAGING_NOTICE_MS that the security module is simulated.
+ * So every hour of the log has this warning.
  */
 export function warnOfStaging(
   { isStaging }: { readonly isStaging: boolean },

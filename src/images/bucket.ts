@@ -9,17 +9,22 @@ import { type ImageObjects, ImageStoreError } from './image-store.ts'
 /** Longest time to connect, milliseconds. */
 const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
-/** Longest time until an answer begins, all tries together. */
+/** Longest time until an answer begins, counted from the first try over all tries. */
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longest pause between two pieces of an object. After it, the read fails. */
+/** Longest pause between two pieces of an object. After a longer pause, the read fails. */
 const PAUSE_TIMEOUT_MS = 30_000
 const CONNECTIONS_MAX = 64
 
-/** Tries of a request when the store is busy (429, 5xx) or the network fails. */
+/**
+ * Maximum number of tries for one request when the store is busy (429, 5xx) or the network fails.
+ */
 const TRIES_MAX = 3
 const PAUSES = { minMs: 100, maxMs: 2_000 } as const
 
-/** Bytes that are read of an error, or of one page of a listing (1,000 keys). */
+/**
+ * Maximum number of bytes that are read from an error's body, or from one page of a listing (1,000
+ * keys).
+ */
 const ERROR_BYTES_MAX = 64 * 1024
 const LISTING_BYTES_MAX = 4 * 1024 * 1024
 
@@ -27,9 +32,9 @@ const LISTING_BYTES_MAX = 4 * 1024 * 1024
 export type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
 
 /**
- * Objects of an S3-compatible store, under a prefix. Objects are addressed by path; requests are
- * signed with AWS Signature Version 4. Opening sends no request. Every method throws
- * ImageStoreError.
+ * Opens the objects of an S3-compatible store whose keys begin with a prefix. URLs contain the
+ * bucket in their path, and requests are signed with AWS Signature Version 4. Opening sends no
+ * request. Every method throws ImageStoreError.
  */
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,
@@ -68,7 +73,10 @@ export function openBucket(
     })
   }
 
-  /** Resolves when the answer begins. The caller reads its body. Null for a missing object. */
+  /**
+   * Resolves when the answer begins. The caller reads the answer's body. Null when the object does
+   * not exist.
+   */
   async function ask(sent: Sent): Promise<Dispatcher.ResponseData | null> {
     const begin = new AbortController()
     const late = new DOMException('The store did not answer in time', 'TimeoutError')
@@ -104,8 +112,7 @@ export function openBucket(
       const query = new URLSearchParams({ 'list-type': '2', prefix })
       const answer = await ask({ method: 'GET', path: `?${query}` })
       const xml = answer === null ? '' : await readStart(answer.body, LISTING_BYTES_MAX)
-      // Other keys are not from this gateway: they contain characters that XML or a URL would
-      // change.
+      // This gateway never writes keys with other characters, which XML or a URL would change.
       const keys = [...xml.matchAll(/<Key>([\w./-]+)<\/Key>/g)].map(([, key = '']) => key)
       return keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
     },
@@ -127,7 +134,7 @@ type Sent = {
 
 type Refusal = {
   readonly code: string
-  /** Whether another try may succeed. */
+  /** True if another try may succeed. */
   readonly mayPass: boolean
   readonly cause?: unknown
 }
@@ -139,14 +146,14 @@ function unreachable(error: unknown): Refusal {
   return { code: typeof code === 'string' ? code : 'unreachable', mayPass: true, cause: error }
 }
 
-/** Reads the store's refusal. Only the code is taken from its XML. */
+/** Reads a refusal from the store. Uses only the error code in its XML. */
 async function refusalOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Refusal> {
   const xml = await readStart(body, ERROR_BYTES_MAX).catch(() => '')
   const [, code = `status ${statusCode}`] = /<Code>([A-Za-z0-9.]{1,64})<\/Code>/.exec(xml) ?? []
   return { code, mayPass: statusCode === 429 || statusCode >= 500 }
 }
 
-/** Reads until more than `bytesMax` bytes are there. The rest is not read. */
+/** Stops reading when it has more than `bytesMax` bytes. */
 async function readStart(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
   const parts: Uint8Array[] = []
   let length = 0

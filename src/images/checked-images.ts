@@ -7,27 +7,27 @@ import { checkPngPixels } from './png-pixels.ts'
 /** The images that were requested. */
 export type AskedImages = {
   readonly n: number
-  /** Width and height, `512x512`; null for any size. */
+  /** Width and height, `512x512`. Null for any size. */
   readonly size: string | null
 }
 
-/** An image's bytes, and the type that they were found to have. */
+/** An image's bytes, and the type that the bytes have. */
 type Picture = Pick<MadeImage, 'bytes' | 'type'>
 
 /**
  * Shortest and longest edge of an image that an untrusted node may send, pixels. Diffusion
- * pipelines draw from 64 (the smallest latent) to 1,536 pixels. To decode a larger image would be
- * wasted work.
+ * pipelines draw images from 64 pixels (the smallest latent) to 1,536 pixels. Larger images are
+ * refused before they are decoded.
  */
 const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**
- * Checks images that an untrusted node sent in base64: their number must be right, and each must be
- * complete. Throws FormatError. A PNG is checked including its pixel data (`png-pixels.ts`); JPEG
- * and WebP only at their end. An image of another size is scaled to the requested size, because the
- * public node client draws in its pipeline's own size. Does not check whether an image matches the
- * prompt.
+ * Checks images that an untrusted node sent in base64. Their number must be right, and each image
+ * must be complete. Throws FormatError. The check of a PNG includes its pixel data
+ * (`png-pixels.ts`). JPEG and WebP are checked only at their end. An image of another size is
+ * scaled to the requested size, because the public node client draws in the size of its pipeline.
+ * Does not check whether an image matches the prompt.
  */
 export async function checkImages(
   images: readonly string[],
@@ -35,8 +35,8 @@ export async function checkImages(
 ): Promise<readonly MadeImage[]> {
   if (images.length !== n) throw new FormatError('image_count', `expected ${n} images`)
   const checked: MadeImage[] = []
-  // Images are checked one after another. Each check may block this thread for a few milliseconds;
-  // other work runs between two checks.
+  // Images are checked one after another. Each check may block this thread for a few milliseconds.
+  // Other work runs between two checks.
   for (const base64 of images) checked.push(await checkImage(base64, size))
   return checked
 }
@@ -72,8 +72,8 @@ function endsJpeg(bytes: Uint8Array): boolean {
 const RIFF_HEADER_BYTES = 8
 
 /**
- * The file size in a WebP's header does not count the bytes before it and the size field itself
- * (RFC 9649, section 2.4).
+ * The file size in a WebP's header counts only the bytes that follow the size field (RFC 9649,
+ * section 2.4).
  */
 function endsWebp(bytes: Uint8Array): boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -81,10 +81,10 @@ function endsWebp(bytes: Uint8Array): boolean {
 }
 
 /**
- * Gives the image in another size, `512x512`, as a file of the same type, without metadata. The
- * image is scaled until it covers the new size; the parts outside are cut off on both sides.
- * Decoding runs in the thread pool. Throws FormatError `image_pixels` for an image that cannot be
- * decoded. Throws the library's own error when its native code is not installed.
+ * Returns the image in another size, such as `512x512`, as a file of the same type without
+ * metadata. Scales the image until it covers the new size, and cuts off the same amount on opposite
+ * sides. Decoding runs in the thread pool. Throws FormatError `image_pixels` for an image that
+ * cannot be decoded. Throws the library's own error when its native code is not installed.
  */
 async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture> {
   const [width, height] = size.split('x').map(Number)
@@ -108,8 +108,8 @@ async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture
 type Decoder = (bytes: Uint8Array, options: SharpOptions) => Sharp
 
 /**
- * Loaded when the first image must be scaled: its native code is an optional package, and the
- * gateway starts without it.
+ * The library is loaded when the first image must be scaled. Its native code is an optional
+ * package, and the gateway starts without this package.
  */
 let decoder: Promise<Decoder> | null = null
 
@@ -118,7 +118,7 @@ async function loadDecoder(): Promise<Decoder> {
   // Each image uses one thread of the pool. No image is cached, because each is scaled only once.
   sharp.concurrency(1)
   sharp.cache(false)
-  // The bytes are not trusted. Only these three of the library's many decoders may read them.
+  // The bytes are not trusted. Of the library's many decoders, only these three may read the bytes.
   sharp.block({ operation: ['VipsForeignLoad'] })
   sharp.unblock({
     operation: [

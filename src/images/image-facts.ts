@@ -3,7 +3,7 @@ export const IMAGE_TYPES = ['png', 'jpeg', 'webp'] as const
 
 export type ImageType = (typeof IMAGE_TYPES)[number]
 
-/** What the first bytes of an image say about the image. The rest may be damaged. */
+/** Facts about an image, read from its first bytes. The rest of the image may be damaged. */
 export type ImageFacts = {
   readonly type: ImageType
   readonly width: number
@@ -12,20 +12,20 @@ export type ImageFacts = {
 
 /**
  * Maximum number of segments and fill bytes of a JPEG that are skipped to find its frame. Cameras
- * write tens of segments, each up to 64 KiB. A caller's 25 MiB of segments would block this thread
- * for half a second.
+ * write tens of segments of at most 64 KiB. Without this limit, a file with 25 MiB of segments
+ * would block this thread for half a second.
  */
 export const JPEG_STEPS_MAX = 1_024
 
-/** Media type of a kind of image. */
+/** Returns the media type of an image type. */
 export function mediaTypeOf(type: ImageType): string {
   return `image/${type}`
 }
 
 /**
- * Gives an image's type and size. They are read from its content; its name and declared type are
- * ignored. Null for other content. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC
- * 9649 (WebP). Does not decode the image: the rest may be damaged, or contain a second file.
+ * Reads an image's type and size from its content, and ignores its name and declared type. Null for
+ * other content. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). Does
+ * not decode the image, so the rest of the file may be damaged or contain a second file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -60,7 +60,7 @@ function readJpeg(view: DataView): ImageFacts | null {
     const marker = view.getUint8(at + 1)
     if (isFrameStart(marker))
       return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
-    // A fill byte is skipped. The markers of the end and of the data come only after the frame.
+    // Skips a fill byte. The end marker and the data's marker come only after the frame.
     if (marker === 0xff) at += 1
     else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2)
       return null

@@ -5,9 +5,9 @@ import { placeFile } from '../runtime/place-file.ts'
 import type { ImageObjects } from './image-store.ts'
 
 /**
- * Objects in a folder. The folder is made at the first use; only this user can read it. Each file
- * is written under another name and then renamed, so a reader never sees a partial file. An open
- * file can be read to its end, even if it is removed meanwhile.
+ * Keeps objects in a folder. The folder is made at the first use, and only this user can read it.
+ * Each file is written under another name and then renamed, so that a reader never sees a partial
+ * file. A reader that opened a file can read the whole file, even after the file was removed.
  */
 export function openImageFolder(folder: string): ImageObjects {
   return {
@@ -35,7 +35,9 @@ export function openImageFolder(folder: string): ImageObjects {
   }
 }
 
-/** What the store had before it kept images by their hour: no link leads there. */
+/**
+ * Folders from an older version, which did not sort images by hour. No link leads to these folders.
+ */
 const OLDER_FOLDERS = ['contents', 'links', 'drafts']
 
 /** Gives null when the file does not exist. Rethrows every other error. */

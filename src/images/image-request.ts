@@ -8,7 +8,7 @@ import { described, faultIssue } from '../api/schemas.ts'
 import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
-/** Limit of the interface, 2.5 and part 8. */
+/** The interface sets this limit (2.5 and part 8). */
 const IMAGES_MAX = 10
 const IMAGE_SIZES = ['256x256', '512x512', '1024x1024'] as const
 
@@ -17,8 +17,8 @@ const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
- * Limits that the interface does not set. The prompt has OpenAI's largest length. The edge is
- * larger than any model draws, but a decoder can still handle it.
+ * Limits that the interface does not set. A prompt may be as long as OpenAI's longest prompt. An
+ * edge may be longer than any model draws, but a decoder must still be able to decode the image.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192
@@ -32,7 +32,7 @@ type ImageRequest = {
   readonly model: string
   readonly n: number
   readonly size: (typeof IMAGE_SIZES)[number]
-  /** Whether the caller named the size. False when it is the default. */
+  /** True if the caller named the size. False if the size is the default. */
   readonly isSizeAsked: boolean
   readonly responseFormat: 'url' | 'b64_json'
   readonly user: string | null
@@ -48,7 +48,7 @@ export type EditRequest = ImageRequest & {
 }
 
 /**
- * Gives an image edit request from the parts of its form. Throws ValidationError. Throws ApiError
+ * Reads an image edit request from the parts of a form. Throws ValidationError. Throws ApiError
  * `unsupported_request_parameter` for a file that this service would ignore (`mask`). Numbers are
  * written in digits. Other unknown fields are ignored.
  */
@@ -90,8 +90,8 @@ const shared = {
 }
 
 /**
- * Members of OpenAI's API that change the answer and that this service does not support. A default
- * value of such a member is accepted.
+ * Members of OpenAI's API that change the answer, but that this service does not support. A request
+ * may contain such a member with its default value.
  */
 const UNDONE = [
   'stream',
@@ -134,11 +134,12 @@ const file = described(z.unknown(), () => ({
 /** Form of `POST /v1/images/edits`, which parseImageEdit reads. */
 export const edit = editFields.safeExtend({ image: file })
 
-/** Body of `POST /v1/images/generations`. Null counts as unset; unknown members are ignored. */
+/** Body of `POST /v1/images/generations`. Null counts as unset. Unknown members are ignored. */
 export const generation = z
   .looseObject({
     ...shared,
-    // The source that draws has these defaults. A member that the caller left out is not passed on.
+    // These are the defaults of the source that draws. A member that the caller left out is not
+    // passed on.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
@@ -194,8 +195,8 @@ function fault(field: string, msg: string, type: string): RequestFault {
 const FIELD_LENGTH_MAX = 128
 
 /**
- * Fields of a form are text. The text of a whole number becomes a number; other text stays text and
- * is refused.
+ * All fields of a form are text. This turns the text of a whole number into a number. Other text
+ * stays text, and the schema refuses it.
  */
 function numberOf(text: unknown): unknown {
   return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text

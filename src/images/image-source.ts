@@ -6,7 +6,8 @@ export type MadeImage = {
   readonly bytes: Uint8Array
   readonly type: ImageType
   /**
-   * The prompt that was used instead of the caller's; null when the source reports no other prompt.
+   * The prompt that the source used instead of the caller's prompt. Null when the source reports no
+   * other prompt.
    */
   readonly revisedPrompt: string | null
 }
@@ -17,9 +18,11 @@ export type ImageJob =
 
 export type ImageCall = {
   readonly job: ImageJob
-  /** The caller's account, for the record of the calls that a node served. */
+  /** The caller's account. It is stored in the record of calls that nodes served. */
   readonly accountId: string
-  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
+  /**
+   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
+   */
   readonly signal: AbortSignal
   /**
    * Counts bytes that are held for this call. Throws ApiError `overloaded` when all calls together
@@ -28,22 +31,22 @@ export type ImageCall = {
   readonly reserve: (bytes: number) => void
 }
 
-/** What makes images: a service that the operator configured, or nodes. */
+/** A source of images: a service that the operator configured, or nodes. */
 export type ImageSource = {
-  /** Models that it can serve now. */
+  /** Models that the source can serve now. */
   models(): readonly string[]
-  /** Whether it can serve this job now. */
+  /** True if the source can serve this job now. */
   serves(job: ImageJob): boolean
-  /** Whether it has this model. It may not be able to serve the model now. */
+  /** True if the source has this model. The source may be unable to serve the model now. */
   knows(model: string): boolean
   /** Makes the requested number of images. Throws ApiError and the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
 }
 
 /**
- * Decodes an image from base64, the form in which endpoints and nodes give it. Null when the result
- * is not an image, or has more than IMAGE_BYTES_MAX bytes. The gateway must not store and serve
- * other files under its own name.
+ * Decodes an image from base64, the form in which endpoints and nodes send images. Null when the
+ * decoded bytes are not an image, or are more than IMAGE_BYTES_MAX. The gateway must not serve
+ * other kinds of files under its own name.
  */
 export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
   if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null

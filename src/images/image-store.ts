@@ -12,40 +12,46 @@ export type KeptImage = {
   readonly expiresAtMs: number
   /**
    * Opens a stream of the image's bytes, so that a slow reader does not hold the whole image in
-   * memory. Null when the image was removed meanwhile. The caller must read or destroy the stream.
+   * memory. Null if the image was removed in the meantime. The caller must read or destroy the
+   * stream.
    */
   open(): Promise<Readable | null>
 }
 
 /** A store that keeps images for a limited time. */
 export type ImageStore = {
-  /** Keeps an image and gives the id of a new link to it. Throws StoreFullError. */
+  /** Stores an image and returns the id of a new link to the image. Throws StoreFullError. */
   put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
   /**
-   * Finds the image of a link. Null when the link does not exist or has expired. `id` is a caller's
-   * text, of any form.
+   * Finds the image that a link leads to. Null when the link does not exist or has expired. `id`
+   * comes from the caller and may have any form.
    */
   find(id: string): Promise<KeptImage | null>
   /** Removes expired images. */
   sweep(): Promise<void>
 }
 
-/** The objects under a store: in a folder (image-folder.ts) or a bucket (bucket.ts). */
+/**
+ * The objects that a store of images uses. They are in a folder (image-folder.ts) or a bucket
+ * (bucket.ts).
+ */
 export type ImageObjects = {
-  /** Writes an object, all at once. It replaces an object with the same key. */
+  /** Writes a whole object in one step. It replaces an object with the same key. */
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
   /**
-   * Opens a stream of an object's bytes; null when it does not exist. The caller must read or
-   * destroy the stream.
+   * Opens a stream of an object's bytes. Null when the object does not exist. The caller must read
+   * or destroy the stream.
    */
   get(key: string): Promise<{ readonly length: number; readonly body: Readable } | null>
-  /** Gives keys, or folders of keys, in order. A store may give only the first ones. */
+  /**
+   * Returns keys, or folders of keys, in order. A store may return only the first part of the list.
+   */
   list(): Promise<readonly string[]>
-  /** Removes an object, or a folder. No error when it does not exist. */
+  /** Removes an object, or a folder. Does nothing when it does not exist. */
   remove(key: string): Promise<void>
   /**
-   * Gives the keys that were stored before this process started, with their lengths. Empty when
-   * several gateways share the store.
+   * Returns the keys that were stored before this process started, with the lengths of their
+   * objects. Empty when several gateways share the store.
    */
   measure(): Promise<readonly (readonly [key: string, length: number])[]>
   close(): Promise<void>
@@ -61,12 +67,14 @@ export class StoreFullError extends Error {
 }
 
 /**
- * Objects cannot be stored or read, or their content is not what was stored. The message is for the
- * operator: it names the bucket's host and the store's error code.
+ * The store cannot write or read objects, or an object's content has changed. The message is for
+ * the operator: it names the bucket's host and the store's error code.
  */
 export class ImageStoreError extends Error {
   override readonly name = 'ImageStoreError'
-  /** The store's own code, such as `AccessDenied`, or a code for the obstacle. */
+  /**
+   * The store's own code, such as `AccessDenied`, or a code that this gateway chose for the fault.
+   */
   readonly code: string
 
   constructor(code: string, message: string, cause?: unknown) {
@@ -78,12 +86,15 @@ export class ImageStoreError extends Error {
 /** How often each gateway removes expired images. */
 export const SWEEP_INTERVAL_MS = 600_000
 
-/** All objects that are stored within this time are in one folder. */
+/** Length of the period whose objects are in one folder. */
 const FOLDER_MS = 3_600_000
-/** How much longer a folder is kept: gateways' clocks may differ by this much. */
+/**
+ * Time that is added to the life of each folder, because the clocks of gateways may differ by this
+ * much.
+ */
 const CLOCKS_MS = 900_000
 
-/** How often the sum of what is kept is brought up to date. */
+/** How often the total size of the stored images is computed again. */
 const FRESH_MS = 60_000
 
 /** Maximum number of keys that one sweep removes. The next sweep removes more. */
@@ -103,7 +114,9 @@ type StoreOptions = {
   readonly objects: ImageObjects
   /** How long a link lasts. */
   readonly ttlMs: number
-  /** Limit of the bytes of all stored images, as far as this process knows them. */
+  /**
+   * Maximum number of bytes of all stored images. It counts only images that this process knows.
+   */
   readonly bytesMax: number
   /** Unix milliseconds. */
   readonly now: () => number
@@ -111,17 +124,17 @@ type StoreOptions = {
 
 /**
  * A store of images, for any number of gateways. `HOUR/content-SHA256` contains an image.
- * `HOUR/link-SHA256` contains a link to an image; its name is the hash of the link's id, so a
- * reader of the keys cannot compute an address. HOUR is the hour in which the object was stored,
- * and is part of the id. No gateway adds objects to a past hour, so any gateway can remove the
- * whole hour without asking the others. The store must contain images only: a sweep may remove
- * other objects, or other objects may hide what must be removed.
+ * `HOUR/link-SHA256` contains a link to an image. The link's name is the hash of its id, so a
+ * person who reads the keys cannot compute an address. HOUR is the hour in which the object was
+ * stored, and is part of the id. No gateway adds objects to a past hour, so any gateway can remove
+ * the whole hour without asking the others. The store must contain images only. Otherwise a sweep
+ * may remove other objects, or other objects may hide objects that the sweep must remove.
  */
 export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions): ImageStore {
-  /** Bytes of each content that is known, by its key, and of all of them. */
+  /** Number of bytes of each known content, by its key. `keptBytes` is their sum. */
   const kept = new Map<string, number>()
   let keptBytes = 0
-  /** Until when no content was over at the last look, Unix milliseconds. */
+  /** Until this time, no known content has expired, Unix milliseconds. */
   let freshUntilMs = 0
   let measuring: Promise<void> | null = null
 
@@ -145,7 +158,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     kept.delete(key)
   }
 
-  /** Counts a content. False when it was counted already. */
+  /** Counts the bytes of a content. False when this content was counted already. */
   function count(key: string, length: number): boolean {
     if (now() >= freshUntilMs) {
       for (const each of [...kept.keys()]) if (isOver(each)) drop(each)
@@ -196,7 +209,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     async sweep() {
       for (let removed = 0; removed < REMOVED_MAX; ) {
         const over = (await objects.list()).filter(isOver)
-        // What other processes put into the same folder counts too.
+        // This also counts the objects that other processes wrote into the same folder.
         if (over.length === 0) return measure()
         for (let at = 0; at < over.length; at += REMOVALS_MAX)
           await Promise.all(over.slice(at, at + REMOVALS_MAX).map((key) => objects.remove(key)))
@@ -216,7 +229,7 @@ function linkKey(hour: string, id: string): string {
   return `${hour}/link-${hash('sha256', id, 'hex')}`
 }
 
-/** What a link says about its image: `name` is the SHA-256 of the content, hex. */
+/** The content of a link's object. `name` is the SHA-256 of the image's content, hex. */
 type Link = Omit<KeptImage, 'open'> & { readonly name: string }
 
 /** Null when the link does not exist, or when another program wrote it. */
@@ -249,8 +262,8 @@ function parseLink(written: string): Link | null {
 }
 
 /**
- * Streams the content. The last piece is passed on only if the whole content has the right hash.
- * Otherwise the stream ends with an error before its last piece.
+ * Streams the content. Passes on the last piece only if the whole content has the right hash.
+ * Otherwise the stream ends with an error before the last piece.
  */
 async function openContent(
   objects: ImageObjects,

@@ -24,11 +24,11 @@ export type Images = {
   /** Models that can be used now. */
   models(): readonly string[]
   /**
-   * Makes images and gives the response's JSON text (interface 2.5). `addressOf` gives a stored
-   * image's address for its id. Throws ApiError and the signal's reason.
+   * Makes images and returns the response's JSON text (interface 2.5). `addressOf` returns the
+   * address of a stored image, given the image's id. Throws ApiError and the signal's reason.
    */
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
-  /** Gives the image at an address of this service, or null. */
+  /** Returns the image at an address of this service. Null when the image does not exist. */
   find(id: string): Promise<KeptImage | null>
 }
 
@@ -39,8 +39,9 @@ export type Images = {
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens the service of images. It uses nodes first, then the source that the operator configured
- * (null: no such source). New images are stored in a bucket, or in the data folder.
+ * Opens the service of images. The service tries nodes first, then the source that the operator
+ * configured. Null: the operator configured no source. New images are stored in a bucket, or in the
+ * data folder.
  */
 export function openImages(
   config: ImagesConfig | null,
@@ -68,8 +69,7 @@ export function openImages(
     clearInterval(sweeper)
     await objects.close()
   })
-  // This first sweep reports a store that cannot be used. The other parts of the gateway still
-  // start.
+  // This first sweep reports a store that cannot be used. The gateway still starts.
   void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
@@ -80,9 +80,9 @@ export function openImages(
 }
 
 /**
- * Service of images, over several sources. The first source that can serve a call gets it. If this
+ * Makes images from several sources. The first source that can serve a call gets the call. If this
  * source is nodes, and no node answered, the next source gets the call. If no source can serve the
- * call now, a source that knows the model refuses it.
+ * call now, a source that knows the model refuses the call.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -121,12 +121,14 @@ function chooseSources(
   return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
 }
 
-/** Errors that mean: nodes did not answer. They say nothing about the request itself. */
+/**
+ * Error codes which mean that nodes did not answer. They do not mean that the request has a fault.
+ */
 const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // Sources other than nodes report their own limit as provider_refused.
+  // If another source reaches its own limit, it reports provider_refused instead.
   'rate_limit_exceeded',
 ])
 
@@ -159,7 +161,7 @@ async function keep(store: Pick<ImageStore, 'put'>, image: MadeImage): Promise<s
   }
 }
 
-/** Throws the caller's error for a store that cannot be used. The log has the reason. */
+/** Throws the error that a caller gets when the store cannot be used. The log states the reason. */
 function throwAway(cause: unknown): never {
   if (!(cause instanceof ImageStoreError)) throw cause
   throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {

@@ -6,10 +6,10 @@ import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 
 /**
- * Images from contributed DIFFUSION nodes. Each answer is checked: it must contain the requested
- * number of images. The images are scaled when the caller named a size (`checked-images.ts`). A
- * node that sends anything else has failed. A node's frame has no members for quality, style and
- * user, so the gateway does not send them.
+ * Images from contributed DIFFUSION nodes. Each answer must contain the requested number of images.
+ * The images are scaled if the caller named a size (`checked-images.ts`). A node that sends any
+ * other answer has failed. The frame that a node gets has no members for quality, style and user,
+ * so the gateway does not send these values.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {

@@ -4,17 +4,17 @@ import { FormatError } from '../../attestation/errors.ts'
 
 /**
  * Maximum number of chunks of one PNG. Encoders write data chunks of at least 8 KiB. Ten megabytes
- * in chunks of 4 KiB are below this limit.
+ * in chunks of 4 KiB are still below this limit.
  */
 const PNG_CHUNKS_MAX = 4_096
 
 /**
  * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10). Its chunks must follow each
- * other without a gap, each with the right CRC. IEND must end the file. The pixel data must unpack
- * to exactly the bytes that size and colour type require. So the PNG is complete, and no bytes
- * follow it. Throws FormatError. Unpacks in the thread pool, at most as many bytes as the size
- * requires: the caller must limit the size before. Does not draw: filters, palette entries and
- * ancillary chunks may hold any value.
+ * other without a gap, and each chunk must have the right CRC. IEND must end the file. The pixel
+ * data must unpack to exactly the number of bytes that size and colour type require. So the PNG is
+ * complete, and no bytes follow it. Throws FormatError. Unpacks in the thread pool, at most as many
+ * bytes as the size requires, so the caller must first limit the size. Does not draw: filters,
+ * palette entries and ancillary chunks may hold any value.
  */
 export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
   const { header, data } = readChunks(bytes)
@@ -36,7 +36,7 @@ const unpack = promisify<Uint8Array, { readonly maxOutputLength: number }, Buffe
 
 const SIGNATURE_BYTES = 8
 const HEADER_BYTES = 13
-/** Bytes around a chunk's data: length, type and CRC. */
+/** Number of bytes that each chunk has besides its data: length, type and CRC. */
 const FRAME_BYTES = 12
 
 type Chunks = { readonly header: DataView; readonly data: readonly Uint8Array[] }
@@ -65,7 +65,7 @@ function readChunks(bytes: Uint8Array): Chunks {
   throw new FormatError('png_chunks', 'expected chunks from IHDR to IEND, and nothing after')
 }
 
-/** Samples per pixel, and the allowed bits per sample, by colour type. */
+/** Samples per pixel, and the allowed numbers of bits per sample, by colour type. */
 const COLOUR_TYPES: ReadonlyMap<
   number,
   { readonly samples: number; readonly bits: readonly number[] }
@@ -77,7 +77,7 @@ const COLOUR_TYPES: ReadonlyMap<
   [6, { samples: 4, bits: [8, 16] }],
 ])
 
-/** Adam7 (section 8.1): where each pass begins, and its step sizes. */
+/** The passes of Adam7 (section 8.1): where each pass begins, and its step sizes. */
 const PASSES = [
   { x: 0, y: 0, dx: 8, dy: 8 },
   { x: 4, y: 0, dx: 8, dy: 8 },

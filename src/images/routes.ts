@@ -11,13 +11,13 @@ import type { ImageJob } from './image-source.ts'
 import type { Images } from './images.ts'
 
 /**
- * Maximum number of image calls at once, and maximum number of bytes of their bodies and images.
- * Each call may hold an upload of 26 MiB and ten images.
+ * Maximum number of image calls at once, and maximum number of bytes that their bodies and images
+ * hold together. Each call may hold an upload of 26 MiB and ten images.
  */
 const IMAGE_CALLS_MAX = 64
 const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024
 
-/** The size of an image, plus 1 MiB for the other parts of its form. */
+/** The largest size of an image, plus 1 MiB for the other parts of the form. */
 export const EDIT_BYTES_MAX = IMAGE_BYTES_MAX + 1024 * 1024
 
 const IMAGE_FILES_PATH = '/v1/images/files'
@@ -37,8 +37,8 @@ const imageList = z.strictObject({
 const imageFile = described(z.unknown(), () => ({ type: 'string', format: 'binary' }))
 
 /**
- * Routes `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the addresses
- * of the images that they made.
+ * Routes `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the route that
+ * serves the images they made.
  */
 export function imageRoutes({
   images,
@@ -48,7 +48,9 @@ export function imageRoutes({
   now,
 }: {
   readonly images: Images
-  /** Origin of the image addresses; null: the origin that the caller used. */
+  /**
+   * Origin of the image addresses. Null: the image addresses use the origin that the caller used.
+   */
   readonly publicOrigin: string | null
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly bodyBytesMax: number
@@ -120,7 +122,7 @@ export function imageRoutes({
       path: `${IMAGE_FILES_PATH}/:id`,
       tag: 'Images',
       summary: 'A generated image, until it expires; its address works without a key',
-      // Only the caller who asked for the image knows its id.
+      // The id is secret: only the caller who asked for the image gets it.
       scope: 'public',
       params: z.object({ id: z.string() }),
       reply: {
@@ -148,8 +150,8 @@ export function imageRoutes({
 }
 
 /**
- * Uses the host as the caller wrote it, because only this caller sees the result. Empty for a text
- * that is not a host with an optional port.
+ * Uses the host exactly as the caller sent it, because only this caller sees the result. Empty if
+ * the text is not a host with an optional port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

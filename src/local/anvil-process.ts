@@ -10,9 +10,7 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 const START_TIMEOUT_MS = 60_000
 const READY_POLL_MS = 10
 
-/**
- * anvil ended, or did not answer in time, while it started. The message contains anvil's output.
- */
+/** During its start, anvil ended or did not answer in time. The message contains anvil's output. */
 export class AnvilFailure extends Error {
   override readonly name = 'AnvilFailure'
   readonly code: 'port_taken' | 'ended' | 'not_ready'
@@ -23,9 +21,9 @@ export class AnvilFailure extends Error {
 }
 
 /**
- * Starts anvil on 127.0.0.1 with the state in `stateFile`; null starts a new chain. Resolves when
- * anvil answers calls of `rpc`, which must be connected to it. Rejects with AnvilFailure. Its code
- * `ended` can also mean that anvil cannot read the state.
+ * Starts anvil on 127.0.0.1 with the state in `stateFile`. Null starts a new chain. The caller must
+ * connect `rpc` to this anvil. Resolves when anvil answers calls that are made through `rpc`.
+ * Rejects with AnvilFailure. Its code `ended` can also mean that anvil cannot read the state.
  */
 export async function startAnvilProcess({
   port,
@@ -79,8 +77,8 @@ function argumentsOf(port: number): string {
 const GENESIS_SECONDS = 1_700_000_000
 
 /**
- * Sets anvil's clock, which starts at its genesis, to now, and then has anvil mine a block for each
- * transaction. False while anvil does not answer.
+ * Changes anvil's clock from the genesis time to the current time. Then makes anvil mine a block
+ * for each transaction. False while anvil does not answer.
  */
 async function startClock(rpc: Rpc): Promise<boolean> {
   try {
@@ -93,10 +91,10 @@ async function startClock(rpc: Rpc): Promise<boolean> {
 }
 
 /**
- * Gives the path of anvil's own executable. The package's `anvil` command is not used: it is a
- * Node.js program that starts anvil. It is one more process, and anvil survives when it is killed
- * with SIGKILL. Rejects with StartFailure when the optional package is not installed, and with
- * Error when it has no build for this platform.
+ * Returns the path of anvil's own executable. The package's `anvil` command is not used, because it
+ * is a Node.js program that only starts anvil. If this program is killed with SIGKILL, anvil
+ * continues to run. Rejects with StartFailure when the optional package is not installed. Rejects
+ * with Error when the package has no build for this platform.
  */
 export async function findAnvilBinary(
   platform: NodeJS.Platform,
@@ -104,8 +102,8 @@ export async function findAnvilBinary(
 ): Promise<string> {
   const build = `@foundry-rs/anvil-${platform}-${architecture === 'x64' ? 'amd64' : architecture}`
   const locate = () => {
-    // Resolved from the package that depends on this build. So it is also found when it is
-    // installed inside that package's folder.
+    // The path is resolved from the package that depends on this build. So the build is found even
+    // when it is installed inside that package's folder.
     const anvil = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
     const fromAnvil = createRequire(anvil)
     if (fromAnvil(anvil).optionalDependencies[build] === undefined)

@@ -1,12 +1,12 @@
 import { join, relative } from 'node:path'
 import { KEY_FILE } from '../accounts/open-keys.ts'
 
-/** Facts that are shown to the user who started the gateway. */
+/** Facts that the banner shows to the user who started the gateway. */
 export type GatewayFacts = {
   readonly url: string
-  /** Where metrics are served; null when they are not served. */
+  /** Where metrics are served. Null when metrics are not served. */
   readonly metricsUrl: string | null
-  /** Null in production, where no key is made. */
+  /** Null in production, because production makes no key. */
   readonly apiKey: string | null
   readonly chain: {
     readonly url: string | null
@@ -14,11 +14,11 @@ export type GatewayFacts = {
     readonly contract: string
     readonly relayer: string
   }
-  /** The node in front of the demo provider; null when this process started no node. */
+  /** The node in front of the demo provider. Null when this process started no node. */
   readonly nodeId: string | null
   /**
-   * The demo provider's origin and the development root's certificate. Both are null when the
-   * enclaves are the operator's.
+   * The demo provider's origin and the development root's certificate. Null when the operator runs
+   * the enclaves.
    */
   readonly demoOrigin: string | null
   readonly rootFile: string | null
@@ -28,17 +28,18 @@ export type GatewayFacts = {
 }
 
 /**
- * The gateway's message to a parent that started it with an IPC channel. It is sent when the
- * gateway serves.
+ * The message that the gateway sends to its parent when the gateway serves. The parent must have
+ * started it with an IPC channel.
  */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
-/** The settings that are shown. */
+/** The settings that the banner shows. */
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }
 
 /**
- * Gives the text that `npm start` prints when it serves: its address, its key, the parts that are
- * simulated, and commands that can be copied to try it. Not for production: it shows the key.
+ * Returns the text that `npm start` prints when the gateway serves. The text has the gateway's
+ * address and key, the simulated parts, and commands that a user can copy to try the gateway. Not
+ * for production: the text shows the key.
  */
 export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
   const blocks = [
@@ -118,7 +119,7 @@ function relativeIfShorter(path: string): string {
   return short.length < path.length ? short : path
 }
 
-/** Gives the URL by which this machine reaches a server that listens on all addresses. */
+/** Returns a URL at which this machine can reach a server that listens on all addresses. */
 export function reachableUrl(url: string): string {
   return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')
 }

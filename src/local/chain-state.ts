@@ -10,21 +10,21 @@ import { createLoop, pause } from '../runtime/loop.ts'
 import { placeFile } from '../runtime/place-file.ts'
 
 /**
- * Keeps the local chain's state in one file. anvil's own --state is not used, for three reasons. It
- * writes the file in place: a kill leaves half a file, which anvil then refuses. It dumps while
- * blocks are mined: an account's nonce can then be ahead of its transactions, which are lost
- * forever. It dumps an idle chain again and again.
+ * Keeps the local chain's state in one file. anvil's own --state is not used, for three reasons.
+ * First, it overwrites the file: a kill leaves half a file, which anvil then refuses. Second, it
+ * dumps while blocks are mined: an account's nonce can then be ahead of its transactions, which are
+ * lost forever. Third, it dumps an idle chain again and again.
  */
 export type ChainState = {
-  /** Gives the state's file for --load-state; null when there is no such file. */
+  /** Returns the path of the state's file for --load-state. Null when there is no such file. */
   find(): Promise<string | null>
   /**
    * Saves the state if the chain changed and no block is being mined. True when the file is up to
-   * date. False when the chain was busy: the caller tries again. Throws RpcError and file system
-   * errors; the old file then stays.
+   * date. False when the chain was busy; the caller then tries again. Throws RpcError and file
+   * system errors, and then keeps the old file.
    */
   save(rpc: Rpc): Promise<boolean>
-  /** Renames a state that anvil refuses, and gives its new path. */
+  /** Renames the file of a state that anvil refuses, and returns the file's new path. */
   setAside(): Promise<string>
 }
 
@@ -45,7 +45,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
       if (before === savedBlock) return true
       const dump = await rpc.call('anvil_dumpState', [])
       // No transaction was waiting before or after the dump, and no block was added. So no block
-      // was mined meanwhile.
+      // was mined during the dump.
       if ((await readStandstill(rpc)) !== before) return false
       await placeFile(file, await unpack(dump), { draft: `${file}.next` })
       savedBlock = before
@@ -59,7 +59,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
   }
 }
 
-/** Gives the newest block's hash when no transaction waits to be mined; else null. */
+/** Returns the newest block's hash if no transaction waits to be mined. Otherwise returns null. */
 async function readStandstill(rpc: Rpc): Promise<string | null> {
   // The order matters: a transaction leaves the pool only after its block is in place.
   const { pending } = await readPool(rpc)
@@ -77,7 +77,7 @@ async function readPool(rpc: Rpc): Promise<z.infer<typeof Pool>> {
 const Pool = z.object({ pending: z.coerce.number(), queued: z.coerce.number() })
 const Block = z.object({ hash: z.string() })
 
-/** anvil_dumpState gives the 0x hex of gzipped JSON; --load-state reads the JSON. */
+/** anvil_dumpState returns gzipped JSON as 0x hex. --load-state reads the JSON. */
 async function unpack(dump: unknown): Promise<Buffer> {
   if (typeof dump !== 'string' || !dump.startsWith('0x'))
     throw new RpcError('bad_answer', 'expected a state in hex')
@@ -88,21 +88,21 @@ async function unpack(dump: unknown): Promise<Buffer> {
 const UPKEEP_INTERVAL_MS = 1_000
 /**
  * The pause after a save is this many times as long as the save. So saving takes at most a
- * twentieth of the time, also for a long chain (10,000 anchors: 18 MB, about 0.3 s).
+ * twentieth of the time, even if the chain is long (10,000 anchors: 18 MB, about 0.3 s).
  */
 const SAVE_PAUSE_FACTOR = 20
 
-/** How long a stop waits until no block is being mined, so that the last state can be saved. */
+/** How long a stop waits for a moment without mining, in which it can save the last state. */
 const LAST_SAVE_WAIT_MS = 2_000
 const LAST_SAVE_POLL_MS = 10
 
 export type ChainUpkeep = {
-  /** Stops the checks. With `save`, the chain's last state is saved first. Never rejects. */
+  /** Stops the checks. With `save`, it first saves the chain's last state. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
 }
 
 /**
- * Keeps a running anvil in order: saves its state when it changes, and removes stuck transactions
+ * Maintains a running anvil: saves its state when the state changes, and removes stuck transactions
  * from its pool.
  */
 export function keepUpChain(options: {
@@ -117,8 +117,8 @@ export function keepUpChain(options: {
 
   const loop = createLoop(async (signal) => {
     await pause(UPKEEP_INTERVAL_MS, signal)
-    // Another part restarts a dead chain. If the state is not saved, only the latest anchors must
-    // be sent again.
+    // Another part of the gateway restarts a chain that ended. If the state is not saved, the
+    // broadcaster only has to send the latest anchors again.
     if (!signal.aborted)
       await look().catch((error: unknown) =>
         log.debug({ err: error }, 'local chain not looked after this time'),
@@ -137,8 +137,8 @@ export function keepUpChain(options: {
 
   /**
    * anvil 1.7 can mark a transaction as queued while the transaction before it is being mined.
-   * anvil never releases such a transaction, and refuses it as known when it is sent again. So it
-   * is removed from the pool; the broadcaster then sends it again.
+   * anvil never releases such a transaction, and refuses it as already known when it is sent again.
+   * So this removes the transaction from the pool, and the broadcaster sends it again.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)
@@ -150,7 +150,7 @@ export function keepUpChain(options: {
     return null
   }
 
-  /** A transaction that was just mined still counts as waiting for a moment. */
+  /** For a moment after a transaction was mined, anvil still counts it as waiting. */
   async function saveAtStandstill(): Promise<void> {
     const until = performance.now() + LAST_SAVE_WAIT_MS
     while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)

@@ -10,8 +10,8 @@ const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 2_000
 
 /**
- * Starts the demo provider in its own process, with its variables (src/local/demo/config.ts). A
- * provider that ended is started again at the same address, because the enclave's provider table
+ * Starts the demo provider in its own process. src/local/demo/config.ts lists its variables. If the
+ * provider ends, it is started again at the same address, because the enclave's provider table
  * cannot change. Rejects with StartFailure.
  */
 export function startDemoProvider(
@@ -38,7 +38,8 @@ const DEMO_TIMEOUT_MS = 60_000
 const DEMO_BATCH_INPUTS_MAX = 128
 
 /**
- * Gives the configuration of embeddings from the demo provider at this origin; null when none runs.
+ * Returns the configuration for embeddings from the demo provider at this origin. Null when no demo
+ * provider runs.
  */
 export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   if (origin === null) return null
@@ -49,7 +50,10 @@ export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   }
 }
 
-/** Gives the configuration of images from the demo provider at this origin; null when none runs. */
+/**
+ * Returns the configuration for images from the demo provider at this origin. Null when no demo
+ * provider runs.
+ */
 export function demoImages(origin: string | null): ImagesConfig | null {
   return origin === null ? null : { ...demoApi(origin), models: [DEMO_IMAGE_MODEL] }
 }

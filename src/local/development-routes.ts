@@ -10,8 +10,8 @@ const expectationsSchema = z.strictObject({
 })
 
 /**
- * Route by which a development gateway shows its own pages what its simulated enclaves are. With
- * null (the gateway did not start its enclaves) it answers 404.
+ * Route that describes a development gateway's simulated enclaves to the gateway's own pages. Null:
+ * the gateway did not start its enclaves, and the route answers 404.
  */
 export function developmentRoutes(expectations: DevelopmentExpectations | null): readonly Route[] {
   return [

@@ -13,13 +13,13 @@ import { parseLogLine, type SupervisedProcess, superviseProcess } from './superv
 export type LocalEnclaves = {
   /** Where they listen. */
   readonly socketPaths: readonly string[]
-  /** File with the root certificate of their attestation documents. */
+  /** File with the root certificate of the enclaves' attestation documents. */
   readonly rootFile: string
   /** The demo provider's origin. */
   readonly demoOrigin: string
   /**
-   * The demo provider's chat models. They are listed here because the provider table only has a
-   * pattern.
+   * The demo provider's chat models. They are listed here because the provider table has only a
+   * pattern for them.
    */
   readonly models: readonly string[]
   stop(): Promise<void>
@@ -27,11 +27,11 @@ export type LocalEnclaves = {
 
 /**
  * Starts `count` enclave processes, the demo provider, and a security module in software. The
- * module runs in this gateway's process: inside an enclave it would be part of the measured code.
- * An enclave gets only `variables`, because it does not need the gateway's secrets. An enclave that
- * ended is started again, with a new key and a new log. If one enclave cannot start, all are
- * stopped, and it rejects with StartFailure, which repeats the enclave's message about its
- * configuration.
+ * module runs in this gateway's process, because inside an enclave it would be part of the measured
+ * code. An enclave gets only `variables`, because it does not need the gateway's secrets. If an
+ * enclave ends, it is started again with a new key and a new log. If one enclave cannot start, this
+ * stops all enclaves and rejects with StartFailure. That error repeats the enclave's message about
+ * its configuration.
  */
 export async function startLocalEnclaves(
   options: {
@@ -103,9 +103,9 @@ const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
-/** One server for all enclaves: each connection gets its own module. */
+/** One server serves all enclaves. Each connection gets its own module. */
 async function serveNsm({ privateFolder, dataFolder }: Home): Promise<NsmServer> {
-  // The system limits a socket's path to about 100 bytes.
+  // The operating system limits the path of a socket to about 100 bytes.
   const socketPath = join(privateFolder, 'enclave.nsm')
   const rootFile = join(dataFolder, 'nsm', 'root.pem')
   return serveSoftwareNsm({ socketPath, rootFile }).catch((error: unknown) => {
@@ -122,7 +122,8 @@ function parseReady(notice: unknown): { readonly socket: string } | null {
 }
 
 /**
- * The enclave's log is JSON lines. A line of level error has the reason in `fault` or `message`.
+ * The enclave writes its log as JSON lines. A line of level error has the reason in `fault` or
+ * `message`.
  */
 function describeFault(line: string): string | null {
   const value = parseLogLine(line)

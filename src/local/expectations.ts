@@ -11,7 +11,7 @@ export type DevelopmentExpectations = {
   readonly measurements: readonly Readonly<Record<string, string>>[]
   /** Digests of boot configurations, hex. */
   readonly configurations: readonly string[]
-  /** The root certificates of their documents, PEM. */
+  /** The root certificates of the enclaves' attestation documents, PEM. */
   readonly roots: readonly string[]
 }
 
@@ -23,10 +23,11 @@ const CODE_REGISTERS = [0, 1, 2] as const
 
 /**
  * Writes the facts about a development gateway's enclaves into its data folder, in the form that
- * the client's `connect` takes: measurements, digests of boot configurations, and the root of their
- * documents. Gives the file's path and content; null when the enclaves are the operator's. Each
- * start has another configuration, because the demo provider listens on another port. The gateway
- * itself wrote the file, so it proves nothing: use a release to check a real gateway.
+ * the client's `connect` takes. The facts are measurements, digests of boot configurations, and the
+ * root of the attestation documents. Returns the file's path and content. Null when the operator
+ * runs the enclaves. Each start has another configuration, because the demo provider listens on
+ * another port. The gateway itself wrote the file, so it proves nothing: use a release to check a
+ * real gateway.
  */
 export async function writeExpectations({
   home,

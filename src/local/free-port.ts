@@ -4,24 +4,23 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { StartFailure } from '../runtime/starting.ts'
 
 /**
- * When a gateway was killed, its chain ends within this time (guard.ts). So the start waits for its
- * port.
+ * After a gateway was killed, its chain ends within this time (guard.ts) and frees the port. So a
+ * start waits this long for the port.
  */
 const PORT_WAIT_MS = 3_000
 const PORT_POLL_MS = 50
 
 /**
- * Range in which free ports are chosen. It is below the ports that Linux (32768), macOS and Windows
- * (49152) give to outgoing connections and to programs that listen on port 0. So such a connection
- * or program does not take the port before its use, or while the program that listens on it
- * restarts.
+ * Range from which free ports are chosen. Linux (from 32768), macOS and Windows (from 49152) choose
+ * higher ports for outgoing connections and for programs that listen on port 0. So no such
+ * connection or program takes the port before the gateway uses it, or while the chain restarts.
  */
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
 
 /**
- * Gives `port` when 127.0.0.1 can listen on it; for 0, gives any free port. Rejects with
- * StartFailure, which names CHAIN_PORT, when the port stays in use. Another program can still take
- * the port before it is used.
+ * Returns `port` if this process can listen on it at 127.0.0.1. For 0, returns any free port.
+ * Rejects with StartFailure, which names CHAIN_PORT, when the port stays in use. Another program
+ * can still take the port before it is used.
  */
 export async function awaitFreePort(port: number): Promise<number> {
   const until = performance.now() + PORT_WAIT_MS
@@ -39,7 +38,7 @@ export async function awaitFreePort(port: number): Promise<number> {
   }
 }
 
-/** Tries to listen on the port. Gives the error code; null when the port is free. */
+/** Tries to listen on the port. Returns the error code, or null when the port is free. */
 function tryPort(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer()

@@ -20,7 +20,7 @@ if (process.send === undefined || command === undefined) {
 const child = spawn(command, argumentsOfChild, { stdio: ['ignore', 'inherit', 'inherit'] })
 child.on('spawn', () => {
   const ready: GuardReady = { kind: 'ready', pid: child.pid ?? 0 }
-  // The parent may have ended meanwhile; then a `disconnect` event follows.
+  // The parent may have ended by now. Then a `disconnect` event follows.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 })
 child.on('error', (error) => {
@@ -35,7 +35,7 @@ child.on('exit', (code, signal) => {
 
 process.on('disconnect', endChild)
 process.on('SIGTERM', endChild)
-// Ctrl-C in a terminal is for the parent. The parent then ends the guard.
+// Ctrl-C in a terminal is meant for the parent only. The parent then ends the guard.
 process.on('SIGINT', () => undefined)
 process.on('SIGHUP', () => undefined)
 if (!process.connected) endChild()

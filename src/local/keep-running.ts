@@ -13,18 +13,18 @@ type Running = {
 /** A process that is started again each time it ends. */
 type Keeper<Life> = {
   readonly first: Life
-  /** The running process; null between an end and the next start. */
+  /** The running process. Null between the end of one process and the start of the next. */
   current(): Life | null
-  /** Ends the process forever. */
+  /** Ends the process, and does not start it again. */
   stop(): Promise<void>
 }
 
-/** When a process ran this long, the next pause is the shortest again. */
+/** If a process ran this long, the pause before its next start is the shortest one again. */
 const STEADY_LIFE_MS = 60_000
 
 /**
- * Starts a process, and starts it again each time it ends. `start` gets the previous life. Rejects
- * with the first start's error.
+ * Starts a process, and starts it again each time it ends. `start` gets the process that ended
+ * before. Rejects with the error of the first start.
  */
 export async function keepRunning<Life extends Running>(
   plan: {
@@ -43,7 +43,7 @@ export async function keepRunning<Life extends Running>(
   async function keep(): Promise<void> {
     for (let failures = 1; ; failures++) {
       const startedAt = performance.now()
-      // The stop may have been requested while the process started.
+      // `stop` may have been called while the process was starting.
       if (signal.aborted) await current?.stop()
       await current?.ended
       current = null

@@ -16,11 +16,11 @@ import { keepRunning } from './keep-running.ts'
 
 /**
  * The relayer's key on the local chain: account 8 of anvil's mnemonic (`test test … junk`). The key
- * is public and protects nothing. It is not account 0, because people use that account by hand, and
- * their transactions would use the relayer's nonces.
+ * is public and protects nothing. Account 0 is not used, because people send transactions from it
+ * by hand, and these would use up the relayer's nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
-/** Account 9; anvil has its key too. */
+/** Account 9. anvil has the key of this account too. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
@@ -37,14 +37,14 @@ export type LocalChain = {
   /** The anchor contract's address, 0x, lower case. */
   readonly contract: string
   readonly relayerKey: string
-  /** anvil's own pid. It changes after a restart; null while anvil does not run. */
+  /** The pid of anvil itself. It changes after a restart. Null while anvil does not run. */
   readonly pid: number | null
   /** Saves the state and ends the chain. */
   stop(): Promise<void>
 }
 
 type LocalChainOptions = {
-  /** Data folder; the chain's state is kept in its `chain/`. */
+  /** Data folder. Its subfolder `chain/` has the chain's state. */
   readonly folder: string
   /** 0: a free port is chosen. */
   readonly port: number
@@ -54,11 +54,11 @@ type LocalChainOptions = {
 }
 
 /**
- * Starts a local chain with the contract, and starts it again each time it ends. After a kill, it
- * continues from the last saved state, which is at most a few seconds old. The broadcaster then
- * sends the missing transactions again; their hashes stay the same. The chain ends with this
- * process, for any reason. Rejects with StartFailure; its message names CHAIN_PORT when the port is
- * taken.
+ * Starts a local chain with the contract, and starts the chain again each time it ends. After a
+ * kill, the chain continues from the last saved state, which is at most a few seconds old. The
+ * broadcaster then sends the missing transactions again, with the same hashes. The chain ends when
+ * this process ends, for any reason. Rejects with StartFailure, whose message names CHAIN_PORT when
+ * the port is taken.
  */
 export async function startAnvil(options: LocalChainOptions): Promise<LocalChain> {
   const state = await openChainState(join(options.folder, 'chain'))
@@ -77,8 +77,8 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
 }
 
 /**
- * Facts about the local chain that are known before it runs, so the enclave need not wait for the
- * chain. The contract has the same address even after the chain's state was lost.
+ * Facts about the local chain that are known before the chain runs, so that the enclave need not
+ * wait for the chain. The contract has the same address even after the chain's state was lost.
  */
 export const LOCAL_DOMAIN = {
   chainId: DEVELOPMENT_CHAIN_ID,
@@ -103,7 +103,7 @@ export async function startLocalChain(options: LocalChainOptions): Promise<Chain
 
 type KeptOptions = LocalChainOptions & { readonly state: ChainState }
 
-/** Runs one anvil after another, on the same port and state. */
+/** Runs anvil, and starts it again on the same port and state each time it ends. */
 async function keepChain(options: KeptOptions): Promise<LocalChain> {
   const { port, log, onRestart } = options
   const rpcUrl = `http://127.0.0.1:${port}`

@@ -20,11 +20,11 @@ type AgentSettings = {
   /** How long a stopping agent waits for running requests. */
   readonly shutdownGraceMs: number
   readonly logLevel: string
-  /** Further variables of the agent (src/agent/config.ts). */
+  /** Additional variables for the agent (src/agent/config.ts). */
   readonly agentVariables: Readonly<Record<string, string>>
 }
 
-/** The gateway and the backend between which the agent runs. */
+/** The gateway that the agent connects to, and the backend that the agent serves. */
 type AgentPlace = {
   /** The gateway's URL on this machine, without `/v1`. */
   readonly gatewayUrl: string
@@ -38,15 +38,15 @@ const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 /**
- * The demonstration answers at once, so a short measurement is enough: less than a second per
+ * The demonstration answers immediately, so a short measurement is enough: less than a second per
  * model.
  */
 const BENCHMARK_MS = 100
 const BENCHMARK_CONCURRENCY = 2
 
 /**
- * How long the start waits until the agent serves. A demonstration that is configured to be slow
- * takes longer; the start does not wait for it.
+ * How long the start waits until the agent serves. If the demonstration is configured to be slow,
+ * the agent takes longer, and the start does not wait for it.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
@@ -59,13 +59,13 @@ const SERVING_POLL_MS = 20
 export async function startDemoAgent(
   config: AgentSettings,
   place: AgentPlace & {
-    /** Whether any node serves calls. */
+    /** True if any node serves calls. */
     readonly isServed: () => boolean
   },
   log: Logger,
 ): Promise<SupervisedProcess<AgentReady>> {
   const gatewayUrl = reachableUrl(place.gatewayUrl)
-  // The agent's routine lines are not shown here, only its warnings and errors.
+  // Only the agent's warnings and errors are shown here.
   const logLevel = config.logLevel === 'info' ? 'warn' : config.logLevel
   try {
     const agent = await startNodeAgent({ ...config, logLevel }, { ...place, gatewayUrl }, log)
@@ -79,10 +79,10 @@ export async function startDemoAgent(
 }
 
 /**
- * Starts a node agent in its own process; the gateway must already serve. The node is registered on
- * first start, and again when the gateway no longer knows it. Resolves when the process runs; after
- * that it measures its models and connects. An agent that ended is started again. Rejects with
- * StartFailure, or GatewayError.
+ * Starts a node agent in its own process. The gateway must already serve. The node is registered at
+ * the first start, and again if the gateway no longer knows the node. Resolves when the process
+ * runs. After that, the agent measures its models and connects. If the agent ends, it is started
+ * again. Rejects with StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
   { dataFolder, shutdownGraceMs, logLevel, agentVariables }: AgentSettings,
@@ -95,8 +95,8 @@ export async function startNodeAgent(
     ...agentVariables,
     AFFIDAVIT_URL: gatewayUrl,
     AFFIDAVIT_API_KEY: apiKey,
-    // Plain HTTP is allowed because this is the gateway on the same machine, at any of its
-    // addresses.
+    // Plain HTTP is allowed because the agent connects to the gateway on the same machine, at any
+    // of its addresses.
     AFFIDAVIT_PLAIN_HTTP: 'true',
     NODE_ID: nodeId,
     BACKEND_URL: backendUrl,

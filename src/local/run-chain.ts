@@ -2,7 +2,7 @@ import { openProcessLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './local-chain.ts'
 
-/** The message of run-chain to the parent that started it. */
+/** The message that run-chain sends to the parent that started it. */
 type ChainReady = {
   readonly kind: 'ready'
   readonly rpcUrl: string

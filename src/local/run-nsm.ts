@@ -4,17 +4,18 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'
 
-/** The message of run-nsm to the parent that started it. */
+/** The message that run-nsm sends to the parent that started it. */
 type NsmReady = {
   readonly kind: 'ready'
-  /** File with the root certificate of its documents. */
+  /** File with the root certificate of the module's documents. */
   readonly rootFile: string
 }
 
 /**
- * A separate program: the software security module on a socket, for an enclave or a development
- * image that is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE [MEASUREMENTS-FILE]`.
- * It ends at SIGTERM or SIGINT, and when the IPC channel closes that it was started with.
+ * A separate program: it serves the software security module on a socket. It is for an enclave or a
+ * development image that is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE
+ * [MEASUREMENTS-FILE]`. It ends at SIGTERM or SIGINT. If its parent started it with an IPC channel,
+ * it also ends when that channel closes.
  */
 const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
 if (socketPath === undefined || rootFile === undefined) {

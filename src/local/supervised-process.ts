@@ -11,22 +11,22 @@ import { keepRunning } from './keep-running.ts'
 export type ProcessPlan<Ready> = {
   /** Name for messages and logs. */
   readonly name: string
-  /** TypeScript file that this Node.js runs, with these arguments. */
+  /** TypeScript file that is run with this process's Node.js and with these arguments. */
   readonly file: string
   readonly words?: readonly string[]
   /**
-   * Gives all variables of the process, except the variables of Node's own cache. `last` is its
-   * previous ready notice.
+   * Returns all variables of the process, except the variables of Node's own cache. `last` is the
+   * last ready notice from the process. It is null before the first start.
    */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
   /**
-   * Reads a ready notice from an output line or a message of the channel; null for any other line
+   * Reads a ready notice from an output line or a message of the channel. Null for any other line
    * or message.
    */
   readonly parseReady: (notice: unknown) => Ready | null
   /**
-   * Gives a readable text for a log line that reports a fault; null for other lines. Default: the
-   * line itself.
+   * Returns a readable text for a log line that reports a fault. Null for other lines. By default,
+   * the text is the line itself.
    */
   readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
@@ -38,7 +38,9 @@ export type ProcessPlan<Ready> = {
 export type SupervisedProcess<Ready> = {
   /** The first ready notice of the process. */
   readonly ready: Ready
-  /** The pid of the running process; null between an end and the next start. */
+  /**
+   * The pid of the running process. Null between the end of one process and the start of the next.
+   */
   pid(): number | null
   /** Ends the process. It is not started again. */
   stop(): Promise<void>
@@ -49,7 +51,7 @@ const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
 
 /**
  * Starts a process as startProcess does, and starts it again each time it ends. Rejects with
- * StartFailure when the first start does not become ready.
+ * StartFailure if the first process does not become ready.
  */
 export async function superviseProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -71,7 +73,7 @@ export async function superviseProcess<Ready>(
 }
 
 /**
- * Reads the ready notice of one of our programs, `{ kind: 'ready', … }`; null for any other
+ * Reads the ready notice of one of our programs, `{ kind: 'ready', … }`. Null for any other
  * message.
  */
 export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unknown): Ready | null {
@@ -80,7 +82,7 @@ export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unkn
   return isReady ? (notice as Ready) : null
 }
 
-/** A process from its start to its end. */
+/** One run of a process, from its start to its end. */
 export type Life<Ready> = {
   readonly child: ChildProcess
   readonly ready: Ready
@@ -154,8 +156,8 @@ async function endProcess(child: ChildProcess, ended: Promise<void>, timeoutMs: 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const
 
 /**
- * Logs a line of a process. A line of a JSON log keeps its level and members, so that all logs can
- * be searched in the same way.
+ * Logs a line that a process wrote. If the process writes a JSON log, the line keeps its level and
+ * members, so that all logs can be searched in the same way.
  */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, msg = event, time: _, ...facts } = parseLogLine(line) ?? { line }

@@ -5,13 +5,13 @@ const PHASES = [
   /** The API key is looked up. */
   'authenticate',
   /**
-   * Until the enclave begins its answer. For a stream this is the provider's first byte; otherwise
-   * it is the whole sealed answer.
+   * The time until the enclave begins its answer. If the answer is a stream, the phase ends at the
+   * provider's first byte. Otherwise it ends when the whole sealed answer has arrived.
    */
   'enclave',
   /** The time from the end of the answer until its record and anchor are stored. */
   'commit',
-  /** Waiting for a node and its first token. */
+  /** The call waits for a node and for the node's first token. */
   'node',
 ] as const
 
@@ -26,27 +26,31 @@ export type PhaseReport = {
 }
 
 /**
- * An API call that has ended in any way. Only `method` and names of models are the caller's text.
+ * An API call that has ended in any way. Of its members, only `method` and the names of models are
+ * text from the caller.
  */
 export type CallReport = {
   readonly method: string
-  /** The router's pattern; null when no route matches. */
+  /** The pattern of the route in the router. Null when no route matches. */
   readonly route: string | null
   /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got; for a stream, its error event. Null without an error, and for
-   * faults of a request's form (422).
+   * The error that the caller got. For a stream, it is the error in the error event. Null if there
+   * was no error, and for faults in a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
-  /** Whether the answer was sent to its end. True for a complete error answer too. */
+  /** True if the answer was sent to its end. A complete error answer counts too. */
   readonly isWhole: boolean
   readonly requestId: string
   readonly startedAtMs: number
   readonly durationMs: number
-  /** Time until the answer's head was sent; null when no head was sent. */
+  /** Time until the answer's head was sent. Null when no head was sent. */
   readonly headMs: number | null
-  /** Time until a stream's first event, without comments; null for answers that are not streams. */
+  /**
+   * Time until a stream's first event. Comments do not count. Null for answers that are not
+   * streams.
+   */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
   /** Empty when the call made no inference. */
@@ -54,45 +58,45 @@ export type CallReport = {
 }
 
 /**
- * Facts about a call's inference. Names of models are the caller's text, checked for their form. No
- * text of a prompt or answer is here.
+ * Facts about a call's inference. The names of models are text from the caller, and their form was
+ * checked. These facts contain no text of a prompt or answer.
  */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
   readonly model?: string | undefined
   readonly responseModel?: string
   /**
-   * The provider's name in the enclaves' table, or `nodes`, or `upstream` for a service that the
-   * operator configured.
+   * The provider's name in the enclaves' table. It is `nodes` for nodes, and `upstream` for a
+   * service that the operator configured.
    */
   readonly provider?: string
-  /** The account's limit that refused the call. */
+  /** The limit of the account because of which the call was refused. */
   readonly limit?: 'requests' | 'tokens'
   readonly inputTokens?: number
   readonly outputTokens?: number
   /**
-   * From the enclave's receipt: when the enclave began and ended its work for the call, Unix
-   * milliseconds of its clock.
+   * When the enclave began and ended its work for the call, as its receipt states. Unix
+   * milliseconds by the enclave's clock.
    */
   readonly enclave?: { readonly startedAtMs: number; readonly finishedAtMs: number }
 }
 
 /**
- * `begin` is called for every incoming call. It gives a watch, whose `end` is called when the call
- * has ended. Neither may throw.
+ * `begin` is called for every incoming call. It returns a watch, whose `end` is called when the
+ * call has ended. `begin` and `end` must not throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 
 type BegunCall = {
   readonly startedAtMs: number
-  /** The caller's W3C `traceparent` header, unchanged; null when it is missing. */
+  /** The caller's W3C `traceparent` header, unchanged. Null when the header is missing. */
   readonly traceparent: string | null
 }
 
 type CallWatch = {
   /**
-   * The W3C trace context for other programs that work on this call; null when the call is not
-   * traced.
+   * The W3C trace context that is sent to other programs that work on this call. Null when the call
+   * is not traced.
    */
   readonly traceparent: string | null
   end(report: CallReport): void
@@ -120,8 +124,8 @@ export function openScope<Result>(
 }
 
 /**
- * Adds facts about the current call's inference. `read` runs only inside a scope, which only
- * observed calls have. It may not throw.
+ * Adds facts about the current call's inference. `read` runs only inside a scope, and only observed
+ * calls have a scope. `read` must not throw.
  */
 export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
@@ -129,14 +133,14 @@ export function recordInference(read: () => InferenceFacts): void {
   scope.inference = { ...scope.inference, ...read() }
 }
 
-/** W3C trace context of the current call; null when the call is not traced. */
+/** Returns the W3C trace context of the current call. Null when the call is not traced. */
 export function currentTraceparent(): string | null {
   return scopes.getStore()?.traceparent ?? null
 }
 
 /**
- * Awaits the work of a phase that has just begun, and records its time in the current call's scope.
- * Outside a call, the work is only awaited.
+ * Waits for the work of a phase that has just begun, and records its time in the current call's
+ * scope. Outside a call, it only waits.
  */
 export async function inPhase<Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },
@@ -154,7 +158,7 @@ export async function inPhase<Result>(
   }
 }
 
-/** Gives `run` as a function that records each of its runs as a phase. */
+/** Returns a function that does the same as `run` and records each run as a phase. */
 export function timed<Parameters extends readonly unknown[], Result>(
   phase: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,

@@ -4,21 +4,25 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { METRICS_PREFIX } from './metric-forms.ts'
 
-/** How long a scrape waits for a source. */
+/** Longest time that a scrape waits for one source. */
 export const SOURCE_TIMEOUT_MS = 2_000
 
 /**
- * What a gauge shows. With a label, it has one value for each value of the label. A name that ends
- * in `_total` makes it a counter: its part counts since the start, and the count never falls.
+ * What a gauge shows. If it has a label, it has one value for each value of the label. If its name
+ * ends in `_total`, it is a counter. A part of the gateway then counts since its start, and the
+ * count never falls.
  */
 type GaugeForm = { readonly help: string; readonly label?: string }
 
-/** Null: the value is not known now. A map has one value for each value of the label. */
+/**
+ * The value that was read. Null: the value is not known now. A map has one value for each value of
+ * the label.
+ */
 type Reading = number | null | ReadonlyMap<string, number>
 
 /**
- * Gauges of one part, and the function that reads their values at each scrape. Both are by name,
- * without our prefix.
+ * The gauges of one part, and the function that reads their values at each scrape. The gauges and
+ * the values are keyed by name, without our prefix.
  */
 export type GaugeSource<Name extends string = string> = {
   readonly name: string
@@ -27,10 +31,10 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources. Gives a function that reads all of them again; await it
- * before each scrape. A source that throws, or takes longer than SOURCE_TIMEOUT_MS, has no values
- * in that scrape (no old values either), and is 0 in `source_up`. A source that is still running is
- * not read again until it has answered.
+ * Registers the gauges of the sources. Returns a function that reads all sources again. Wait for
+ * this function before each scrape. A source fails if it throws or takes longer than
+ * SOURCE_TIMEOUT_MS. It then has no values in that scrape (no old values either), and is 0 in
+ * `source_up`. If a source is still running, it is not read again until it has answered.
  */
 export function registerSources(
   registry: Registry,
@@ -66,7 +70,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // A gauge without labels would show 0 after a reset, which is wrong. So it is removed.
+  // After a reset, a gauge without labels would show 0, which is wrong. So the gauge is removed.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -77,7 +81,10 @@ function registerGauge(
   }
 }
 
-/** Null when the source could not be read. */
+/**
+ * Returns a function that reads the source. It resolves to null when the source could not be read
+ * in time.
+ */
 function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, Reading>> | null> {
   let isRunning = false
   return async () => {
@@ -97,9 +104,9 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
 
 type Connections = { readonly open: number; readonly silent: number; readonly max: number }
 
-/** The parts whose values are read at each scrape. `now` gives Unix milliseconds. */
+/** The parts whose values are read at each scrape. `now` returns Unix milliseconds. */
 export type MeasuredParts = {
-  /** The API: its connections, and the estimated bytes that calls hold. */
+  /** The API: its connections, and the estimated number of bytes that calls use. */
   readonly app: {
     readonly server: { readonly load: () => Promise<Connections> }
     readonly memory: () => { readonly bytes: number; readonly bytesMax: number }
@@ -107,7 +114,7 @@ export type MeasuredParts = {
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
   readonly commits: {
-    /** The committer that is in the worst state. */
+    /** The state of the committer whose state is worst. */
     worst(): {
       readonly phase: string
       readonly failingForMs: number
@@ -129,17 +136,17 @@ export type MeasuredParts = {
     readonly unreadableBlocks: () => { readonly count: number }
     readonly figures: {
       /**
-       * Number of anchors that are not confirmed, and the time of the oldest, Unix seconds; null
-       * without such an anchor.
+       * Number of anchors that are not confirmed, and the time of the oldest of these, Unix
+       * seconds. The time is null when there is no such anchor.
        */
       readonly lag: () => Promise<{
         readonly unconfirmed: number
         readonly oldestAt: number | null
       }>
-      /** Anchors that were made again since the start. */
+      /** Number of anchors that were made again since the start. */
       readonly reanchored: () => number
       /**
-       * Balances, wei: of this gateway's relayer, and of each relayer that has unconfirmed anchors.
+       * Balances of this gateway's relayer, and of each relayer that has unconfirmed anchors, wei.
        */
       readonly balances: () => Promise<ReadonlyMap<string, bigint>>
     }
@@ -161,27 +168,27 @@ export type MeasuredParts = {
     }[]
     countStates(): ReadonlyMap<string, number>
   }
-  /** The bus between gateways; null when this is the only gateway. */
+  /** The bus between gateways. Null when there are no other gateways. */
   readonly bus: {
     status(): {
       readonly isUp: boolean
       readonly peers: number
       readonly channels: number
-      /** Refused messages, by reason. */
+      /** Number of refused messages, by reason. */
       readonly refused: ReadonlyMap<string, number>
     }
   } | null
-  /** State of the log's lines; null when another program writes them. */
+  /** State of the log's lines. Null when another program writes the lines. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
   /**
-   * State of the settings that SIGHUP reads again. `reloadedAt`: Unix seconds of the last time that
-   * new settings were put into use.
+   * State of the settings that SIGHUP reads again. `reloadedAt` is the last time when new settings
+   * were put into use, Unix seconds.
    */
   readonly settings: { status(): { readonly isReloaded: boolean; readonly reloadedAt: number } }
   readonly now: () => number
 }
 
-/** Gauges of all parts, for registerSources. */
+/** Returns the gauges of all parts, for registerSources. */
 export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
   return [
     connectionSource(parts),
@@ -229,7 +236,7 @@ function memorySource({ app }: MeasuredParts) {
 }
 
 /**
- * A database that does not answer within this time counts as down. It is shorter than
+ * If the database does not answer within this time, it counts as down. This time is shorter than
  * SOURCE_TIMEOUT_MS.
  */
 const DATABASE_TIMEOUT_MS = 1_500
@@ -399,7 +406,7 @@ function enclaveSource({ enclaves, now }: MeasuredParts) {
   })
 }
 
-/** Values of a gateway without a bus. */
+/** The values for a gateway that has no bus. */
 const NO_BUS = { isUp: null, peers: null, channels: null, refused: null } as const
 
 function busSource({ bus }: MeasuredParts) {
@@ -471,7 +478,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0)
 }
 
-/** Lets the compiler check that the values read are the values registered. */
+/** Lets the compiler check that the source reads exactly the values that it registers. */
 function source<Name extends string>(described: GaugeSource<Name>): GaugeSource<Name> {
   return described
 }

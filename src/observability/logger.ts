@@ -2,7 +2,7 @@ import { isatty } from 'node:tty'
 import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 
-/** In order, the least severe first. `silent` is for a logger that writes no lines. */
+/** The levels, the least severe first. A logger with `silent` writes no lines. */
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 type LogLevel = (typeof LEVELS)[number]
 
@@ -12,16 +12,17 @@ type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) =
 export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 
 /**
- * What a part gets when it is opened: its logger, and the function that takes its stop function.
+ * What a part gets when it is opened: its logger, and the function to which it passes its stop
+ * function.
  */
 export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
- * The gateway's logger, JSON lines. The logger itself redacts, so callers cannot forget it. A
- * member that contains a secret or a customer's text is replaced at any depth. An error keeps only
- * name, code, message and stack. Text that looks like a key or a bearer token is masked in the
- * finished line. It does NOT recognise a prompt inside a message: messages must be constants, and
- * values belong in members.
+ * Creates the gateway's logger, which writes JSON lines. The logger itself redacts, so callers
+ * cannot forget to redact. A member that contains a secret or a customer's text is replaced at any
+ * depth. An error keeps only name, code, message and stack. In the finished line, text that looks
+ * like a key or a bearer token is masked. Does NOT recognise a prompt inside a message: messages
+ * must be constants, and values belong in members.
  */
 export function createLogger({
   level,
@@ -45,8 +46,8 @@ export function createLogger({
 function lineOf(
   level: LogLevel,
   members: Readonly<Record<string, unknown>> | Error,
-  // A package may log an error without a message. The error's own message could quote unreadable
-  // input, so it is not used.
+  // A package may log an error without its own message. The error's message is not used, because it
+  // could quote input that we must not log.
   msg = 'no message',
 ): string {
   const time = new Date().toISOString()
@@ -54,14 +55,15 @@ function lineOf(
   return maskSecrets(`${JSON.stringify({ level, time, ...kept, msg })}\n`)
 }
 
-/** The logger of a process, with the state of its lines. */
+/** The logger of a process. It also reports the state of its lines. */
 export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
- * Opens the logger of a process, on standard error: readable on a terminal, else one JSON object
- * per line. For a terminal, `describeLine` formats each JSON line; the default is pino-pretty, an
- * optional package, or JSON when it is not installed. A slow reader or a full disk does not block
- * the process: lines wait up to a limit, then they are dropped. A later line reports how many.
+ * Opens the logger of a process, which writes to standard error. On a terminal the lines are
+ * readable text, else one JSON object per line. For a terminal, `describeLine` formats each JSON
+ * line. The default is pino-pretty, an optional package, or JSON if it is not installed. A slow
+ * reader or a full disk does not block the process. Lines wait up to a limit, then they are
+ * dropped, and a later line reports how many.
  */
 export async function openProcessLogger(
   level: LogLevel,
@@ -85,7 +87,10 @@ async function loadPretty(): Promise<((line: string) => string) | null> {
   return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
-/** Members whose values are never logged. Names are compared without case, `_` and `-`. */
+/**
+ * Members whose values are never logged. To compare names, upper and lower case, `_` and `-` are
+ * ignored.
+ */
 const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'authorization',
   'finetuneauthorization',
@@ -112,7 +117,10 @@ const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'params',
 ])
 
-/** Deeper values, longer lists and longer texts are cut, so that a log line stays short. */
+/**
+ * Values that are nested deeper, longer lists and longer texts are cut, so that a log line stays
+ * short.
+ */
 const LOG_DEPTH_MAX = 5
 const LOG_ITEMS_MAX = 50
 const LOG_TEXT_LENGTH_MAX = 2048
@@ -129,7 +137,7 @@ function redactObject(
   return result
 }
 
-/** Whether a member is redacted, by its name: results for names that were checked before. */
+/** For each name that was checked before: true if a member with this name is redacted. */
 const knownNames = new Map<string, boolean>()
 const KNOWN_NAMES_MAX = 1_000
 
@@ -144,7 +152,7 @@ function isRedacted(name: string): boolean {
 function redactValue(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return cut(value)
   if (typeof value === 'bigint') return value.toString()
-  // JSON.stringify would call a function with the name toJSON.
+  // Functions are removed, because JSON.stringify would call a function that is named toJSON.
   if (typeof value === 'function') return undefined
   if (typeof value !== 'object' || value === null) return value
   if (value instanceof Uint8Array) return `${value.length} bytes`
@@ -156,8 +164,8 @@ function redactValue(value: unknown, depth: number): unknown {
 }
 
 /**
- * Drivers add statements and parameters to their errors, and the JSON parser quotes its input.
- * Neither is logged.
+ * Drivers add statements and parameters to their errors, and the JSON parser quotes its input. None
+ * of this is logged.
  */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }

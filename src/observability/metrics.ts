@@ -10,40 +10,44 @@ import { listSources, type MeasuredParts, registerSources } from './gauges.ts'
 import { boundProviders, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
-/** Records in one commit; the last bucket is the committer's limit. */
+/** Buckets for the number of records in one commit. The last bucket is the committer's limit. */
 const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 type Address = { readonly host: string; readonly port: number }
 
-/** Counts events when they happen. Values that are read at a scrape are in gauges.ts. */
+/** Counts events when they happen. gauges.ts has the values that are read at a scrape. */
 type Meter = {
   readonly registry: Registry
   readonly calls: CallObserver
   /**
    * Counts one commit: its number of records, and the time from the enclave's reply until the
-   * commit was durable.
+   * commit was stored durably.
    */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
   /**
-   * Counts a commit that another gateway on the same database made first, or whose nonce it took.
+   * Counts a commit that this gateway lost to another gateway on the same database. The other
+   * gateway made the commit first, or took its nonce.
    */
   countRace(): void
-  /** Counts a request for a provider's models: `listed`, or the reason why it gave no list. */
+  /**
+   * Counts a request for a provider's models. The result is `listed`, or the reason why there was
+   * no list.
+   */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
 }
 
-/** The metrics of a gateway: its parts count in them, and a server shows them. */
+/** The metrics of a gateway. Its parts add to these counts, and a server shows them. */
 export type Metrics = Meter & {
   /**
    * Serves the counters and the gauges of the parts. Scrapes at the same time share one reading.
-   * Gives the address. Rejects with StartFailure.
+   * Returns the address of the server. Rejects with StartFailure.
    */
   serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
 }
 
 /**
- * Opens the metrics of a gateway. `metrics`: the address to serve them at; null: they are not
- * served.
+ * Opens the metrics of a gateway. `metrics` is the address at which they are served. Null: they are
+ * not served.
  */
 export function openMetrics({
   metrics: at,
@@ -73,9 +77,9 @@ export function openMetrics({
 }
 
 /**
- * Creates a meter with its own registry, which also has Node's metrics. Labels come from the
- * router's patterns, from lists in our code, and from status codes. They never come from a caller's
- * text: otherwise a caller could create any number of series.
+ * Creates a meter with its own registry, which includes Node's metrics. Labels come from the
+ * router's patterns, from lists in our code, and from status codes. They never come from text that
+ * a caller sends. Otherwise a caller could create any number of series.
  */
 export function createMeter({ isStaging = false }: { readonly isStaging?: boolean } = {}): Meter {
   const registry = new Registry()
@@ -92,8 +96,8 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
 }
 
 /**
- * Gauges of prom-client with names like counters. nodejs_active_resources has the values that they
- * sum.
+ * Gauges from prom-client that have names like counters. nodejs_active_resources has the values of
+ * which these gauges are the sums.
  */
 const MISNAMED = [
   'nodejs_active_handles_total',
@@ -173,8 +177,8 @@ function observeCalls(registry: Registry): CallObserver {
 }
 
 /**
- * A stream always has status 200, so its error is its error event. For other answers, the status
- * shows the error.
+ * Returns how an answer ended. A stream always has status 200, so only an error event shows that it
+ * failed. For other answers, the status shows this.
  */
 function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'
@@ -234,19 +238,19 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
   }
 }
 
-/** Maximum number of connections at once; one or two collectors are usual. */
+/** Maximum number of connections at once. Usually there are one or two collectors. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 
-/** The text of a scrape. It is made when it is requested. */
+/** The text for a scrape. It is made when the scrape is requested. */
 type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
 
 export type MetricsServer = { readonly url: string; close(): Promise<void> }
 
 /**
- * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free port), and
- * no other path. It requires no key: every program that can connect can read. Rejects with the
- * system's error when the port is taken.
+ * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free port).
+ * Serves no other path. It requires no key, so every program that can connect can read the metrics.
+ * Rejects with the system's error when the port is taken.
  */
 export async function startMetricsServer(
   metrics: MetricsText,

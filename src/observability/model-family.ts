@@ -1,6 +1,6 @@
 /**
- * Families of models, by the beginning of a model's name; the first match is used. Metrics have the
- * family as their label. Names are callers' texts: with one label per name, a caller could create
+ * Families of models, by the beginning of a model's name. The first match is used. The family is a
+ * label of metrics. Callers choose the names: if each name had its own label, a caller could create
  * any number of series.
  */
 const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[]])[] = [
@@ -38,7 +38,7 @@ const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[
 /** The family of a name that matches no beginning. */
 const OTHER_FAMILY = 'other'
 
-/** Every value that `familyOf` gives. */
+/** Every value that `familyOf` can return. */
 export const MODEL_FAMILIES: readonly string[] = [
   'none',
   ...FAMILIES.map(([family]) => family),
@@ -49,9 +49,9 @@ export const MODEL_FAMILIES: readonly string[] = [
 const NAME_LENGTH_MAX = 256
 
 /**
- * Gives the family of a model, one of MODEL_FAMILIES. It depends on the part of the name after the
- * last slash: `openai/gpt-5` and `GPT-5` are `gpt`. Gives 'none' for a call without a model. The
- * family shows what the name claims, NOT what model answered.
+ * Returns the family of a model, one of MODEL_FAMILIES. It depends on the part of the name after
+ * the last slash: `openai/gpt-5` and `GPT-5` are `gpt`. Returns 'none' for a call without a model.
+ * The family shows what the name claims, NOT what model answered.
  */
 export function familyOf(model: string | undefined): string {
   if (model === undefined || model === '') return 'none'

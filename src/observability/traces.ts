@@ -25,24 +25,30 @@ import type { CallObserver, CallReport, InferenceFacts, PhaseReport } from './ca
 import type { Logger, Opening } from './logger.ts'
 import type { TraceConfig } from './trace-settings.ts'
 
-/** A tracer of this process, and a function that ends it. */
+/** A tracer for this process, and a function that ends it. */
 export type Traces = {
   readonly tracer: Tracer
-  /** Sends the remaining spans, for at most CLOSE_TIMEOUT_MS. Never rejects. */
+  /** Sends the spans that are still waiting, for at most CLOSE_TIMEOUT_MS. Never rejects. */
   close(): Promise<void>
 }
 
-/** Least time between two log lines about a collector that cannot be reached, milliseconds. */
+/** Shortest time between two log lines about a collector that cannot be reached, milliseconds. */
 const WARN_INTERVAL_MS = 60_000
 
-/** Longest time of one export, also of the last one when the process ends, milliseconds. */
+/**
+ * Longest time of one export, milliseconds. It is also the limit for the last export, when the
+ * process ends.
+ */
 const EXPORT_TIMEOUT_MS = 5_000
 const CLOSE_TIMEOUT_MS = 6_000
 
-/** Longest text of an attribute: a model's name may have 256 characters. */
+/** Maximum length of an attribute's text. A model's name may have 256 characters. */
 const VALUE_LENGTH_MAX = 256
 
-/** Gives the observer that traces calls for the operator's collector; null without a collector. */
+/**
+ * Returns the observer that sends traces of calls to the operator's collector. Null without a
+ * collector.
+ */
 export function openCallTraces(
   config: TraceConfig | null,
   { log, onStarted }: Opening,
@@ -54,9 +60,9 @@ export function openCallTraces(
 }
 
 /**
- * Sends spans to an OTLP collector (HTTP, protobuf), in batches; calls do not wait for it. At most
- * 2,048 spans wait; further spans are dropped. Nothing is registered globally, so no library adds
- * its own spans. When the collector is away, calls still succeed.
+ * Sends spans to an OTLP collector (HTTP, protobuf), in batches. Calls do not wait for this. At
+ * most 2,048 spans wait, and more spans are dropped. Nothing is registered globally, so no library
+ * adds its own spans. If the collector cannot be reached, calls still succeed.
  */
 export function openTraces(
   config: TraceConfig,
@@ -76,8 +82,8 @@ export function openTraces(
       'service.name': config.serviceName,
       'service.version': version,
     }),
-    // A caller's trace context contains the caller's own decision. Our ratio applies to calls
-    // without a trace context.
+    // A caller's trace context says whether the caller wants this call to be traced. Our ratio
+    // applies to calls without a trace context.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
     spanProcessors: [
@@ -102,7 +108,10 @@ export function openTraces(
   }
 }
 
-/** Gives the context of a W3C `traceparent`; an empty context when it is missing or malformed. */
+/**
+ * Returns the context from a W3C `traceparent`. Returns an empty context when it is missing or
+ * malformed.
+ */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
   return parent === null
@@ -110,7 +119,7 @@ export function contextOf(traceparent: string | null): Context {
     : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true })
 }
 
-/** Gives the W3C `traceparent` of a span; null when the span is not sampled. */
+/** Returns the W3C `traceparent` of a span. Null when the span is not sampled. */
 function traceparentOf(span: Span): string | null {
   if (!span.isRecording()) return null
   const { traceId, spanId, traceFlags } = span.spanContext()
@@ -118,9 +127,9 @@ function traceparentOf(span: Span): string | null {
 }
 
 /**
- * Logs, at most once in WARN_INTERVAL_MS, that spans are lost. The line has `endpoint` and the
- * error's code. `endpoint` is an origin, because the URL may contain credentials. The collector's
- * answer is never logged.
+ * Logs that spans are lost, at most once in WARN_INTERVAL_MS. The line has `endpoint` and the
+ * error's code. `endpoint` is only an origin, because the URL may contain credentials. The
+ * collector's answer is never logged.
  */
 function warning(
   exporter: SpanExporter,
@@ -145,21 +154,21 @@ function warning(
 }
 
 /**
- * Gives the system's error code, the collector's status, or the kind of error. Messages are not
+ * Returns the system's error code, the collector's status, or the kind of error. Messages are not
  * used, because they may repeat the collector's answer.
  */
 function causeOf(error: Error | undefined): string | number {
   if (error === undefined) return 'unknown'
   const { code } = error as { readonly code?: unknown }
   if (typeof code === 'string' || typeof code === 'number') return code
-  // When a collector does not answer within EXPORT_TIMEOUT_MS, the exporter's error has no code.
+  // If a collector does not answer within EXPORT_TIMEOUT_MS, the exporter's error has no code.
   return error.message === 'Request timed out' ? 'timeout' : error.name
 }
 
 /**
- * Traces calls. Each call has a server span. Below it are one span for the inference, with the
- * attributes of GenAI's semantic conventions, one span for each phase of waiting, and one span with
- * the times of the enclave's receipt. The enclave itself sends no spans.
+ * Traces calls. Each call has a server span. Below it is one span for the inference, with the
+ * attributes of GenAI's semantic conventions. There is also one span for each phase of waiting, and
+ * one span with the times from the enclave's receipt. The enclave itself sends no spans.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
@@ -206,15 +215,16 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins with the first wait for a model. It ends with the answer; if the answer is not a
- * stream, it ends with the wait.
+ * The span begins when the call first waits for a model. If the answer is a stream, the span ends
+ * with the answer. Otherwise it ends when the waiting ends.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
   const isUnanswered = waits.every((wait) => wait.isFailed)
-  // When no model answered, the model's name may be any text, so it is left out.
+  // If no model answered, the caller may have sent any text as the model's name. So the name is
+  // left out.
   const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
@@ -230,7 +240,7 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
   span.end(report.firstEventMs === null ? waited : endOf(report))
 }
 
-/** Gives the attributes of OpenTelemetry's semantic conventions for generative AI. */
+/** Returns the attributes that OpenTelemetry's semantic conventions define for generative AI. */
 function genAiOf(
   { operation, model, responseModel, provider, inputTokens, outputTokens }: InferenceFacts,
   { firstEventMs }: CallReport,
@@ -247,7 +257,10 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/** The conventions name a search only when an agent makes it, so a search has our own name here. */
+/**
+ * The conventions name a search only if an agent makes it. So our own name for a search is used
+ * here.
+ */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -267,14 +280,14 @@ function spanPhase(tracer: Tracer, phase: PhaseReport, within: Context): void {
 }
 
 /**
- * By the conventions, a server span failed when the status is 500 or more. A stream has status 200,
- * so the status of its error event counts.
+ * By the conventions, a server span failed if the status is 500 or more. A stream has status 200,
+ * so the status of its error event is used.
  */
 function isFailed({ status, error }: CallReport): boolean {
   return Math.max(status, error?.status ?? 0) >= 500
 }
 
-/** The `error` member of the log line; the status when there is no code. */
+/** The `error` member of the log line. If the error has no code, the status. */
 function errorTypeOf({ status, error }: CallReport): Attributes {
   if (error === null && status < 400) return {}
   return { 'error.type': error?.code ?? String(status) }

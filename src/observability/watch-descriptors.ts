@@ -2,23 +2,23 @@ import { countDescriptors, descriptorsMax } from '../runtime/descriptors.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Logger, Opening } from './logger.ts'
 
-/** A warning is logged when this share of the descriptors is in use. */
+/** If this share of the descriptors is in use, a warning is logged. */
 const WARNING_SHARE = 0.8
 const LOOK_INTERVAL_MS = 5_000
-/** Least time between two warnings while the shortage lasts. */
+/** Shortest time between two warnings while too few descriptors are free. */
 const WARNING_INTERVAL_MS = 60_000
 
 /** The values that are checked. */
 type Descriptors = {
   readonly count: () => number | null
   readonly max: number
-  /** Open connections of the API, and how many of them have sent no request. */
+  /** Number of open connections of the API, and how many of them have not sent a request yet. */
   readonly connections: () => Promise<{ readonly open: number; readonly silent: number }>
 }
 
 /**
- * Gives a check of the descriptors. It logs a warning when few are left, and a line when enough are
- * free again.
+ * Returns a function that checks the descriptors. It logs a warning when few are free, and a line
+ * when enough are free again.
  */
 export function createDescriptorsLook(
   { count, max, connections }: Descriptors,

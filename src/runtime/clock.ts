@@ -1,7 +1,7 @@
-/** Read only once, because unixMs is called several times for each chunk. */
+/** This is read only once, because unixMs is called several times for each chunk. */
 const TIME_ORIGIN_MS = performance.timeOrigin
 
-/** Gives Unix milliseconds with a fraction. The clock never goes back. */
+/** Returns Unix milliseconds with a fraction. The clock never goes back. */
 export function unixMs(): number {
   return TIME_ORIGIN_MS + performance.now()
 }

@@ -1,16 +1,19 @@
-/** A cell: text or a number; null for an empty cell. */
+/** A cell: text or a number. Null for an empty cell. */
 type Cell = string | number | null
 
-/** Gives a table as CSV (RFC 4180): a line of names, then a line for each row. */
+/**
+ * Returns a table as CSV (RFC 4180). The first line has the names of the columns. Each row then has
+ * one line.
+ */
 export function writeCsv(columns: readonly string[], rows: readonly (readonly Cell[])[]): string {
   return [columns, ...rows].map(writeCsvLine).join('')
 }
 
 /**
- * Gives one line of CSV, ended by CRLF. A text that a spreadsheet could take for a formula gets an
- * apostrophe before it. So a stranger's name cannot run a formula on the machine that opens the
- * file (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, also inside
- * quotes.
+ * Returns one line of CSV, which ends with CRLF. If a spreadsheet could read a text as a formula,
+ * the text gets an apostrophe before it. So a name that a stranger chose cannot run a formula on
+ * the machine that opens the file (OWASP, CSV injection). In many countries a spreadsheet ends
+ * cells at `;`, even inside quotes.
  */
 export function writeCsvLine(cells: readonly Cell[]): string {
   return `${cells.map(writeCell).join(',')}\r\n`

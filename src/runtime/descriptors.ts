@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Gives how many descriptors this process may open; infinity when the system states no limit. */
+/** Returns how many descriptors this process may open. Infinity when the system states no limit. */
 export function descriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -11,8 +11,8 @@ export function descriptorsMax(): number {
 }
 
 /**
- * Counts the open descriptors; null when the system does not list them. Counting needs a
- * descriptor, so when all are used, it gives the maximum.
+ * Counts the open descriptors. Null when the system does not list them. Counting needs a free
+ * descriptor. So if all descriptors are used, this returns the maximum.
  */
 export function countDescriptors(): number | null {
   try {
@@ -23,5 +23,5 @@ export function countDescriptors(): number | null {
   }
 }
 
-/** Read once, because only other processes can change this limit. */
+/** This is read once, because only other processes can change this limit. */
 const descriptorsMaxAtOpen = descriptorsMax()

@@ -1,10 +1,11 @@
 /**
- * Decides when a lasting fault is logged: when it is new, and after that at most once per interval.
+ * Decides when a fault that lasts is logged: when it is new, and after that at most once per
+ * interval.
  */
 type FaultLog = {
-  /** Whether to log the fault now. A fault with a new `key` is a new fault. */
+  /** True if the fault must be logged now. A fault with a new `key` is a new fault. */
   isDue(key?: string): boolean
-  /** Reports that the fault has ended. The next fault is then new. */
+  /** Reports that the fault has ended. The next fault then counts as new. */
   clear(): void
 }
 

@@ -24,7 +24,7 @@ export function positiveNumber({ max }: { readonly max: number }) {
     .transform(Number)
 }
 
-/** A TCP port; 0 means any free port. */
+/** A TCP port. 0 means any free port. */
 export const port = integer({ min: 0, max: 65_535 })
 
 /** Gives a field that is `true` or `false`. */
@@ -64,15 +64,16 @@ export function form(pattern: RegExp, expected: string) {
 const CONFIDENTIAL = new WeakSet<object>()
 
 /**
- * Marks a field whose value is a secret, or may contain one. `NAME_FILE` may then name a file with
- * the value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
+ * Marks a field whose value is a secret, or may contain a secret. `NAME_FILE` may then name a file
+ * that contains the value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps
+ * the mark.
  */
 export function confidential<Field extends z.ZodType>(field: Field): Field {
   CONFIDENTIAL.add(field)
   return field
 }
 
-/** Whether a field is marked by `confidential`. */
+/** True if a field is marked by `confidential`. */
 export function isConfidential(field: z.core.$ZodType): boolean {
   const { innerType, in: input, out } = field._zod.def as WrappedFields
   return (
@@ -81,11 +82,11 @@ export function isConfidential(field: z.core.$ZodType): boolean {
   )
 }
 
-/** The fields that zod's optional, default and piped types wrap. */
+/** zod's optional, default and piped types have the wrapped field in one of these members. */
 type WrappedFields = z.core.$ZodTypeDef &
   Readonly<Partial<Record<'innerType' | 'in' | 'out', z.core.$ZodType>>>
 
-/** A credential: printable ASCII without blanks, because it is sent in a header. */
+/** A credential. It is printable ASCII without blanks, because it is sent in a header. */
 export const secret = confidential(
   form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters'),
 )
@@ -129,8 +130,8 @@ export function listField({
 }
 
 /**
- * Gives a field for a list of web origins, separated by commas, or `*`. Each origin is written as
- * browsers send it: scheme, host, and the port if it is not the scheme's default.
+ * Returns a field for a list of web origins, separated by commas, or `*`. Each origin must be
+ * written as browsers send it: scheme, host, and the port if it is not the scheme's default.
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine(
@@ -162,8 +163,8 @@ function isAddressRange(text: string): boolean {
 }
 
 /**
- * Gives the path of the socket in `text`, `unix:/path` or `unix:///path`; null for any other text.
- * The system allows 107 bytes.
+ * Returns the path of the socket in `text`, which has the form `unix:/path` or `unix:///path`. Null
+ * for any other text. The operating system allows 107 bytes.
  */
 export function parseSocketUrl(text: string): string | null {
   const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
@@ -173,8 +174,8 @@ export function parseSocketUrl(text: string): string | null {
 const SOCKET_PATH_BYTES_MAX = 107
 
 /**
- * Gives a field for a list of sockets, `unix:/path`, separated by commas, without duplicates. The
- * result has their paths.
+ * Returns a field for a list of sockets, `unix:/path`, separated by commas, without duplicates. The
+ * field's result is the list of their paths.
  */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
@@ -189,14 +190,17 @@ export function sockets({ itemsMax }: { readonly itemsMax: number }) {
     .transform((paths) => paths.filter((path) => path !== null))
 }
 
-/** `https://App.example/` is refused: no browser ever sends it, so it would never match. */
+/**
+ * Refuses `https://App.example/`. No browser ever sends an origin in this form, so it would never
+ * match.
+ */
 function isOrigin(item: string): boolean {
   return (
     item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)
   )
 }
 
-/** Any text; for paths and names. */
+/** Any text. It is used for paths and names. */
 export const textField = z.string()
 
 /**

@@ -13,32 +13,32 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * The reason with which a pause is ended early. Without a reason, each abort would create an
- * exception with a stack.
+ * The abort reason that ends a pause early. Without a reason, each abort would create an exception
+ * with a stack.
  */
 const WOKEN = 'woken'
 
 /**
- * How long a loop waits for its next round: `ms`. A loop that is woken earlier still waits at least
- * `leastMs` (default 0).
+ * How long a loop waits before its next round: `ms`. If the loop is woken earlier, it still waits
+ * at least `leastMs` (default 0).
  */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 /** Work that is repeated in the background. */
 type Loop = {
-  /** Starts the first round. Has no effect when the loop was already started. */
+  /** Starts the first round. Does nothing if the loop was already started. */
   start(): void
-  /** Ends the current pause, or the pause after the current round. */
+  /** Ends the current pause. If a round is running, ends the pause after it. */
   wake(): void
-  /** Aborts the signal of the rounds, and resolves when no round is running. */
+  /** Aborts the signal that the rounds get, and resolves when no round is running. */
   stop(): Promise<void>
-  /** Whether the loop was started and not stopped. */
+  /** True if the loop was started and not stopped. */
   isRunning(): boolean
 }
 
 /**
- * Gives a loop that is not started yet. `round` gives the pause before the next round, in
- * milliseconds. It must handle its own errors: if it throws, the loop ends with an unhandled
+ * Returns a loop that is not started yet. `round` returns the pause before the next round, in
+ * milliseconds. `round` must handle its own errors: if it throws, the loop ends with an unhandled
  * rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {

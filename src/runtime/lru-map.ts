@@ -1,6 +1,6 @@
 /**
- * A map that keeps the `entriesMax` entries that were used last. To read or set an entry counts as
- * use.
+ * A map that keeps the `entriesMax` entries that were used last. Reading or setting an entry counts
+ * as use.
  */
 export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
@@ -20,7 +20,7 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** Gives the value of a key. A missing value is made and stored. */
+  /** Returns the value of a key. If there is no value, makes one and stores it. */
   getOrMake(key: Key, make: () => Value): Value {
     const known = this.get(key)
     if (known !== undefined) return known

@@ -6,9 +6,12 @@ import { readSecretFile } from './secret-file.ts'
 /** Variables of a process, by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The configuration of a process is wrong. Its operator must correct it; nothing was started. */
+/** The configuration of a process is wrong. The operator must correct it. Nothing was started. */
 export class ConfigurationError extends Error {
-  /** Every fault, one sentence each: the variable, and the expected value. No secrets. */
+  /**
+   * All faults, one sentence each. A sentence names the variable and the expected value, and
+   * contains no secret.
+   */
   readonly faults: readonly string[]
 
   constructor(faults: readonly string[]) {
@@ -21,10 +24,11 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Gives the settings that a schema reads from variables. An empty variable counts as unset.
+ * Returns the settings that a schema reads from variables. An empty variable counts as unset.
  * `NAME_FILE` may name a file that contains a secret. `findFaults` gets the variables that are set,
- * unchanged, and gives the faults in their combination. `warn` is called for settings that work but
- * should be corrected. Throws one ConfigurationError with all faults.
+ * unchanged. It returns the faults that appear only when several variables are checked together.
+ * `warn` is called for settings that work but should be corrected. Throws one ConfigurationError
+ * with all faults.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -32,11 +36,11 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
   warn: (sentence: string) => void = warnOnStandardError,
 ): z.output<Schema> {
-  // Only own members are settings. Inherited members are not.
+  // Only own members of the object are settings. Inherited members are ignored.
   const own = ownMembers(environment)
   const isSet = (name: string) => own[name] !== undefined && own[name] !== ''
   const values: Record<string, string> = {}
-  /** A variable whose file is faulty counts neither as set nor as unset. */
+  /** If the file of a variable has a fault, the variable counts neither as set nor as unset. */
   const fileFaults = new Map<string, string>()
   for (const [name, field] of Object.entries(schema.shape)) {
     const file = `${name}_FILE`
@@ -75,8 +79,8 @@ function bullets(lines: readonly string[]): string {
 }
 
 /**
- * Picks the variables with the given names that are set, to pass them on. Variables that name their
- * files are included.
+ * Picks the variables that have the given names and are set, so that they can be passed on. It also
+ * picks the variables that name files with their values.
  */
 export function pickVariables(
   environment: Environment,

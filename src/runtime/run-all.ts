@@ -2,9 +2,10 @@
 type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
- * Gives the results of all tasks, in order; some tasks run at the same time. The first failure
- * aborts the running tasks, and no further task is started. When all tasks have ended, the failure
- * is thrown. `signal` has the same effect; its reason is thrown.
+ * Runs several of the tasks at the same time. Returns the results of all tasks, in order. The first
+ * failure aborts the running tasks, and no other task is started. When all started tasks have
+ * ended, the failure is thrown. If `signal` is aborted, the effect is the same, and its reason is
+ * thrown.
  */
 export async function runAll<Result>(
   tasks: readonly Task<Result>[],

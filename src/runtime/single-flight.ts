@@ -1,6 +1,6 @@
 /**
- * Gives a function that runs `task` at most once at a time. Calls during a run share that run, with
- * its result and its error.
+ * Returns a function that runs `task`, but only one run at a time. If it is called during a run,
+ * the call gets the result or the error of that run.
  */
 export function singleFlight<Result>(task: () => Promise<Result>): () => Promise<Result> {
   let running: Promise<Result> | null = null
@@ -11,7 +11,10 @@ export function singleFlight<Result>(task: () => Promise<Result>): () => Promise
     return running
   }
 
-  /** Asynchronous, so that a task that throws at once rejects like any other task. */
+  /**
+   * This function is asynchronous, so that a task that throws synchronously rejects like any other
+   * task.
+   */
   async function start(): Promise<Result> {
     return await task()
   }

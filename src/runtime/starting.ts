@@ -7,14 +7,15 @@ export class StartFailure extends Error {
 }
 
 /**
- * Called with a function that ends a part, when the part runs. The part that was started last is
- * ended first.
+ * A part calls this when it runs, and passes a function that ends the part. The part that was
+ * started last is ended first.
  */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
  * Waits for all parts, even if some fail, so that no part is still starting when the caller cleans
- * up. Gives the values. Throws the only failure, or one StartFailure that contains all failures.
+ * up. Returns the values. If one part failed, throws its failure. If several failed, throws one
+ * StartFailure that contains all failures.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {
@@ -23,8 +24,8 @@ export async function settleAll<Values extends readonly unknown[]>(
 ): Promise<Values> {
   const all = Promise.all(promises) as unknown as Promise<Values>
   const settled = await Promise.allSettled([all, ...promises])
-  // A part that waits for another part fails with the other part's error. Equal errors are one
-  // failure.
+  // If a part waits for another part that fails, it fails with the same error. Equal errors count
+  // as one failure.
   const failures = new Set(
     settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )
@@ -37,17 +38,17 @@ function messageOf(failure: unknown): string {
 }
 
 /**
- * Gives the system's code of an error, such as `EADDRINUSE`, for a message; null for an error
- * without a code.
+ * Returns the system's code of an error, such as `EADDRINUSE`, for use in a message. Null for an
+ * error without a code.
  */
 export function systemCodeOf(error: unknown): string | null {
   return error instanceof Error && 'code' in error ? String(error.code) : null
 }
 
 /**
- * Gives an optional package (optionalDependencies of package.json), loaded by `load`. When the
- * package is not installed, rejects with a StartFailure that says what to install. `purpose` is the
- * beginning of this sentence, `instead` is its end.
+ * Returns an optional package (optionalDependencies in package.json), which `load` loads. If the
+ * package is not installed, rejects with a StartFailure that says what to install. This sentence
+ * begins with `purpose` and ends with `instead`.
  */
 export async function loadOptional<Module>(
   name: string,

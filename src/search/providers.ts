@@ -3,27 +3,29 @@ import type { SearchProviderName } from '../upstream/settings.ts'
 
 export type SearchQuery = { readonly query: string; readonly maxResults: number }
 
-/** A result as the provider gives it. It is not checked. */
+/** A result in the form that the provider sent. It is not checked. */
 export type FoundItem = {
   readonly title: unknown
   readonly url: unknown
   readonly snippet: unknown
 }
 
-/** How one provider is called, and how its answer is read. */
+/** How to call one provider, and how to read its answer. */
 export type SearchAdapter = {
-  /** Gives the call for a query. `apiKey` is empty for a provider without keys. */
+  /** Returns the HTTP call for a query. `apiKey` is empty for a provider that needs no key. */
   request(
     query: SearchQuery,
     apiKey: string,
   ): Pick<EndpointCall, 'method' | 'path' | 'headers' | 'body'>
-  /** The items of an answer with status 200, best first. Throws EndpointError `bad_answer`. */
+  /**
+   * Returns the items of an answer with status 200, best first. Throws EndpointError `bad_answer`.
+   */
   readItems(answer: object): readonly FoundItem[]
 }
 
 /**
  * SearXNG's JSON. SearXNG answers 403 unless its `settings.yml` allows JSON (`search.formats`). The
- * query is sent as a form and not in the URL, because access logs must not contain people's
+ * query is sent in a form instead of the URL, because access logs must not contain people's
  * searches. SearXNG has no parameter for the number of results.
  */
 const SEARXNG: SearchAdapter = {
@@ -37,8 +39,8 @@ const SEARXNG: SearchAdapter = {
 }
 
 /**
- * Brave's web search. Without `text_decorations`, its texts contain no HTML. An answer without
- * results has no `web`.
+ * Brave's web search. Without `text_decorations`, its texts contain no HTML. If there are no
+ * results, the answer has no `web`.
  */
 const BRAVE: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => {
@@ -58,7 +60,7 @@ const BRAVE: SearchAdapter = {
     itemsOf(memberOf(answer, 'web') ?? {}, 'results', { url: 'url', snippet: 'description' }),
 }
 
-/** Tavily's search, at its basic depth: one credit for each search. */
+/** Tavily's search, at its basic depth. Each search costs one credit. */
 const TAVILY: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => ({
     method: 'POST',
@@ -70,9 +72,9 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. SerpApi takes its key only in the URL. When the search status is
- * Success, `error` only means that there are no results. With any other status it is a failure,
- * with any HTTP status.
+ * SerpApi's Google results. SerpApi accepts its key only in the URL. If the search status is
+ * Success, `error` only means that there are no results. With any other search status, `error` is a
+ * failure. The HTTP status makes no difference.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {
@@ -95,8 +97,8 @@ export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>
 }
 
 /**
- * The results in a list of an answer; empty when the list is missing. Throws EndpointError for any
- * other value.
+ * Returns the results in a list of an answer. Returns an empty list when the list is missing.
+ * Throws EndpointError for any other value.
  */
 function itemsOf(
   answer: unknown,
@@ -112,7 +114,7 @@ function itemsOf(
   }))
 }
 
-/** Gives a member of a provider's answer; undefined when the value has no such member. */
+/** Returns a member of a provider's answer. Undefined when the value has no such member. */
 function memberOf(value: unknown, name: string): unknown {
   const hasMember = typeof value === 'object' && value !== null && Object.hasOwn(value, name)
   return hasMember ? Reflect.get(value, name) : undefined

@@ -1,7 +1,7 @@
 import type { FoundItem } from './providers.ts'
 
 /**
- * Maximum number of code points of a title and a snippet; longer texts are cut. A result whose
+ * Maximum length of a title and of a snippet, code points. Longer texts are cut. A result whose
  * address is too long is left out.
  */
 export const TITLE_LENGTH_MAX = 300
@@ -19,8 +19,8 @@ type SearchResult = {
 }
 
 /**
- * Gives the first `max` items that have a usable address, all in the same form. Items without a
- * usable address are left out and not counted.
+ * Returns the first `max` items that have a usable address, all in the same form. Items without a
+ * usable address are left out, and they do not count toward `max`.
  */
 export function normaliseResults(
   items: readonly FoundItem[],
@@ -42,8 +42,8 @@ export function normaliseResults(
 }
 
 /**
- * Addresses such as `javascript:` are not results. An address such as
- * `https://bank.example@evil.example/` is meant to deceive, and is refused too.
+ * Refuses addresses such as `javascript:`, which are not results. Also refuses an address such as
+ * `https://bank.example@evil.example/`, which is meant to deceive.
  */
 function readAddress(value: unknown): string | null {
   if (typeof value !== 'string' || value.length > URL_LENGTH_MAX || !URL.canParse(value))

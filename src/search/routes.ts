@@ -8,13 +8,13 @@ import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
 /**
- * Maximum number of searches at once, and maximum number of bytes of all their bodies and answers,
- * which are short.
+ * Maximum number of searches at once, and maximum number of bytes that all their bodies and answers
+ * hold together. Bodies and answers are short.
  */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
-/** A body holds a query and a number. */
+/** Largest body. A body has only a query and a number. */
 const SEARCH_BODY_BYTES_MAX = 64 * 1024
 
 /** Interface facts: `max_results`. */
@@ -22,12 +22,12 @@ const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
 /**
- * The interface sets no limit. Some providers accept only about 400 characters; they report this
- * themselves.
+ * The interface sets no limit. Some providers accept only about 400 characters and report a longer
+ * query themselves.
  */
 const QUERY_LENGTH_MAX = 2_000
 
-/** Null means unset; unknown members are accepted and ignored. */
+/** Null means unset. Unknown members are accepted and ignored. */
 const searchRequest = z.looseObject({
   query: boundedText({ min: 1, max: QUERY_LENGTH_MAX }),
   max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX })

@@ -8,7 +8,9 @@ import { normaliseResults } from './results.ts'
 
 /** A valid call for a search. */
 type SearchCall = SearchQuery & {
-  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
+  /**
+   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
+   */
   readonly signal: AbortSignal
   /**
    * Counts bytes that are held for this call. Throws ApiError `overloaded` when all calls together
@@ -20,24 +22,24 @@ type SearchCall = SearchQuery & {
 /** Search on the web. */
 export type WebSearch = {
   /**
-   * Gives the results as JSON text (interface facts). Throws ApiError (`search_not_configured`
-   * without a provider) and the signal's reason.
+   * Returns the results as JSON text (interface facts). Throws the signal's reason, or ApiError.
+   * The error is `search_not_configured` when there is no provider.
    */
   search(call: SearchCall): Promise<string>
 }
 
-/** The search provider, and how it is called. */
+/** The search provider, and how to call it. */
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
-  /** The key is read again for each search. It is empty for a provider without keys. */
+  /** The key is read again for each search. It is empty for a provider that needs no key. */
   readonly apiKey: string
 }
 
-/** Maximum number of bytes of one answer of a search provider; a usual answer has 100 KB. */
+/** Maximum number of bytes of one answer from a search provider. A usual answer has 100 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
-/** Opens the search that the operator configured; null: not configured. */
+/** Opens the search that the operator configured. Null: no search is configured. */
 export function openWebSearch(config: SearchConfig | null, { onStarted }: Opening): WebSearch {
   if (config === null) return createWebSearch(null)
   const { provider, url, timeoutMs } = config
@@ -51,7 +53,7 @@ export function openWebSearch(config: SearchConfig | null, { onStarted }: Openin
   })
 }
 
-/** The web search service, with one provider; null: without a provider. */
+/** Creates the web search service with one provider. Null: there is no provider. */
 export function createWebSearch(source: SearchSource | null): WebSearch {
   return {
     async search({ query, maxResults, signal, reserve }) {

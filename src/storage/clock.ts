@@ -1,20 +1,20 @@
 import { type RawBuilder, sql } from 'kysely'
 
 /**
- * Gives Unix seconds for a statement. Null: statements use the database's clock, which all gateways
- * share.
+ * Returns Unix seconds for a statement. Null: statements use the database's clock, which all
+ * gateways share.
  */
 export type StoreClock = (() => number) | null
 
 /**
- * The clock's time as an SQL value for functions with such an argument; null for the database's
- * clock.
+ * Returns the clock's time as an SQL value for SQL functions that take a clock argument. Null for
+ * the database's clock.
  */
 export function clockArgument(clock: StoreClock): RawBuilder<number | null> {
   return sql`${clock === null ? null : Math.floor(clock())}::bigint`
 }
 
-/** The present time in Unix seconds, as an SQL expression. */
+/** Returns the present time in Unix seconds, as an SQL expression. */
 export function clockSeconds(clock: StoreClock): RawBuilder<number> {
   return clock === null
     ? sql`floor(extract(epoch from clock_timestamp()))::bigint`

@@ -14,25 +14,26 @@ import { ContentUnavailable } from './errors.ts'
  */
 const VERSION = 1
 const KEY_ID_BYTES = 8
-/** Bytes at the beginning of a row's content: version and key id. */
+/** Number of bytes before the encrypted part of a row's content: version and key id. */
 export const CONTENT_HEAD_BYTES = 1 + KEY_ID_BYTES
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const LENGTH_BYTES = 4
 
-/** A key of AES-256-GCM, with its id of 16 hex digits. Stored content names its key by this id. */
+/** A key for AES-256-GCM, and its id of 16 hex digits. Stored content names its key by this id. */
 export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 
 /**
- * The row that content belongs to: its table, and the names that identify the row there. Content
- * can be decrypted only with its own identity, so rows cannot be swapped.
+ * The row that content belongs to: its table, and the names that identify the row in the table.
+ * Content can be decrypted only with its own identity. So content that was moved to another row
+ * cannot be decrypted.
  */
 export type ContentIdentity = readonly [table: string, ...names: string[]]
 
 /**
- * Encrypts callers' requests and answers for the database. Nonces are random: one key must not seal
- * more than 2^32 contents (NIST SP 800-38D, 8.3). Does NOT hide lengths and times. Does NOT show
- * that a row was replaced by its own older content.
+ * Encrypts callers' requests and answers for the database. Nonces are random, so one key must not
+ * encrypt more than 2^32 contents (NIST SP 800-38D, 8.3). Does NOT hide lengths and times. Does NOT
+ * show that a row was replaced by an older content of the same row.
  */
 export type ContentCipher = {
   /** Ids of the keys, 16 hex digits each, the newest last. */
@@ -42,13 +43,13 @@ export type ContentCipher = {
   /** Encrypts texts with the newest key. */
   seal(parts: readonly string[], identity: ContentIdentity): Uint8Array
   /**
-   * Gives the texts. Throws ContentUnavailable: `content_key_missing` when the key is not known,
-   * `content_unreadable` when the bytes were not sealed for this identity.
+   * Decrypts content and returns its texts. Throws ContentUnavailable: `content_key_missing` when
+   * the key is not known, `content_unreadable` when the bytes were not encrypted for this identity.
    */
   open(sealed: Uint8Array, identity: ContentIdentity): readonly string[]
 }
 
-/** Gives the cipher of these keys. The last key encrypts. */
+/** Returns a cipher with these keys. The last key encrypts. */
 export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]): ContentCipher {
   const byId = new Map(keys.map(({ id, key }) => [id, key]))
   const newest = keys.at(-1) ?? keys[0]
@@ -92,7 +93,7 @@ export function openContent(
 }
 
 /**
- * Gives the id of the key that encrypted this content; null when the content is too short or has
+ * Returns the id of the key that encrypted this content. Null when the content is too short or has
  * another version.
  */
 export function contentKeyId(sealed: Uint8Array): string | null {
@@ -116,7 +117,7 @@ function decrypt(sealed: Buffer, key: Uint8Array, identity: ContentIdentity): Bu
   }
 }
 
-/** The bytes are authentic, so they have the form that `seal` writes. */
+/** The bytes were authenticated, so they have the form that `seal` writes. */
 function splitParts(bytes: Buffer): readonly string[] {
   const parts: string[] = []
   for (let at = 0; at < bytes.length; ) {

@@ -6,9 +6,10 @@ import type { Database } from './database.ts'
 
 /**
  * Records the key that encrypts content from now on. Rejects with StartFailure when the database
- * has encrypted content and there is no key at all: if the setting was forgotten, new content would
- * be stored unencrypted. Logs a warning about missing keys, because content under such a key cannot
- * be read. Gives the key's id when the key was not in use before, else null.
+ * has encrypted content and there is no key at all. Otherwise, if an operator forgot the setting,
+ * new content would be stored unencrypted. If some keys are missing, logs a warning, because
+ * content under these keys cannot be read. Returns the key's id if the key was not in use before,
+ * else null.
  */
 export async function admitContentKeys(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
@@ -35,8 +36,8 @@ export async function admitContentKeys(
 }
 
 /**
- * Records that a key is in use. True when this was not recorded before. When two gateways do this
- * at the same time, only one of them gets true.
+ * Records that a key is in use. True if this was not recorded before. If two gateways do this at
+ * the same time, only one of them gets true.
  */
 async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`

@@ -10,13 +10,16 @@ export type ContentKeySource =
   /** The program's path and its arguments. The program is run without a shell. */
   | { readonly command: readonly [string, ...string[]] }
 
-/** Longest list of keys, bytes: some hundred lines. */
+/** Largest list of keys, bytes. This is enough for some hundred lines. */
 const KEY_TEXT_BYTES_MAX = 64 * 1024
 
-/** Longest run time of the program, milliseconds. A key service answers within one second. */
+/**
+ * Longest time for which the program may run, milliseconds. A key service usually answers within
+ * one second.
+ */
 const COMMAND_TIMEOUT_MS = 10_000
 
-/** Permission bits for users other than the file's owner and group. */
+/** Permission bits for users who are neither the file's owner nor in its group. */
 const OTHERS = 0o007
 
 const KEY_BYTES = 32
@@ -24,8 +27,9 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
 
 /**
- * Gives the cipher with the keys of the source. Null without a source: content is then stored
- * unencrypted. Rejects with StartFailure. Its message never contains a key or the program's output.
+ * Returns a cipher with the keys from the source. Null without a source: content is then stored
+ * unencrypted. Rejects with StartFailure, whose message never contains a key or the program's
+ * output.
  */
 export async function openContentCipher(
   source: ContentKeySource | null,
@@ -43,7 +47,7 @@ export async function openContentCipher(
 
 /**
  * Reads keys from a text, one per line: 32 bytes in hex or standard base64. Blank lines and lines
- * that begin with `#` are skipped. The last key is the newest. When the text is wrong, gives an
+ * that begin with `#` are skipped. The last key is the newest. If the text is wrong, returns an
  * error text that contains no key.
  */
 export function parseContentKeys(text: string): readonly [ContentKey, ...ContentKey[]] | string {
@@ -67,13 +71,14 @@ function decodeKey(line: string): Uint8Array | null {
   if (HEX_FORM.test(line)) return Buffer.from(line, 'hex')
   if (!BASE64_FORM.test(line)) return null
   const key = Buffer.from(line, 'base64')
-  // The last base64 character has two unused bits. This check accepts only one text for each key.
+  // The last base64 character has two unused bits. Because of this check, each key has only one
+  // accepted text.
   return key.toString('base64') === line ? key : null
 }
 
 /**
- * Gives the key's id, 16 hex digits. It is derived from the key, so that two keys are never
- * confused. The id does not reveal the key.
+ * Returns the key's id, 16 hex digits. The id is computed from the key, so two different keys have
+ * different ids. The id does not reveal the key.
  */
 function idOf(key: Uint8Array): string {
   return createHmac('sha256', key).update('affidavit content key id').digest('hex').slice(0, 16)

@@ -11,13 +11,14 @@ import { openPostgres } from './postgres.ts'
 import type { DatabaseSession } from './postgres-session.ts'
 import type { Queries, Tables } from './tables.ts'
 
-/** Where the data is: a Postgres server, or a folder in which the embedded PGlite stores it. */
+/**
+ * Where the data is: on a Postgres server, or in a folder in which the embedded PGlite stores it.
+ */
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
- * An open, migrated database. Stores are made from it. Only storage/ and the stores of other
- * folders (…-store.ts) use its members. The same queries and types work on both kinds of database
- * (tables.ts).
+ * An open, migrated database. Only storage/ and the stores in other folders (…-store.ts) use its
+ * members. The same queries and types work on both kinds of database (tables.ts).
  */
 export type Database = {
   readonly kind: 'postgres' | 'embedded'
@@ -29,23 +30,25 @@ export type Database = {
    */
   readonly commits: Queries
   /**
-   * Locks and notices between the gateways of this database; null when only one gateway can use it.
+   * Locks and notices between the gateways of this database. Null when only one gateway can use the
+   * database.
    */
   readonly session: DatabaseSession | null
   /** Names of the migrations that ran when this database was opened, oldest first. */
   readonly migrated: readonly string[]
-  /** Encrypts callers' requests and answers. Null: they are stored unencrypted. */
+  /** Encrypts callers' requests and answers. Null: requests and answers are stored unencrypted. */
   readonly content: ContentCipher | null
   /** Ends all connections. After that, a data folder can be opened again. */
   close(): Promise<void>
 }
 
 /**
- * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when the database
- * answers but does not meet our requirements. Rejects with DatabaseNewer when a newer release
- * migrated it, with DataFolderInUse when another process holds the folder, else with the driver's
- * error. `onConnectionError` is called with background failures: broken idle connections, and
- * upkeep of the embedded database. Queries report their own failures.
+ * Opens the database and runs the migrations that it needs. Rejects with DatabaseUnfit when the
+ * database answers but does not meet our requirements. Rejects with DatabaseNewer when a newer
+ * release migrated the database. Rejects with DataFolderInUse when another process has the folder
+ * open. For any other failure, rejects with the driver's error. `onConnectionError` is called with
+ * failures in the background: broken idle connections, and failed upkeep of the embedded database.
+ * Queries report their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,
@@ -76,12 +79,13 @@ export async function openDatabase(
   }
 }
 
-/** Name of the embedded database's folder in the data folder. */
+/** Name of the embedded database's folder inside the data folder. */
 export const DATABASE_FOLDER = 'database'
 
 /**
- * Opens the Postgres server at `url`, and migrates it. Without `url`, this opens the embedded
- * database in the data folder. Rejects with StartFailure, whose message never contains the URL.
+ * Opens the Postgres server at `url`, and migrates its database. Without `url`, this opens the
+ * embedded database in the data folder. Rejects with StartFailure, whose message never contains the
+ * URL.
  */
 export async function startDatabase(
   {
@@ -91,7 +95,7 @@ export async function startDatabase(
   }: {
     readonly url: string | null
     readonly dataFolder: string
-    /** Source of the keys of stored content; null without keys. */
+    /** Where the keys that encrypt stored content come from. Null without keys. */
     readonly contentKeys?: ContentKeySource | null
   },
   log: Pick<Logger, 'warn'>,
@@ -118,15 +122,16 @@ function describe(error: unknown, what: string): string {
     error instanceof DatabaseUnfit ||
     error instanceof DatabaseNewer
   if (isKnown) return `database: ${error.message}`
-  // When several addresses refuse a connection, the error that contains these errors has an empty
-  // message.
+  // If several addresses refuse a connection, the driver throws one error that contains an error
+  // for each address. This error has an empty message.
   const first = error instanceof AggregateError ? error.errors[0] : error
   const reason = first instanceof Error ? first.message : 'unknown fault'
   return `database: ${what} cannot be used: ${reason}`
 }
 
 /**
- * Sends the database the smallest query. Rejects with the driver's error when it does not answer.
+ * Sends a very small query to the database. Rejects with the driver's error when the database does
+ * not answer.
  */
 export async function checkDatabase({ queries }: Pick<Database, 'queries'>): Promise<void> {
   await sql`select 1`.execute(queries)

@@ -6,8 +6,8 @@ import { DatabaseAwayError } from './errors.ts'
 /** An embedded database that runs in its own thread. */
 export type EmbeddedThread = {
   /**
-   * Opens a connection for `pg`. There is only one session: end a connection before the next one is
-   * opened.
+   * Opens a connection for `pg`. There is only one session, so end a connection before you open the
+   * next one.
    */
   connect(): Duplex
   /** Closes the database. Resolves when the thread has ended. */
@@ -50,7 +50,10 @@ export async function startEmbeddedThread(folder: string): Promise<EmbeddedThrea
   }
 }
 
-/** Resolves at the thread's first message. Rejects when the thread ends before it. */
+/**
+ * Resolves when the thread sends its first message. Rejects when the thread ends before its first
+ * message.
+ */
 async function opened(worker: Worker): Promise<void> {
   const ended = new AbortController()
   const exit = once(worker, 'exit', { signal: ended.signal }).then(([code]) => {
@@ -64,7 +67,7 @@ async function opened(worker: Worker): Promise<void> {
   }
 }
 
-/** First byte of the message by which a client ends its session. */
+/** First byte of the message with which a client ends its session. */
 const TERMINATE = 'X'.charCodeAt(0)
 
 /** The client's end of the connection. Data that is written together is sent as one message. */
@@ -122,8 +125,8 @@ class Connection extends Duplex {
   #pass(chunks: readonly Buffer[], done: (error?: Error) => void): void {
     const kept = chunks.filter(([first]) => first !== TERMINATE)
     try {
-      // The bytes are copied: small buffers share one memory block, and the whole block would be
-      // sent.
+      // The bytes are copied, because small buffers share one memory block. Without a copy, the
+      // whole block would be sent.
       if (kept.length > 0) this.#send(new Uint8Array(Buffer.concat(kept)))
       done()
     } catch (error) {

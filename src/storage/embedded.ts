@@ -12,10 +12,10 @@ const OWNER_ALONE = 0o700
 const OTHERS = 0o077
 
 /**
- * Opens the embedded PGlite in the data folder, which is made when it is missing. Other users
- * cannot read it. Committed data survives a kill of the process, but not a power cut: PGlite does
- * not wait for the disk. Rejects with DataFolderInUse when another process holds the folder,
- * because two processes would destroy each other's files.
+ * Opens the embedded PGlite in the data folder. Makes the folder when it is missing. Other users
+ * cannot read the folder. Committed data survives if the process is killed, but may be lost in a
+ * power cut, because PGlite does not wait for the disk. Rejects with DataFolderInUse when another
+ * process has the folder open, because two processes would destroy each other's files.
  */
 export async function openEmbedded(
   dataFolder: string,
@@ -23,8 +23,8 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
-  // PGlite's files are writable for all users, under any umask. Only the folder's mode keeps other
-  // users out.
+  // With any umask, all users can write PGlite's files. Only the folder's mode keeps other users
+  // out.
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {
@@ -65,7 +65,7 @@ type Statements = {
 type UpkeepLimits = {
   /** How often the size of the write-ahead log is checked, milliseconds. */
   readonly intervalMs: number
-  /** Size of the write-ahead log at which a checkpoint is made, bytes. */
+  /** When the write-ahead log has this size, a checkpoint is made, bytes. */
   readonly walBytesMax: number
 }
 
@@ -76,10 +76,11 @@ type UpkeepLimits = {
 const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
 
 /**
- * Does for the embedded database the work of a server's background processes. Without this work,
- * PGlite's write-ahead log grows until the process ends (measured: 1.9 GiB, and 9 s of recovery
- * after a kill). Dead rows would never be reused either; anchors make many, because they are
- * updated as the chain takes them. `stop` resolves when no upkeep statement is running.
+ * Does the work for the embedded database that background processes do on a server. Without this
+ * work, PGlite's write-ahead log grows until the process ends (measured: 1.9 GiB, and 9 s of
+ * recovery after a kill). Dead rows would also never be reused. Anchors make many dead rows,
+ * because they are updated when the chain includes them. `stop` resolves when no upkeep statement
+ * is running.
  */
 export function startUpkeep(
   database: Statements,

@@ -1,14 +1,14 @@
 /**
- * There is no connection to the database, or the connection broke during a query. It is not known
- * whether that query was carried out. The driver's error is the cause.
+ * There is no connection to the database, or the connection broke during a query. The database may
+ * or may not have carried out that query. `cause` is the driver's error.
  */
 export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'
 }
 
 /**
- * The server can be reached, but its settings do not meet our requirements, or its schema is older
- * than the first release. The message names the reason and the correction.
+ * The server answers, but its settings do not meet our requirements, or its schema is older than
+ * the first release. The message states the reason and the correction.
  */
 export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'
@@ -16,7 +16,7 @@ export class DatabaseUnfit extends Error {
 
 /**
  * A newer release has changed the schema, so the data that this release writes may not fit. The
- * message names the migrations and the correction.
+ * message names the migrations and states the correction.
  */
 export class DatabaseNewer extends Error {
   override readonly name = 'DatabaseNewer'
@@ -45,8 +45,8 @@ export class DataFolderInUse extends Error {
 export type ContentFault = 'content_key_missing' | 'content_unreadable'
 
 /**
- * Stored content cannot be decrypted: its key was not given, or its bytes were changed. The other
- * parts of its record can be read.
+ * Stored content cannot be decrypted, because its key is missing or its bytes were changed. The
+ * other parts of its record can be read.
  */
 export class ContentUnavailable extends Error {
   override readonly name = 'ContentUnavailable'

@@ -2,20 +2,20 @@ import { link, readdir, readFile, rename, unlink, writeFile } from 'node:fs/prom
 import path from 'node:path'
 import { DataFolderInUse } from './errors.ts'
 
-/** A held lock; `release` unlocks the folder. */
+/** A lock on a folder. `release` unlocks the folder. */
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Locks a folder for this process. The lock of a process that has ended (kill -9) is taken over. A
- * process is identified by its pid and, if the system shows it, its start time; so a new process
- * with the same pid does not keep us out. Rejects with DataFolderInUse. The lock protects against
- * mistakes on one machine, not on network file systems.
+ * Locks a folder for this process. If the process that has the lock has ended (kill -9), its lock
+ * is taken over. A process is identified by its pid and, if the system shows it, its start time. So
+ * a new process with the same pid does not keep us out. Rejects with DataFolderInUse. The lock
+ * protects against mistakes on one machine, not on network file systems.
  *
- * Locks are files `lock.1`, `lock.2`, …; only the highest number counts. A dead lock is not
+ * Locks are files `lock.1`, `lock.2`, and so on. Only the highest number counts. A dead lock is not
  * replaced, because a process cannot delete a file only if it is still the file that it read.
  * Instead, a file with the next number is created, and only one process can succeed. The highest
- * file is never deleted, only marked as released. So a slow process that creates an old number
- * again finds a higher number.
+ * file is never deleted. It is only marked as released. So a slow process that creates an old
+ * number again finds a higher number.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
@@ -42,7 +42,7 @@ function lockFile(folder: string, number: number): string {
   return path.join(folder, `lock.${number}`)
 }
 
-/** Numbers of the locks, highest first. */
+/** Returns the numbers of the locks, highest first. */
 async function listLocks(folder: string): Promise<readonly number[]> {
   const numbers = (await readdir(folder)).map((name) =>
     Number(/^lock\.(\d{1,15})$/.exec(name)?.[1] ?? 0),
@@ -57,7 +57,8 @@ async function checkNotHeld(folder: string, number: number): Promise<void> {
 }
 
 /**
- * Makes a hard link to a complete file. This is atomic: no process ever reads a half-written lock.
+ * Makes a hard link to a complete file. A hard link is made in one step, so no process ever reads a
+ * half-written lock.
  */
 async function linkExclusively(draft: string, file: string): Promise<boolean> {
   try {
@@ -94,7 +95,7 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
   try {
     process.kill(holder.pid, 0)
   } catch (error) {
-    // EPERM means that the process exists and belongs to another user.
+    // EPERM means that the process exists but belongs to another user.
     if (hasCode(error, 'ESRCH')) return false
   }
   const { startedAt } = await describeProcess(holder.pid)
@@ -102,15 +103,15 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
 }
 
 /**
- * Linux shows the start time of a process (proc_pid_stat(5), field 22, ticks since boot) and the id
- * of the current boot.
+ * On Linux, returns the start time of a process (proc_pid_stat(5), field 22, ticks since boot) and
+ * the id of the current boot.
  */
 async function describeProcess(pid: number): Promise<ProcessMark> {
   try {
     const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')
     const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
-    // The process name, field 2, may contain any character, also brackets. So fields are counted
-    // after the last bracket.
+    // The name of the process, field 2, may contain any character, including brackets. So fields
+    // are counted after the last bracket.
     const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]
     return { pid, startedAt: ticks === undefined ? null : `${boot.trim()}/${ticks}` }
   } catch {

@@ -5,42 +5,50 @@ import { createLoop } from '../runtime/loop.ts'
 /** Channel of the notices between the gateways of one database. */
 export const NOTICE_CHANNEL = 'affidavit'
 
-/** How often the server is asked for an answer, and how long this answer may take. */
+/**
+ * How often this process asks the server for an answer, and how long the server may take to answer.
+ */
 const HEARTBEAT_MS = 1_000
 const ANSWER_TIMEOUT_MS = 3_000
 const BACKOFF = { minMs: 100, maxMs: 2_000 }
 
 /** Receives the events of the session. */
 export type SessionSubscriber = {
-  /** Called with each notice of a gateway on this database. Own notices are included. */
+  /**
+   * Called with each notice that a gateway sends on this database. This process's own notices are
+   * included.
+   */
   onNotice(payload: string): void
   /**
-   * The connection was opened or lost. When it is lost, all its locks are lost too, and notices may
-   * have been missed.
+   * Called when the connection was opened or lost. When the connection is lost, all its locks are
+   * lost too, and notices may have been missed.
    */
   onChange(): void
 }
 
 /**
- * A separate connection for notices, and for locks that end with this process. When the connection
- * breaks, a new one is opened. It is not reliable: a lock may be lost, and a notice may never
- * arrive.
+ * A separate connection for notices, and for locks that end with this process. If the connection
+ * breaks, a new one is opened. The session is not reliable: a lock may be lost, and a notice may
+ * never arrive.
  */
 export type DatabaseSession = {
-  /** The first subscriber opens the connection. Gives a function that ends the subscription. */
+  /**
+   * Adds a subscriber. The first subscriber opens the connection. Returns a function that ends the
+   * subscription.
+   */
   subscribe(subscriber: SessionSubscriber): () => void
   isUp(): boolean
   /**
-   * Takes the lock with this name if it is free. False when it is taken, or while there is no
+   * Takes the lock with this name if it is free. False if the lock is taken, or while there is no
    * connection.
    */
   tryLock(name: string): Promise<boolean>
-  /** Releases the lock, and then sends a notice. Has no effect while there is no connection. */
+  /** Releases the lock, and then sends a notice. Does nothing while there is no connection. */
   unlock(name: string, notice: string): Promise<void>
   close(): Promise<void>
 }
 
-/** Creates a session on the server at `url`. It is not connected yet. */
+/** Creates a session for the server at `url`. The session is not connected yet. */
 export function createPostgresSession(
   url: string,
   onConnectionError: (error: Error) => void,
@@ -82,7 +90,7 @@ export function createPostgresSession(
     for (const subscriber of subscribers) subscriber.onChange()
   }
 
-  /** Null while there is no connection, and when the connection breaks. */
+  /** Runs a query. Null while there is no connection, and when the connection breaks. */
   async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
     const asked = client
     if (asked === null) return null
@@ -102,7 +110,7 @@ export function createPostgresSession(
       failures = 0
       return HEARTBEAT_MS
     } catch {
-      // Other parts that need the database report that it is away.
+      // Other parts that need the database report that it cannot be reached.
       failures += 1
       return backOffMs(failures, BACKOFF, { jitter: 'half' })
     }

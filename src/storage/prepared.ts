@@ -5,21 +5,23 @@ import { LruMap } from '../runtime/lru-map.ts'
 const MARK = '/* prepared */'
 
 /**
- * Marks a statement that a Postgres connection parses and plans once, because it runs for every
- * commit or call. Such a statement must meet two conditions. It names its columns one by one: with
- * `*` it fails on connections that are older than a migration. One plan must suit all its
- * parameters.
+ * Marks a statement that each Postgres connection parses and plans only once, because the statement
+ * runs for every commit or call. Such a statement must meet two conditions. First, it must name its
+ * columns one by one: with `*` it would fail on connections that are older than a migration.
+ * Second, one plan must suit all its parameters.
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Maximum number of texts whose names are remembered. Some statements have several forms. */
+/**
+ * Maximum number of statement texts whose names are remembered. Some statements have several forms.
+ */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)
 
 /**
- * Gives the name of a statement that is to be prepared; each text has a different name. Null for
- * other statements.
+ * Returns the name of a marked statement. Each text has a different name. Null for statements that
+ * are not marked.
  */
 export function statementName(text: string): string | null {
   if (!text.trimStart().startsWith(MARK)) return null

@@ -3,34 +3,37 @@ import type { Database } from './database.ts'
 import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
 
 /**
- * A process that was not renewed for this time counts as dead. Its reservations are given back, its
+ * If a process was not renewed for this time, it counts as dead. Its reservations are released, its
  * calls may be made again, and its nodes count as disconnected.
  */
 export const LEASE_SECONDS = 15
-/** Time between two renewals: four renewals may fail before the lease ends. */
+/** Time between two renewals. Four renewals in a row may fail before the lease ends. */
 const RENEW_INTERVAL_MS = 3_000
-/** This process treats its lease as ended this much earlier than other processes do. */
+/** This process treats its lease as ended earlier than other processes do, by this time. */
 const LEASE_MARGIN_MS = 2_000
 
-/** This process's lease: while it holds, other processes treat this process as alive. */
+/**
+ * The lease of this process. While the lease lasts, other processes treat this process as alive.
+ */
 export type ProcessLease = {
-  /** Id of this process in the database. It changes after the lease was lost. */
+  /** Id of this process in the database. If the lease is lost, the process gets a new id. */
   id(): string
   /**
-   * Whether other processes treat this process as alive. Does NOT hold in the first moment after
+   * True if other processes treat this process as alive. Does NOT hold in the first moment after
    * this process was suspended.
    */
   isHeld(): boolean
   /**
-   * Records the process in the database, and begins to renew it. Rejects with the driver's error.
+   * Records the process in the database, and begins to renew the record. Rejects with the driver's
+   * error.
    */
   start(): Promise<void>
   /**
-   * Registers a listener that is called when the lease is lost. It is called before other processes
-   * treat this process as dead, unless this process was suspended meanwhile.
+   * Registers a listener that is called when the lease is lost. The call comes before other
+   * processes treat this process as dead, unless this process was suspended in the meantime.
    */
   onLost(listener: () => void): void
-  /** Ends the lease in good order. All its reservations are given back at once. */
+  /** Ends the lease before it expires. All its reservations are released at once. */
   stop(): Promise<void>
 }
 
@@ -40,8 +43,8 @@ type ProcessLeaseOptions = {
   readonly makeId: () => string
   readonly log: Logger
   /**
-   * Whether no other process can have the database open. Then all processes that are recorded there
-   * are dead.
+   * True if no other process can have the database open. Then all processes that the database
+   * records are dead.
    */
   readonly isAlone?: boolean
   readonly leaseSeconds?: number
@@ -50,8 +53,8 @@ type ProcessLeaseOptions = {
 }
 
 /**
- * Records this process in the database as alive, and renews it until `stop`. Rejects with the
- * driver's error.
+ * Records in the database that this process is alive, and renews this record until `stop`. Rejects
+ * with the driver's error.
  */
 export async function openProcessLease(
   database: Database,
@@ -69,7 +72,9 @@ export async function openProcessLease(
   return lease
 }
 
-/** Gives a lease that is not started yet. Each renewal also cleans up after dead processes. */
+/**
+ * Returns a lease that is not started yet. Each renewal also cleans up the data of dead processes.
+ */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)
 }
@@ -150,7 +155,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** The database counts the lease from a moment after `sentAtMs`. */
+  /** In the database, the lease begins at a moment after `sentAtMs`. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

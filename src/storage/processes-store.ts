@@ -10,22 +10,22 @@ export type ProcessesStore = {
   /** Records a process as alive for `leaseSeconds` from now. */
   enter(id: string, leaseSeconds: number): Promise<void>
   /**
-   * Renews a process. False when it had already expired: other processes may have treated it as
-   * dead.
+   * Renews a process. False if it had already expired, because other processes may have treated it
+   * as dead.
    */
   renew(id: string, leaseSeconds: number): Promise<boolean>
-  /** Expires a process at once. The next `expire` gives back its reservations. */
+  /** Makes a process expire at once. The next `expire` releases its reservations. */
   leave(id: string): Promise<void>
-  /** Expires all processes at once. Only for a process that has the database to itself. */
+  /** Makes all processes expire at once. Only for a process that alone uses the database. */
   leaveAll(): Promise<void>
   /**
-   * Deletes expired processes, and gives back their reservations. Gives the number of deleted
+   * Deletes expired processes, and releases their reservations. Returns the number of deleted
    * processes.
    */
   expire(): Promise<number>
 }
 
-/** Processes on the database's shared connections. */
+/** Opens the store of processes on the database's shared connections. */
 export function createProcessesStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

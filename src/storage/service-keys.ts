@@ -4,8 +4,8 @@ import type { Database } from './database.ts'
 const KEY_BYTES = 32
 
 /**
- * Gives a key that the gateways of one service share. The first gateway that asks for a name makes
- * its key; the database keeps the key. Rejects with the driver's error.
+ * Returns a key that the gateways of one service share. The first gateway that asks for a name
+ * makes the key with this name, and the database stores it. Rejects with the driver's error.
  */
 export async function openServiceKey(
   { queries }: Pick<Database, 'queries'>,

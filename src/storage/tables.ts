@@ -2,10 +2,10 @@ import type { Generated, GeneratedAlways, Kysely } from 'kysely'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * Rows in the form that the driver gives, the same for both databases: bigint is a number (or a
- * RangeError beyond 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds.
- * Addresses are text, 0x and lower case; digests, keys, signatures and transactions are raw bytes.
- * The SQL in migrations/ defines the same tables.
+ * Rows in the form that the driver returns. The form is the same for both databases: bigint is a
+ * number (or a RangeError beyond 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix
+ * seconds. Addresses are text, with 0x and in lower case. Digests, keys, signatures and
+ * transactions are raw bytes. The SQL in migrations/ defines the same tables.
  */
 export type Tables = {
   readonly accounts: AccountRow
@@ -36,7 +36,7 @@ export type Tables = {
 }
 
 /**
- * Query builder over Affidavit's tables. Only src/storage and the …-store.ts files of other folders
+ * Query builder for Affidavit's tables. Only src/storage and the …-store.ts files in other folders
  * use it.
  */
 export type Queries = Kysely<Tables>
@@ -50,7 +50,7 @@ type BudgetRow = {
   /** Money is counted in billionths. */
   readonly bound: number
   readonly used: Generated<number>
-  /** Start of the period to which `used` belongs, Unix seconds. */
+  /** Start of the period in which the amount `used` was used, Unix seconds. */
   readonly window_at: Generated<number>
 }
 
@@ -61,7 +61,7 @@ type AdminActRow = {
   readonly kind: string
   /** JSON with all facts about the act. */
   readonly entry: string
-  /** SHA-256 of the previous act's hash and this act's entry. */
+  /** SHA-256 of the previous act's hash followed by this act's entry. */
   readonly hash: Uint8Array
 }
 
@@ -71,16 +71,19 @@ type AccountRow = {
   readonly created_at: number
   /** Order of making. */
   readonly position: GeneratedAlways<number>
-  /** Name of a tier in the tiers file; null for the file's default tier. */
+  /** Name of a tier in the tiers file. Null: the account has the file's default tier. */
   readonly tier: Generated<string | null>
-  /** When the account was disabled; null while its keys are accepted. */
+  /** When the account was disabled. Null while its keys are accepted. */
   readonly disabled_at: Generated<number | null>
-  /** When the account was deleted; null until then. After that, `name` is a generated name. */
+  /** When the account was deleted. Null until then. After that, `name` is a generated name. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
-  /** The account's own value; null: the gateway's value applies. */
+  /** The account's own value. Null: the gateway's value applies. */
   readonly retention_days: Generated<number | null>
-  /** Content of completions that finished up to this time is erased, by the act erasure_id. */
+  /**
+   * The content of completions that finished up to this time is erased. The act erasure_id erased
+   * it.
+   */
   readonly erased_through: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -97,14 +100,15 @@ type ApiKeyRow = {
   readonly scopes: Generated<readonly string[]>
   readonly expires_at: Generated<number | null>
   readonly last_used_at: Generated<number | null>
-  /** Id of the key that made this key; null when the operator made it. */
+  /** Id of the key that made this key. Null when the operator made this key. */
   readonly made_by: Generated<string | null>
   /** Order of making. */
   readonly position: GeneratedAlways<number>
 }
 
 /**
- * One log per notary. `size` and `root` belong to its newest stored head; each commit updates both.
+ * There is one log per notary. `size` and `root` belong to the log's newest stored head. Each
+ * commit updates `size` and `root`.
  */
 type LogRow = {
   readonly id: GeneratedAlways<number>
@@ -135,7 +139,10 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /** Order of commit, over all logs. Pages of the history are divided by it. */
+  /**
+   * Order in which records were committed, over all logs. The history is divided into pages by this
+   * number.
+   */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -152,21 +159,22 @@ type RecordRow = {
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
   /**
-   * The anchor that was stored with this record; null when the anchor came later. Not for reading:
-   * a record's anchor is the first anchor of its log whose size is above the record's index.
+   * The anchor that was stored with this record. Null when the anchor came later. Do not read this
+   * to find a record's anchor: that is the first anchor of its log whose size is above the record's
+   * index.
    */
   readonly relayer: string | null
   readonly nonce: number | null
   readonly outcome: Receipt['outcome']
   readonly created_at: number
-  /** Id of the call that made this record. Unlike request_id, the caller can never choose it. */
+  /** Id of the call that made this record. The caller can choose request_id, but never this id. */
   readonly call_id: string | null
-  /** JSON of the usage of an encrypted call; null for other calls. */
+  /** JSON of the usage of a call whose content is encrypted. Null for other calls. */
   readonly usage: string | null
   /** Request and response, encrypted (content-cipher.ts). */
   readonly content: Generated<Uint8Array | null>
   /**
-   * When request and response were erased, and the act that erased them; null when they were not
+   * When request and response were erased, and the act that erased them. Null when they were not
    * erased.
    */
   readonly erased_at: Generated<number | null>
@@ -178,17 +186,17 @@ type ErasureRow = {
   readonly id: GeneratedAlways<number>
   readonly requested_by: 'operator' | 'account' | 'retention'
   readonly reason: string
-  /** The account whose content was erased; null: the content of all accounts. */
+  /** The account whose content was erased. Null: the content of all accounts was erased. */
   readonly account_id: string | null
   readonly created_at: number
 }
 
-/** A key that encrypts or has encrypted content. */
+/** A key that encrypts content now, or encrypted content in the past. */
 type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** When the last content under this key was gone; null while there may be some. */
+  /** When the last content under this key was gone. Null while there may be such content. */
   readonly retired_at: number | null
 }
 
@@ -230,15 +238,15 @@ type AnchorRow = {
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
   /**
-   * The first anchor of the same head, and the number of anchors before this one. For the first
-   * anchor itself they are null and 0.
+   * The first anchor of the same head, and the number of anchors before this one. In the row of the
+   * first anchor itself, these are null and 0.
    */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>
   readonly attempt: Generated<number>
 }
 
-/** The position of an anchor in a block. It is valid while the anchor is in this block. */
+/** The position of an anchor in a block. It is valid only while the anchor is in this block. */
 type AnchorBlockRow = {
   readonly relayer: string
   readonly nonce: number
@@ -247,7 +255,7 @@ type AnchorBlockRow = {
   /** RLP. */
   readonly header: Uint8Array
   readonly transaction_index: number
-  /** RLP lists of nodes, root to leaf. */
+  /** RLP lists of nodes, from root to leaf. */
   readonly transaction_proof: Uint8Array
   readonly receipt_proof: Uint8Array
 }
@@ -255,7 +263,7 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
-  /** The gateway that follows this relayer, and the time until which it does. */
+  /** The gateway that follows this relayer, and the time until which the gateway follows it. */
   readonly follower: Generated<string | null>
   readonly followed_until: Generated<number>
 }
@@ -266,9 +274,9 @@ type NodeRow = {
   readonly name: string
   readonly created_at: number
   readonly is_archived: Generated<boolean>
-  /** A NodeState, or null before the first connection. */
+  /** A NodeState. Null before the node's first connection. */
   readonly state: string | null
-  /** When the hardware was reported; null until then. */
+  /** When the hardware was reported. Null until then. */
   readonly hardware_at: number | null
   readonly operating_system: string | null
   readonly cpu_model: string | null
@@ -284,8 +292,8 @@ type NodeRow = {
   readonly connected_since: number | null
   readonly last_seen_at: number | null
   /**
-   * The gateway that holds the node's connection, and the connection's id; null while the node is
-   * not connected.
+   * The gateway process that has the node's connection, and the connection's id. Null while the
+   * node is not connected.
    */
   readonly process_id: string | null
   readonly connection_id: string | null
@@ -301,7 +309,7 @@ type NodeBenchmarkRow = {
   readonly model: string
   readonly tokens_per_second: number
   readonly created_at: number
-  /** Order of measurement. A benchmark that replaces another gets a new position. */
+  /** Order of measurement. If a benchmark replaces another, it gets a new position. */
   readonly position: GeneratedAlways<number>
 }
 
@@ -324,7 +332,9 @@ type NodeHourRow = {
   readonly node_id: string
   readonly hour_at: number
   readonly requests: number
-  /** Number of inferences whose first token was timed, and the sum of these times. */
+  /**
+   * Number of inferences whose time to the first token was measured, and the sum of these times.
+   */
   readonly first_tokens: number
   readonly first_token_ms: number
   readonly prompt_tokens: Generated<number>
@@ -351,15 +361,15 @@ type HeadAttestationRow = {
 
 type GatewayProcessRow = {
   readonly id: string
-  /** The process counts as dead after this time, unless it is renewed before. */
+  /** After this time, the process counts as dead, unless it is renewed earlier. */
   readonly expires_at: number
   /** The last settlement batch that was counted. */
   readonly settled_batch: Generated<number>
 }
 
 /**
- * What one account used of a group of models. `minute` and `day` are numbers of windows since the
- * epoch.
+ * What one account used of a group of models. `minute` and `day` are the numbers of the windows,
+ * counted from the epoch.
  */
 type RateLimitWindowRow = {
   readonly account_id: string
@@ -380,7 +390,7 @@ type UsageHourRow = {
   readonly operation: string
   /** One of MODEL_FAMILIES (src/observability/model-family.ts). */
   readonly family: string
-  /** Empty: the key is unknown, and the model too. */
+  /** Empty when the key is unknown. Then the model is unknown too. */
   readonly key_id: Generated<string>
   readonly model: Generated<string>
   readonly requests: number
@@ -398,23 +408,23 @@ type IdempotencyKeyRow = {
   readonly call_id: string
   /** SHA-256 of the request's path and body. */
   readonly request_hash: Uint8Array
-  /** The gateway that took the call. */
+  /** The gateway process that accepted the call. */
   readonly process_id: string
-  /** The notary in whose log a verified completion would be stored; null for other calls. */
+  /** The notary whose log would get a verified completion. Null for other calls. */
   readonly notary: string | null
-  /** The answer of a call that has no record. */
+  /** The answer to a call that has no record. */
   readonly answer: string | null
   /** The answer, encrypted. */
   readonly sealed_answer: Generated<Uint8Array | null>
-  /** When the gateway gave up the call; the call's outcome is not known. */
+  /** When the gateway abandoned the call. The outcome of the call is not known. */
   readonly abandoned_at: number | null
   readonly created_at: number
   readonly expires_at: number
 }
 
 /**
- * Gives a bigint column's text as a number. Throws a RangeError beyond 2^53-1, because the number
- * would not be exact.
+ * Converts the text of a bigint column to a number. Throws a RangeError beyond 2^53-1, because the
+ * number would not be exact.
  */
 export function parseInt8(text: string): number {
   const value = Number(text)

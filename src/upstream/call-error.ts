@@ -2,9 +2,9 @@ import { ApiError } from '../api/errors.ts'
 import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
- * The error for a caller when a configured service gave no answer. The service's own words are
- * shown only when it refused the caller's request. They are not shown for 401 and 403, because
- * these concern the operator's key, and the text may contain it.
+ * Returns the error that a caller gets when a configured service gave no answer. The service's own
+ * words are shown only when it refused the caller's request. The words of a 401 or 403 are not
+ * shown. These statuses concern the operator's key, and the words may contain the key.
  */
 export function serviceCallErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -29,8 +29,8 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
 }
 
 /**
- * Statuses of a service that the caller gets: they concern the caller's request, or the caller can
- * wait and try again.
+ * Statuses from a service that the caller gets too. They concern the caller's request, or the
+ * caller can wait and try again.
  */
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 

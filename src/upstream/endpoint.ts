@@ -6,7 +6,7 @@ import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/prot
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
-/** How many connections one service gets. Further calls wait for a free connection. */
+/** Maximum number of connections to one service. More calls wait for a free connection. */
 const ENDPOINT_CONNECTIONS_MAX = 64
 /** Longest time to open a connection. */
 const CONNECT_TIMEOUT_MS = 5_000
@@ -15,23 +15,26 @@ const KEEP_ALIVE_MS = 30_000
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * The path below the endpoint's address, such as `/embeddings`, with a query if there is one.
-   * Only our code writes it, never a caller.
+   * The path that is added to the endpoint's address, such as `/embeddings`. It may include a
+   * query. Only our code writes it, never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
-  /** Aborts the call. The signal's reason is thrown. */
+  /** Aborts the call. The call then throws the signal's reason. */
   readonly signal: AbortSignal
-  /** Counts held bytes of the answer. If it throws, the call ends with this error. */
+  /**
+   * Counts the bytes of the answer that are in memory. If it throws an error, the call ends with
+   * this error.
+   */
   readonly reserve: (bytes: number) => void
 }
 
 /** A service at an address that the operator configured. */
 export type Endpoint = {
   /**
-   * The JSON value of a 2xx answer; its shape is not checked. Throws EndpointError, the signal's
-   * reason, or the error of `reserve`.
+   * Returns the JSON value of a 2xx answer. Its shape is not checked. Throws EndpointError, the
+   * signal's reason, or the error that `reserve` threw.
    */
   ask(call: EndpointCall): Promise<unknown>
   /** Ends all calls, and closes all connections. */
@@ -40,21 +43,23 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Headers of every call. They are read again for each call, and may contain the credential. */
+  /** Headers for every call. They are read again for each call, and may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** Longest time of a whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }
 
-/** Opens a client as createEndpoint does, and closes it when the gateway stops. */
+/** Opens a client as createEndpoint does. The client is closed when the gateway stops. */
 export function openEndpoint(options: EndpointOptions, onStarted: OnStarted): Endpoint {
   const endpoint = createEndpoint(options)
   onStarted(() => endpoint.close())
   return endpoint
 }
 
-/** Options for an API in OpenAI's form. An answer has at most `answerBytesMax` bytes. */
+/**
+ * Returns options for an API in OpenAI's form. An answer may have at most `answerBytesMax` bytes.
+ */
 export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {
   const { url, timeoutMs } = api
   return {
@@ -68,7 +73,7 @@ export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointO
 }
 
 /**
- * Creates a client of the service at `url`, an HTTP address with or without a path. The first call
+ * Creates a client for the service at `url`, an HTTP address with or without a path. The first call
  * opens a connection.
  */
 export function createEndpoint(options: EndpointOptions): Endpoint {
@@ -139,12 +144,15 @@ async function refusalOf(
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 
-/** The key in the headers. */
+/** Returns the key in the headers. Null when the headers have no key. */
 function secretOf({ authorization }: Readonly<Record<string, string>>): string | null {
   return authorization?.replace(/^Bearer /, '') ?? null
 }
 
-/** Some services compress their answers even if the request asked for no compression. */
+/**
+ * Decompresses the answer. Some services compress their answers even if the request asked for no
+ * compression.
+ */
 async function undoCoding(
   bytes: Buffer,
   {
@@ -187,7 +195,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** When the loop is left, the body is destroyed, which ends the call to the service. */
+/** If the loop ends early, the body is destroyed. This ends the call to the service. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },
@@ -223,8 +231,8 @@ function tryJson(bytes: Buffer): unknown {
 }
 
 /**
- * Errors of sockets, TLS and the HTTP parser have a code in capitals; our errors have no code, or a
- * code of another form.
+ * True for errors of sockets, TLS and the HTTP parser. They have a code in capitals. Our own errors
+ * have no code, or a code of another form.
  */
 function isNetworkError(error: unknown): error is Error & { readonly code: string } {
   return (
@@ -237,12 +245,12 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
 
 type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
 
-/** A service's own words about its refusal. */
+/** A refusal in the service's own words. */
 export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
- * A configured service gave no answer. `message` is for the operator's log. It contains no key and
- * no part of a request.
+ * A configured service gave no usable answer. `message` is for the operator's log. It contains no
+ * key and no part of a request.
  */
 export class EndpointError extends Error {
   override readonly name = 'EndpointError'
@@ -265,14 +273,14 @@ type FormFile = {
 }
 
 /**
- * Writes the body of a `multipart/form-data` call (RFC 7578), and its content type. Our code
- * chooses the names; values may have any content.
+ * Encodes the body of a `multipart/form-data` call (RFC 7578), and returns it with its content
+ * type. Our code chooses the names. Values may have any content.
  */
 export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
 ): { readonly contentType: string; readonly body: Uint8Array } {
-  // A random boundary, so that a value cannot contain it.
+  // The boundary is random, so that a value cannot contain it.
   const boundary = `form-${randomUUID()}`
   const texts = Object.entries(fields).map(
     ([field, value]) =>

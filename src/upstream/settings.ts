@@ -5,15 +5,18 @@ import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
 
-/** Tokens that an input of an embedding model may have by default: the limit of OpenAI's models. */
+/**
+ * Default for how many tokens an input of an embedding model may have. It is the limit of OpenAI's
+ * models.
+ */
 const INPUT_TOKENS_DEFAULT = 8_192
 
-/** The search providers that can be chosen. */
+/** The search providers that the operator can choose. */
 export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as const
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
-/** Default addresses of the search providers; null when only the operator can know it. */
+/** Default addresses of the search providers. Null when only the operator can know the address. */
 const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   searxng: null,
   brave: 'https://api.search.brave.com/res/v1',
@@ -22,8 +25,8 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
 }
 
 /**
- * Variables of the services that the gateway calls besides the enclave's providers; part of
- * src/config.ts.
+ * Variables of the services that the gateway calls in addition to the enclave's providers. They are
+ * part of src/config.ts.
  */
 export const UPSTREAM_FIELDS = {
   /**
@@ -141,17 +144,17 @@ export type SearchConfig = {
   readonly timeoutMs: number
 }
 
-/** Services that the gateway calls; null for a service that is not configured. */
+/** Services that the gateway calls. Null for a service that is not configured. */
 export type UpstreamConfig = {
   readonly embeddings: EmbeddingsConfig | null
   readonly search: SearchConfig | null
   readonly images: ImagesConfig | null
   readonly imageStore: ImageStoreConfig
-  /** Without a slash at its end. Null: unknown. */
+  /** The origin without a slash at its end. Null: the origin is unknown. */
   readonly publicOrigin: string | null
 }
 
-/** A bucket, addressed by path, with its key. */
+/** A bucket and its key. URLs contain the bucket in their path. */
 export type BucketConfig = {
   readonly url: string
   readonly region: string
@@ -162,13 +165,13 @@ export type BucketConfig = {
 export type ImageStoreConfig = {
   readonly ttlMs: number
   readonly bytesMax: number
-  /** Null: images are stored in a folder of this machine. */
+  /** Null: images are stored in a folder on the gateway's machine. */
   readonly bucket: BucketConfig | null
 }
 
 export type ImagesConfig = OpenAiApi & { readonly models: readonly string[] }
 
-/** The faults in the combination of variables. */
+/** Returns the faults that appear only when several variables are checked together. */
 export function upstreamFaults(given: Environment): readonly string[] {
   return [
     ...together(given, 'EMBEDDINGS_MODELS', 'EMBEDDINGS_URL'),
@@ -183,7 +186,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** Gives the services. The variables must have no faults. */
+/** Returns the configuration of the services. The variables must have no faults. */
 export function upstreamOf(settings: Settings): UpstreamConfig {
   const { EMBEDDINGS_URL: embeddingsUrl } = settings
   return {
@@ -209,8 +212,8 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 }
 
 /**
- * An HTTP address without user, query and fragment: paths are added to it, and credentials have
- * separate variables.
+ * An HTTP address without user, query and fragment, because paths are added to it and credentials
+ * have separate variables.
  */
 function baseUrl() {
   return url(['http', 'https']).refine(
@@ -223,7 +226,10 @@ function baseUrl() {
   )
 }
 
-/** `https://host/bucket/prefix`, in characters that encoding does not change. */
+/**
+ * An address of the form `https://host/bucket/prefix`. It has only characters that URL encoding
+ * does not change.
+ */
 function bucketUrl() {
   return baseUrl().refine(
     (text) =>

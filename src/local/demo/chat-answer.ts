@@ -14,7 +14,7 @@ import {
 } from './choices.ts'
 import { createRandom } from './random.ts'
 
-/** The answer to a chat completion request. It is written as a whole or as chunks. */
+/** The answer to a chat completion request. It can be written as one whole answer or as chunks. */
 type ChatAnswer = {
   readonly request: DemoChatRequest
   readonly answers: readonly ChosenAnswer[]
@@ -35,16 +35,16 @@ export const SEEDED_CREATED = 1_700_000_000
 const ID_START = 'chatcmpl-demo-'
 
 /**
- * Ids are a random number of this process, followed by a counter. So each answer gets a new id
+ * An id is a random number of this process, followed by a counter. So each answer gets a new id
  * without new random bytes.
  */
 const PROCESS_ID = randomBytes(8).toString('hex')
 let answers = 0
 
 /**
- * Gives the answer to a request. With `seed`, the id and the time are derived from the request, so
- * the same request gets the same answer, byte for byte. Without `seed` they are new for each call.
- * Throws DemoError.
+ * Returns the answer to a request. With `seed`, the id and the time depend only on the request, so
+ * the same request gets the same answer, byte for byte. Without `seed`, each call gets a new id and
+ * time. Throws DemoError.
  */
 export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
   const isSeeded = typeof request.seed === 'number'
@@ -91,7 +91,7 @@ function said({ request, identity }: ChatAnswer, answer: ChosenAnswer, index: nu
   return { tool_calls: called }
 }
 
-/** The member of a message for each kind of text. */
+/** For each kind of text, the member of a message that contains the text. */
 const MEMBERS = { text: 'content', refusal: 'refusal' } as const
 
 function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
@@ -105,9 +105,9 @@ function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): 
 }
 
 /**
- * Gives the `chat.completion.chunk` objects of an answer, one token each; the choices alternate.
- * With `stream_options.include_usage`, a last chunk without choices has the usage, and all other
- * chunks have `usage: null`.
+ * Returns the `chat.completion.chunk` objects of an answer. Each chunk has one token, and the
+ * choices take turns. With `stream_options.include_usage`, a last chunk without choices has the
+ * usage, and all other chunks have `usage: null`.
  */
 export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
   const includeUsage = chat.request.stream_options?.include_usage === true
@@ -161,8 +161,9 @@ function callDeltas(
 }
 
 /**
- * Gives invented log probabilities of tokens, in OpenAI's form; null when the request did not ask
- * for them. They are derived from the tokens, so they are the same each time. They have no meaning.
+ * Returns invented log probabilities of tokens, in OpenAI's form. Null when the request did not ask
+ * for log probabilities. The numbers depend only on the tokens, so the same tokens always get the
+ * same numbers. The numbers have no meaning.
  */
 function logprobsOf(
   { request }: ChatAnswer,
@@ -189,11 +190,12 @@ function describeToken(token: string, { seed, top_logprobs: top }: DemoChatReque
 }
 
 /**
- * Tokens that OpenAI adds for each message besides its text, and for the beginning of the answer.
+ * Tokens that OpenAI counts for each message in addition to its text, and for the beginning of the
+ * answer.
  */
 const TOKENS_PER_MESSAGE = 3
 
-/** Gives the usage of a request and its choices, in tokens of the demonstration. */
+/** Returns the usage of a request and its choices, counted in the demonstration's tokens. */
 function countUsage({ request, answers }: ChatAnswer): object {
   const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
   const texts = request.messages.map(

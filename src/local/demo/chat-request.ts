@@ -3,7 +3,7 @@ import type { Question } from './choices.ts'
 import { DEMO_MODELS, findModel } from './models.ts'
 import { parseBody } from './request.ts'
 
-/** Largest number of choices that one request may ask for, as at OpenAI. */
+/** Largest number of choices that one request may ask for. OpenAI has the same limit. */
 const CHOICES_MAX = 128
 
 const jsonObject = z.record(z.string(), z.unknown())
@@ -67,7 +67,7 @@ export type DemoChatRequest = z.infer<typeof requestSchema>
 export const parseChatRequest = (body: Uint8Array): DemoChatRequest =>
   parseBody(requestSchema, body)
 
-/** Whether the request uses `functions`, the older form of `tools`. */
+/** True if the request uses `functions`, the older form of `tools`. */
 export function usesFunctions({ tools, functions }: DemoChatRequest): boolean {
   return !tools?.length && Boolean(functions?.length)
 }
@@ -109,7 +109,8 @@ function formatOf({ response_format: format }: DemoChatRequest): Question['forma
 }
 
 /**
- * Gives the text of a message: its string, or its text parts joined. Other parts are ignored here.
+ * Returns the text of a message: its string, or its text parts joined. Parts that are not text are
+ * ignored here.
  */
 export function textOfMessage({ content }: DemoChatRequest['messages'][number]): string {
   if (typeof content === 'string') return content

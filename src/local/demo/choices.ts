@@ -5,16 +5,19 @@ import { exampleOf, type Schema } from './schema-example.ts'
 /** A question to the demonstration. It does not depend on the API's form. */
 export type Question = {
   readonly model: DemoModel
-  /** Text of the last user message; empty when there is no user message. */
+  /** Text of the last user message. Empty when there is no user message. */
   readonly said: string
-  /** A tool's answer, if it is the last message; else null. */
+  /** The tool's answer if the last message is a tool's answer. Otherwise null. */
   readonly toolResult: string | null
   /** How many tool answers follow the last user message. */
   readonly answered: number
   readonly tools: readonly Callable[]
   readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
   readonly callsMax: number
-  /** Not null: the answer is a JSON object, or an example of the schema. Null: it is plain text. */
+  /**
+   * Not null: the answer is a JSON object, or an example of the schema. Null: the answer is plain
+   * text.
+   */
   readonly format: { readonly schema: Schema | null } | null
   readonly stops: readonly string[]
   readonly tokensMax: number
@@ -33,17 +36,17 @@ export type ChosenAnswer =
   | {
       readonly kind: 'text' | 'refusal'
       readonly tokens: readonly string[]
-      /** Whether the text was cut at tokensMax. */
+      /** True if the text was cut at tokensMax. */
       readonly isCut: boolean
     }
   | { readonly kind: 'calls'; readonly calls: readonly PlannedCall[] }
 
-/** One function call that the demonstration makes; `arguments` is JSON text. */
+/** One function call that the demonstration makes. `arguments` is JSON text. */
 export type PlannedCall = { readonly name: string; readonly arguments: string }
 
 /**
- * Gives the answer to a question. The same question gets the same answer. Throws DemoError for a
- * schema without an example.
+ * Returns the answer to a question. The same question always gets the same answer. Throws DemoError
+ * for a schema without an example.
  */
 export function chooseAnswer(question: Question): ChosenAnswer {
   const calls = planCalls(question)
@@ -112,14 +115,14 @@ function planCalls(question: Question): readonly PlannedCall[] {
     }))
 }
 
-/** Calls of one answer, at most. */
+/** Maximum number of calls in one answer. */
 const CALLS_MAX = 32
 /** Longest name of a function, characters. */
 const NAME_LENGTH_MAX = 64
 
 /**
- * Gives the first `count` calls that a text has, such as `read_file({"path":"a.txt"})`, in their
- * order. Takes time in proportion to the text.
+ * Returns the first `count` calls that a text contains, such as `read_file({"path":"a.txt"})`, in
+ * the order of the text. The time that this takes is proportional to the text's length.
  */
 function writtenCalls(
   text: string,
@@ -149,7 +152,7 @@ export function thinkAbout({ model, answered }: Question): readonly string[] {
   return splitTokens(`${DEMO_LABEL} No model thinks here. Answers of tools so far: ${answered}.`)
 }
 
-/** Gives the JSON text in the brackets after a name; null when there is no such text. */
+/** Returns the JSON text in the brackets after a name. Null when there is no such text. */
 function argumentsAfter(name: string, said: string): string | null {
   const start = said.indexOf(`${name}(`)
   const end = said.indexOf('})', start)
@@ -157,7 +160,7 @@ function argumentsAfter(name: string, said: string): string | null {
   return objectIn(said.slice(start + name.length + 1, end + 1))
 }
 
-/** Gives the text when it is JSON; else null. */
+/** Returns the text if it is JSON. Otherwise returns null. */
 function objectIn(text: string): string | null {
   try {
     JSON.parse(text)
@@ -168,8 +171,8 @@ function objectIn(text: string): string | null {
 }
 
 /**
- * One token of the demonstration: up to eight letters, digits or marks, with one blank before them
- * if present; else one character.
+ * One token of the demonstration: up to eight letters, digits or marks, with at most one blank
+ * before them. Any other character is a token by itself.
  */
 const TOKEN = / ?[\p{L}\p{N}\p{M}]{1,8}|./gsu
 

@@ -4,7 +4,7 @@ import { DEMO_EMBEDDING_MODEL, findModel } from './models.ts'
 import { createRandom } from './random.ts'
 import { parseBody } from './request.ts'
 
-/** Maximum number of inputs of one request, as at OpenAI. */
+/** Maximum number of inputs in one request. OpenAI has the same limit. */
 const INPUTS_MAX = 2_048
 const DIMENSIONS_MAX = 3_072
 
@@ -23,9 +23,10 @@ const requestSchema = z.looseObject({
 })
 
 /**
- * Gives the answer to an embedding request's body. Each token has a fixed pseudo-random vector; a
- * text's vector is the normalised sum of its tokens' vectors. So the same text always has the same
- * vector, and texts with common words are nearer to each other. No model made it.
+ * Returns the answer to an embedding request's body. Each token has a fixed pseudo-random vector. A
+ * text's vector is the normalised sum of the vectors of its tokens. So the same text always has the
+ * same vector, and texts with common words have vectors that are nearer to each other. No model
+ * made the vectors.
  */
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)
@@ -49,7 +50,7 @@ export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
 
 type Input = z.infer<typeof requestSchema>['input']
 
-/** The tokens of each input: words of a text, or numbers as they are. */
+/** Returns the tokens of each input: the words of a text, or the numbers unchanged. */
 function inputsOf(input: Input): readonly (readonly string[])[] {
   const items = typeof input === 'string' || typeof input[0] === 'number' ? [input] : input
   return items.map((item) => {

@@ -12,7 +12,7 @@ export type Drawing = {
   /** Length of both edges, pixels. */
   readonly edge: number
   readonly format: 'url' | 'b64_json'
-  /** Digest of the picture that an edit changes; empty for a new picture. */
+  /** Digest of the picture that an edit changes. Empty for a new picture. */
   readonly picture: string
 }
 
@@ -55,8 +55,8 @@ function drawingOf(asked: z.infer<typeof generation>, picture: string): Drawing 
 }
 
 /**
- * Gives the answer to a request for images. The same request gets the same pictures. `nowMs`: Unix
- * milliseconds.
+ * Returns the answer to a request for images. The same request always gets the same pictures.
+ * `nowMs`: Unix milliseconds.
  */
 export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<string, unknown>> {
   if (drawing.format === 'url')
@@ -74,10 +74,10 @@ type Colour = readonly [number, number, number]
 
 const INK: Colour = [255, 255, 255]
 const COLOURS = 4
-/** An edge has this many fields; each field has one colour. */
+/** An edge has this many fields. Each field has one colour. */
 const FIELDS = 32
 
-/** The word DEMO; each letter has five rows. */
+/** The word DEMO. Each letter has five rows. */
 const WORD = [
   '##..###.#...#..#..',
   '#.#.#...##.##.#.#.',
@@ -98,7 +98,7 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
       const isInk = WORD[row - 2]?.[column - 2] === '#'
       return Buffer.alloc(3 * side, Buffer.from(isInk ? INK : colour))
     })
-    // Each row begins with the byte of its filter; 0: no filter.
+    // Each row begins with one byte that names its filter. 0 means no filter.
     const pixels = Buffer.concat([Buffer.of(0), ...fields])
     return Buffer.alloc(side * pixels.length, pixels)
   })
@@ -111,7 +111,9 @@ const DEPTH_AND_METHODS = [8, 2, 0, 0, 0]
 /** This text identifies the file as a demonstration, even if the visible word was cropped. */
 const COMMENT = 'Comment\0[demonstration] No model made this picture.'
 
-/** Gives a square picture as PNG (3rd edition). Each of the rows begins with its filter byte. */
+/**
+ * Encodes a square picture as PNG (3rd edition). Each row in `rows` begins with its filter byte.
+ */
 export function writePng(edge: number, rows: Buffer): Uint8Array {
   const header = Buffer.alloc(8)
   header.writeUInt32BE(edge, 0)

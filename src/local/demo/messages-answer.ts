@@ -5,13 +5,13 @@ import { type NamedEvent, nameAnswer } from './responses-answer.ts'
 /** A block of a message, and the pieces in which it is streamed. */
 type Block = {
   readonly whole: object
-  /** The block when it begins. */
+  /** The block's form at its beginning, before its pieces. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number
 }
 
-/** The answer to a Messages request. It is written as a whole or as events. */
+/** The answer to a Messages request. It can be written as one whole answer or as events. */
 type MessagesAnswer = {
   readonly message: {
     readonly [name: string]: unknown
@@ -93,7 +93,8 @@ function textBlock(tokens: readonly string[]): Block {
 }
 
 function thinkingBlock(tokens: readonly string[]): Block {
-  // Its text shows that the signature is only for demonstration. Callers do not check it.
+  // The text of the signature shows that it is only for demonstration. Callers do not check the
+  // signature.
   const signature = Buffer.from('demonstration').toString('base64')
   return {
     whole: { type: 'thinking', thinking: tokens.join(''), signature },

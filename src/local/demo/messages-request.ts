@@ -18,7 +18,10 @@ const block: z.ZodType<Block> = z.lazy(() =>
 )
 const content = z.union([z.string(), z.array(block)])
 
-/** The members that are counted. Members about the form of the answer are not counted. */
+/**
+ * The members whose tokens are counted. Members that only set the form of the answer are not
+ * counted.
+ */
 const countedSchema = z.looseObject({
   model: z.string(),
   messages: z
@@ -32,7 +35,7 @@ const requestSchema = countedSchema.extend({
   stream: z.boolean().nullish(),
   stop_sequences: z.array(z.string()).nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
-  // The provider's own tool types have other members, which only the caller knows.
+  // Tool types that the provider itself defines have other members, which only the caller knows.
   tools: z
     .array(z.looseObject({ name: z.string().optional(), input_schema: jsonObject.nullish() }))
     .nullish(),

@@ -1,7 +1,8 @@
 import { DemoError } from './request.ts'
 
 /**
- * Ids of all models of the demo provider. README.md of this folder describes the answers of each.
+ * Ids of all models of the demo provider. README.md in this folder describes how each model
+ * answers.
  */
 export const DEMO_MODELS = [
   'demo/echo',
@@ -13,7 +14,10 @@ export const DEMO_MODELS = [
 
 export type DemoModel = (typeof DEMO_MODELS)[number]
 
-/** The model of `POST /v1/embeddings`: the length of its vectors, and its limit of tokens. */
+/**
+ * The model of `POST /v1/embeddings`. It states the length of the model's vectors and the limit of
+ * tokens.
+ */
 export const DEMO_EMBEDDING_MODEL = {
   id: 'demo/embedding',
   dimensions: 256,
@@ -24,8 +28,8 @@ export const DEMO_EMBEDDING_MODEL = {
 export const DEMO_IMAGE_MODEL = 'demo/image'
 
 /**
- * Gives the id if it is in `known`. Otherwise throws the 404 that OpenAI sends for an unknown
- * model.
+ * Returns the id if it is in `known`. Otherwise throws the error 404 that OpenAI sends for an
+ * unknown model.
  */
 export function findModel<Id extends string>(id: string, known: readonly Id[]): Id {
   const model = known.find((candidate) => candidate === id)

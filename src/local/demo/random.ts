@@ -4,8 +4,8 @@ import { hash } from 'node:crypto'
 export type Random = () => number
 
 /**
- * Gives a sequence that depends only on the text (mulberry32, started from the text's SHA-256). For
- * demonstration output; not for secrets.
+ * Returns a sequence that depends only on the text (mulberry32, started with the text's SHA-256).
+ * It is for demonstration output only: it must not make secrets.
  */
 export function createRandom(seedText: string): Random {
   let state = Number.parseInt(hash('sha256', seedText, 'hex').slice(0, 8), 16)
@@ -17,7 +17,7 @@ export function createRandom(seedText: string): Random {
   }
 }
 
-/** Gives one of the items; the list must not be empty. */
+/** Returns one of the items. The list must not be empty. */
 export function pickFrom<Item>(items: readonly Item[], random: Random): Item {
   return items[Math.floor(random() * items.length)] as Item
 }

@@ -13,7 +13,7 @@ export type NamedEvent = { readonly type: string }
 /** An item of the output, and the texts in which it is streamed. */
 type Item = {
   readonly item: Readonly<Record<string, unknown>> & { readonly id: string }
-  /** How the item's text is streamed; null for the arguments of a function. */
+  /** How the item's text is streamed. Null when the text is the arguments of a function. */
   readonly part: Part | null
   readonly tokens: readonly string[]
 }
@@ -51,15 +51,15 @@ const PARTS = {
   },
 } as const satisfies Readonly<Record<string, Part>>
 
-/** The answer to a Responses request. It is written as a whole or as events. */
+/** The answer to a Responses request. It can be written as one whole answer or as events. */
 export type ResponsesAnswer = {
   readonly response: Readonly<Record<string, unknown>>
   readonly items: readonly Item[]
 }
 
 /**
- * Gives the answer to a request. The same request gets the same answer, except its time. Throws
- * DemoError.
+ * Returns the answer to a request. The same request always gets the same answer, except the time in
+ * it. Throws DemoError.
  */
 export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
   const question = questionOfResponses(request)
@@ -119,8 +119,8 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
 }
 
 /**
- * Gives the common part of all ids in an answer. It is the same for a complete and a streamed
- * answer.
+ * Returns the common part of all ids in an answer. It does not depend on whether the answer is
+ * streamed.
  */
 export function nameAnswer(request: { readonly stream?: unknown }): string {
   const { stream: _, ...asked } = request
@@ -180,7 +180,7 @@ function endOf({ item, part, tokens }: Item): object {
   return part.list === 'content' ? { ...ended, status: 'completed' } : ended
 }
 
-/** Gives the usage, in tokens of the demonstration. */
+/** Returns the usage, counted in the demonstration's tokens. */
 function countUsage(request: ResponsesRequest, output: readonly Item[], reasoning: number): object {
   const texts = [request.instructions ?? '', ...itemsOf(request).map(textOfItem)]
   const input = texts.reduce((sum, text) => sum + countTokens(text), 0)

@@ -22,7 +22,7 @@ const requestSchema = z.looseObject({
   stream: z.boolean().nullish(),
   max_output_tokens: z.int().min(1).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  // The provider's own tool types have other members, which only the caller knows.
+  // Tool types that the provider itself defines have other members, which only the caller knows.
   tools: z
     .array(
       z.looseObject({
@@ -78,7 +78,7 @@ export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof it
   return typeof input === 'string' ? [{ role: 'user', content: input }] : input
 }
 
-/** Gives the text of an item: of a message, or of a tool's answer. */
+/** Returns the text of an item, which is a message or a tool's answer. */
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? output ?? ''
   if (typeof said === 'string') return said

@@ -1,8 +1,8 @@
 import { DemoError } from './request.ts'
 
-/** Maximum number of values that one example may have; a schema that needs more is refused. */
+/** Maximum number of values in one example. A schema that needs more values is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
-/** Most characters of all its texts together. */
+/** Maximum number of characters of all texts in one example. */
 const EXAMPLE_CHARACTERS_MAX = 100_000
 /** Deepest nesting of an example. */
 const EXAMPLE_DEPTH_MAX = 64
@@ -11,16 +11,16 @@ export type Schema = Readonly<Record<string, unknown>>
 type Search = {
   readonly root: Schema
   readonly depth: number
-  /** What the example may still have. */
+  /** The number of values and characters that the example may still add. */
   readonly budget: { values: number; characters: number }
 }
 
 /**
- * Gives a small JSON value that fits a JSON Schema. It has only the required members and the fewest
- * items. Of several alternatives it uses the first that has an example. Understands type, const,
- * enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and
- * the bounds of strings, numbers and arrays; not `pattern`. Throws a DemoError (400) when there is
- * no finite example within the limits above.
+ * Returns a small JSON value that fits a JSON Schema. It has only the required members and the
+ * fewest items. If there are several alternatives, it uses the first alternative that has an
+ * example. Understands type, const, enum, properties, required, items, prefixItems, anyOf, oneOf,
+ * allOf, $ref within the schema, and the bounds of strings, numbers and arrays. Does not understand
+ * `pattern`. Throws a DemoError (400) when there is no finite example within the limits above.
  */
 export function exampleOf(schema: Schema): unknown {
   const budget = { values: EXAMPLE_VALUES_MAX, characters: EXAMPLE_CHARACTERS_MAX }
@@ -48,7 +48,7 @@ function build(schema: unknown, { root, depth, budget }: Search): unknown {
   return Array.isArray(alternatives) ? buildFirst(alternatives, deeper) : buildType(schema, deeper)
 }
 
-/** Takes the characters of a value from the budget, and gives the value. */
+/** Subtracts the characters of a value from the budget, and returns the value. */
 function spend(value: unknown, budget: Search['budget']): unknown {
   budget.characters -= JSON.stringify(value)?.length ?? 0
   if (budget.characters < 0) throw noExample()
@@ -127,7 +127,10 @@ function exampleText({ format, minLength, maxLength }: Schema): unknown {
   return 'demonstration'.slice(0, boundOf(maxLength, 13)).padEnd(shortest, '.')
 }
 
-/** Gives zero when the bounds allow it; otherwise the allowed number next to a bound. */
+/**
+ * Returns zero if the bounds allow zero. Otherwise returns the allowed number that is nearest to a
+ * bound.
+ */
 function exampleNumber(schema: Schema, step: number): unknown {
   const least = boundOf(schema.minimum, Number.NEGATIVE_INFINITY)
   const above = boundOf(schema.exclusiveMinimum, Number.NEGATIVE_INFINITY)

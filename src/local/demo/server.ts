@@ -12,11 +12,11 @@ import { DemoError } from './request.ts'
 import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
 
-/** Largest request body, bytes. The gateway's limit is lower. */
+/** Largest request body, bytes. The gateway allows less. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
 /**
- * How long an idle connection stays open. It is long, so that callers with a pool rarely use a
- * connection that is just closing.
+ * How long an idle connection stays open. This time is long, so that a caller with a pool of
+ * connections rarely uses one that is just closing.
  */
 const DEMO_KEEP_ALIVE_MS = 60_000
 
@@ -28,8 +28,8 @@ type DemoOptions = {
 }
 
 /**
- * Gives the demo provider's HTTP server; it does not listen yet. README.md of this folder describes
- * its answers.
+ * Returns the demo provider's HTTP server, which does not listen yet. README.md in this folder
+ * describes its answers.
  */
 export function createDemoServer(options: DemoOptions): Server {
   const server = createServer((request, response) => {
@@ -121,7 +121,7 @@ function writeEvent(event: NamedEvent): string {
   return `event: ${event.type}\n${writeData(event)}`
 }
 
-/** Writes events, and leaves the response open. Stops when the reader has left. */
+/** Writes events, and does not end the response. Stops when the reader has left. */
 async function stream<Event>(
   response: ServerResponse,
   write: (event: Event) => string,
@@ -139,7 +139,7 @@ async function stream<Event>(
   }
 }
 
-/** Waits until the reader has taken the written data, or has left. */
+/** Waits until the reader has read the written data, or has left. */
 async function drained(response: ServerResponse): Promise<void> {
   const settled = new AbortController()
   const { signal } = settled
@@ -148,8 +148,8 @@ async function drained(response: ServerResponse): Promise<void> {
 }
 
 /**
- * Uses event listeners, because an async iteration costs twice as much per request, and benchmarks
- * measure against this server.
+ * Reads the body with event listeners. An async iteration costs twice as much per request, and
+ * benchmarks measure against this server.
  */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
@@ -178,7 +178,7 @@ function refuse(request: IncomingMessage, response: ServerResponse, fault: unkno
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {
-  // The body is a string because Node then sends headers and body in one write.
+  // If the body is a string, Node sends headers and body in one write.
   const text = JSON.stringify(body)
   response.writeHead(status, {
     'content-type': 'application/json',

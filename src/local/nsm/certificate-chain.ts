@@ -10,11 +10,14 @@ import {
 } from './certificate.ts'
 import { type DevelopmentRoot, ROOT_LEFT_SECONDS, SoftwareNsmError } from './development-root.ts'
 
-/** The key that signs documents, and the certificates that each document contains for the check. */
+/**
+ * The key that signs documents, and the certificates that each document contains so that it can be
+ * checked.
+ */
 export type SigningChain = {
   /** Leaf, DER. */
   readonly certificate: Uint8Array
-  /** DER. The root is first, the leaf's issuer last. */
+  /** DER. The root is first. The issuer of the leaf is last. */
   readonly cabundle: readonly Uint8Array[]
   readonly privateKey: KeyObject
 }
@@ -22,7 +25,9 @@ export type SigningChain = {
 export type ModuleIdentity = {
   /** `i-` and 17 hex digits. */
   readonly instanceId: string
-  /** 8 bytes: milliseconds of the enclave's start, 2 random bytes. */
+  /**
+   * 8 bytes: 6 bytes for the time when the enclave started (Unix milliseconds), and 2 random bytes.
+   */
   readonly enclaveId: Uint8Array
 }
 
@@ -32,11 +37,11 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 }
 
 /**
- * Gives a function from a time (Unix milliseconds) to a chain that is valid then. Its leaf has at
- * least half of its life left. The leaf is issued again when that half is over. The authorities
- * between leaf and root are issued again together. Both are issued again when the clock was turned
- * back to a time before their start. Throws SoftwareNsmError `invalid_root` when the root is about
- * to expire.
+ * Returns a function that takes a time (Unix milliseconds) and returns a chain that is valid at
+ * that time. The chain's leaf has at least half of its life left: when half of it is over, the leaf
+ * is issued again. The authorities between leaf and root are issued again together. If the clock
+ * was turned back to a time before the certificates begin, all of these are issued again. Throws
+ * SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -72,8 +77,8 @@ type Issued = {
 }
 
 /**
- * Certificates are due when half the life of the last, shortest one is over. Half an authority's
- * life is longer than a leaf's life.
+ * Certificates must be issued again when half the life of the last, shortest one is over. Half an
+ * authority's life is longer than a leaf's whole life.
  */
 function isDue({ role, issuedAt }: Issued, now: number): boolean {
   const { lifeSeconds, backdateSeconds } = CERTIFICATE_PROFILES[role]
@@ -108,13 +113,13 @@ function issue(
 
 type IssuedRole = Exclude<CertificateRole, 'root'>
 
-/** Used in the place of AWS's region. It is not a real place. */
+/** This name stands where AWS writes its region. No real region has this name. */
 const REGION = 'dev-local-1'
 
 /** A name that never resolves (RFC 2606), so no client ever fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
-/** AWS's attribute orders and forms of CN, with our organisation's name. */
+/** The attributes have AWS's order and forms of CN, but our organisation's name. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =
   {
     regional: () => [
@@ -147,8 +152,8 @@ function instanceName(commonName: string): readonly NameAttribute[] {
 }
 
 /**
- * Serial numbers are random, except the leaf's: the enclave id, then the second of issue, as in
- * AWS's leaves.
+ * Serial numbers are random, except the leaf's. The leaf's serial number is the enclave id, then
+ * the second of issue, as in AWS's leaves.
  */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {

@@ -24,9 +24,9 @@ import {
 } from 'pkijs'
 
 /**
- * The five certificates of a Nitro attestation document, root first. They copy AWS's own: life,
- * constraints, key usage, and the extensions and their order (facts). A validator that accepts
- * AWS's profile accepts these.
+ * The five certificates of a Nitro attestation document, root first. They copy AWS's certificates:
+ * life, constraints, key usage, and the extensions in the same order (facts). A validator that
+ * accepts AWS's profile accepts these certificates.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
 
@@ -35,7 +35,7 @@ export type CertificateRole = (typeof CERTIFICATE_ROLES)[number]
 type CertificateProfile = {
   /** From issue to notAfter, seconds. */
   readonly lifeSeconds: number
-  /** From notBefore to issue, seconds: a verifier's clock may be this much behind ours. */
+  /** From notBefore to issue, seconds. A verifier's clock may be this much behind our clock. */
   readonly backdateSeconds: number
   readonly ca: boolean
   readonly pathLength: number | null
@@ -59,7 +59,10 @@ const AUTHORITY = {
   ],
 } as const
 
-/** Profiles by role. The root is never renewed, because verifiers have its file. */
+/**
+ * The profile of each role. The root is never renewed, because verifiers have a copy of its
+ * certificate.
+ */
 export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateProfile>> = {
   root: {
     ...AUTHORITY,
@@ -88,11 +91,15 @@ export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateP
   },
 }
 
-/** One attribute of a distinguished name: `['CN', 'aws.nitro-enclaves']`. Order is kept. */
+/**
+ * One attribute of a distinguished name: `['CN', 'aws.nitro-enclaves']`. The order of attributes is
+ * kept.
+ */
 export type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
 
 /**
- * The signing issuer: its name (DER), its key, and its key id (for the authority key identifier).
+ * The issuer that signs a certificate: its name (DER), its key, and its key id (for the authority
+ * key identifier).
  */
 export type Issuer = {
   readonly name: Uint8Array
@@ -111,12 +118,14 @@ type CertificateRequest = {
   /** Unix seconds, both inclusive. */
   readonly notBefore: number
   readonly notAfter: number
-  /** The only URI of the CRL distribution points; used when the profile has this extension. */
+  /**
+   * The only URI in the CRL distribution points. It is used when the profile has this extension.
+   */
   readonly crlUri: string
 }
 
 /**
- * Gives the DER of a v3 certificate over a P-384 key, signed with ecdsa-with-SHA384 (RFC 5280, RFC
+ * Returns the DER of a v3 certificate for a P-384 key, signed with ecdsa-with-SHA384 (RFC 5280, RFC
  * 5758).
  */
 export function issueCertificate(request: CertificateRequest, issuer: Issuer): Uint8Array {
@@ -145,8 +154,8 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
 }
 
 /**
- * Gives a DER Name with one attribute in each set. The country is a PrintableString, all others are
- * UTF-8, as in AWS's certificates.
+ * Returns a DER Name with one attribute in each set. The country is a PrintableString. All other
+ * attributes are UTF-8 strings, as in AWS's certificates.
  */
 export function encodeName(attributes: readonly NameAttribute[]): Uint8Array {
   const sets = attributes.map(([type, text]) => {
@@ -187,7 +196,10 @@ function encodeSerial(bytes: Uint8Array): Integer {
   return new Integer({ valueHex: Uint8Array.from(signed).buffer })
 }
 
-/** Encodes Unix seconds: UTCTime through 2049, GeneralizedTime after (RFC 5280, 4.1.2.5). */
+/**
+ * Encodes Unix seconds as UTCTime up to the year 2049, and as GeneralizedTime after it (RFC 5280,
+ * 4.1.2.5).
+ */
 function encodeTime(unixSeconds: number): Time {
   const value = new Date(unixSeconds * 1000)
   return new Time({ type: value.getUTCFullYear() >= 2050 ? 1 : 0, value })

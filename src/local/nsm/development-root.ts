@@ -18,8 +18,8 @@ import {
 } from './certificate.ts'
 
 /**
- * The software NSM cannot be used, because of its root's file or the source that it measures. The
- * message describes the correction.
+ * The software NSM cannot be used, because there is a fault in the file of its root or in the
+ * source that it measures. The message says how to correct the fault.
  */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
@@ -32,8 +32,8 @@ export class SoftwareNsmError extends Error {
 }
 
 /**
- * A root of trust for development. No default policy trusts this root; a verifier must be given its
- * certificate.
+ * A root of trust for development. No default policy trusts this root, so the user of a verifier
+ * must pass its certificate to the verifier.
  */
 export type DevelopmentRoot = Issuer & {
   /** DER. */
@@ -43,23 +43,23 @@ export type DevelopmentRoot = Issuer & {
 }
 
 /**
- * A root with less time left than this is refused. It is longer than the life of the certificates
- * that the root signs.
+ * A root whose remaining life is shorter than this is refused. This time is longer than the life of
+ * the certificates that the root signs.
  */
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * Subject of every development root. AWS's subject is CN=aws.nitro-enclaves; the two must never be
- * confused.
+ * Subject of every development root. The subject of AWS's root is CN=aws.nitro-enclaves. The two
+ * subjects differ, so that these roots are never confused.
  */
 const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
 
 /**
- * Gives the root in `rootFile` (PEM: private key and certificate, mode 0600). It is made on first
- * use and kept, so that documents can be checked after a restart. Two processes that start at the
- * same time get the same root. A second file has only the certificate (rootCertificateFile), for
- * `--root`. With null, the root exists in memory only. `nowMs` is Unix milliseconds. Throws
- * SoftwareNsmError `invalid_root`.
+ * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). Makes the root at
+ * the first use and keeps it, so that documents can be checked after a restart. Two processes that
+ * start at the same time get the same root. A second file has only the certificate
+ * (rootCertificateFile), for `--root`. If `rootFile` is null, the root exists in memory only.
+ * `nowMs` is Unix milliseconds. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,
@@ -151,7 +151,7 @@ async function readRootFile(rootFile: string): Promise<string | null> {
   }
 }
 
-/** Creates the file completely or not at all. Keeps a file that another process created first. */
+/** Creates the whole file or no file. Keeps a file that another process created first. */
 async function createOnce(rootFile: string, pem: string): Promise<void> {
   const draft = `${rootFile}.${randomUUID()}`
   try {

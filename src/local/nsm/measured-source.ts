@@ -8,7 +8,9 @@ import { isJsonObject } from '../../../attestation/json/value.ts'
 import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
 import { SoftwareNsmError } from './development-root.ts'
 
-/** Further measured files below the root: they fix the exact version of each dependency. */
+/**
+ * More measured files in the project's root folder. They fix the exact version of each dependency.
+ */
 const MEASURED_RUNTIME_FILES = ['package-lock.json'] as const
 
 export type SourceMeasurements = {
@@ -22,12 +24,12 @@ export type SourceMeasurements = {
 
 /**
  * Measures the enclave's own source, instead of an enclave image. PCR2 and PCR0 change when a file
- * that it loads is added, removed, renamed or changed. Each list has one line `<SHA-384 hex>
- * <path>` per file; paths have `/` and are sorted by code unit. The register is SHA384(48 zero
- * bytes || SHA384(list)), as for images. The lines in `runtime` come before the runtime's files,
- * e.g. Node's version. Does not prove anything: the user who runs this can measure any files, and
- * no process is compared with these files. Throws SoftwareNsmError `invalid_source` for a missing
- * file, a symbolic link or any other file that is not plain.
+ * that the enclave loads is added, removed, renamed or changed. Each list has one line `<SHA-384
+ * hex> <path>` per file. Paths have `/` and are sorted by code unit. The register is SHA384(48 zero
+ * bytes || SHA384(list)), as for images. The lines in `runtime`, such as Node's version, come
+ * before the runtime's files. Does not prove anything: the user who runs this can measure any
+ * files, and no process is compared with these files. Throws SoftwareNsmError `invalid_source` for
+ * a missing file, a symbolic link or any other file that is not plain.
  */
 export async function measureSource(options: {
   readonly root: string
@@ -65,12 +67,15 @@ function digestRegister(list: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
 }
 
-/** Maximum number of bytes of a file with given measurements: three registers, with white space. */
+/**
+ * Maximum number of bytes of a file with given measurements. The file has three registers, with
+ * white space.
+ */
 export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
  * Reads measurements for the software module from a file. The machine that booted the image wrote
- * the file; the real module gets its measurements from a hypervisor in the same way. The file is a
+ * the file. The real module gets its measurements from a hypervisor in the same way. The file is a
  * JSON object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws
  * FormatError `invalid_measurements`, or JsonError. Does NOT prove that this image runs: the user
  * who started the machine wrote the file.

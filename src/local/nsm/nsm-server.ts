@@ -14,16 +14,16 @@ import { bootSecurityModule } from './security-module.ts'
 /** A software security module that enclaves can reach. */
 export type NsmServer = {
   readonly socketPath: string
-  /** File with the root certificate of its documents. */
+  /** File with the root certificate of the module's documents. */
   readonly rootFile: string
   close(): Promise<void>
 }
 
 /**
- * Serves software security modules on the Unix socket at `socketPath` (mode 0600; an existing file
- * is replaced). Each message has its length before it. A connection lasts as long as one enclave.
- * Each connection boots its own module, a new instance with its own measurements
- * (bootSecurityModule has the options); the module ends with the connection. Throws
+ * Serves software security modules on the Unix socket at `socketPath`. The socket has mode 0600 and
+ * replaces an existing file. Each message has its length before it. A connection lasts as long as
+ * one enclave. Each connection boots its own module, a new instance with its own measurements
+ * (bootSecurityModule describes the options). The module ends with the connection. Throws
  * SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
@@ -32,8 +32,8 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // Opened now, so that its certificate exists before the first enclave, and the caller gets any
-  // error.
+  // The root is opened now, so that its certificate exists before the first enclave. The caller
+  // then gets any error of the root.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -65,8 +65,8 @@ async function serveEnclave(
   boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
 ): Promise<void> {
   const module = await bootSecurityModule({ ...boot, now: Date.now })
-  // A request that is too large for the device gets the device's error. A request that is larger
-  // than four times that size ends the connection.
+  // If a request is too large for the device, it gets the same error as from the device. A request
+  // that is larger than four times that size ends the connection.
   for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
     socket.write(encodeFrame(module.processRequest(request)))
 }

@@ -27,17 +27,17 @@ import {
 import { openDevelopmentRoot } from './development-root.ts'
 import { measureSource, type SourceMeasurements } from './measured-source.ts'
 
-/** A security module: it takes the bytes of one request and gives the bytes of its answer. */
+/** A security module: it takes the bytes of one request and returns the bytes of the answer. */
 export type SecurityModule = {
-  /** Never throws. A fault gives an Error answer, as from the device. */
+  /** Never throws. For a fault, returns an Error answer, as the device does. */
   processRequest(request: Uint8Array): Uint8Array
 }
 
 /**
  * Boots a security module in software. Its documents have the same form as AWS's. Each boot is a
- * new instance, under the development root in `rootFile` (openDevelopmentRoot; null keeps the root
- * in memory until the process ends). PCR0 to 2 are `measurements`, or the measurements of this
- * project's own source. `now` gives Unix milliseconds. Throws SoftwareNsmError. Does NOT protect
+ * new instance, under the development root in `rootFile` (openDevelopmentRoot). Null keeps the root
+ * in memory until the process ends. PCR0 to 2 are `measurements`, or the measurements of this
+ * project's own source. `now` returns Unix milliseconds. Throws SoftwareNsmError. Does NOT protect
  * anything: the user who runs the process controls the key, the clock and the measurements.
  */
 export async function bootSecurityModule(options: {
@@ -68,17 +68,17 @@ function makeIdentity(nowMs: number): ModuleIdentity {
 type ModuleParts = {
   readonly identity: ModuleIdentity
   readonly measurements: SourceMeasurements
-  /** Gives the chain that signs at a time, Unix milliseconds. */
+  /** Returns the chain that signs documents at a given time, Unix milliseconds. */
   readonly chainAt: (nowMs: number) => SigningChain
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Gives a module in the state of a booted enclave. PCR0 to 2 are the measurements, PCR4 comes from
- * the instance id, and all others are zero. PCR0 to 15 are locked; documents list the locked
- * registers. The module has the two calls that enclaves make. For errors that AWS's texts do not
- * describe, it follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
+ * Returns a module in the state that a module has after an enclave booted. PCR0 to 2 are the
+ * measurements, PCR4 comes from the instance id, and all other registers are zero. PCR0 to 15 are
+ * locked. Documents list the locked registers. The module has the two calls that enclaves make. For
+ * errors that AWS's texts do not describe, it follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
  */
 export function createSecurityModule(parts: ModuleParts): SecurityModule {
   const pcrs = bootRegisters(parts)
@@ -146,9 +146,9 @@ type DocumentContent = AttestationInput & {
 }
 
 /**
- * Gives the document: untagged COSE_Sign1 (RFC 9052) with ES384. The payload's members have the
- * order of AWS's documents; its map has indefinite length, as in AWS's documents since mid-2025.
- * The signature is r || s, 96 bytes; s may be high, as in AWS's signatures.
+ * Returns the document: untagged COSE_Sign1 (RFC 9052) with ES384. The payload's members have the
+ * same order as in AWS's documents. The payload's map has indefinite length, as in AWS's documents
+ * since mid-2025. The signature is r || s, 96 bytes. s may be high, as in AWS's signatures.
  */
 function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array {
   const payload = encodePayload(content, chain)
@@ -189,7 +189,7 @@ function encodePayload(content: DocumentContent, chain: SigningChain): Uint8Arra
 
 /**
  * Reads a request: a bare name, or a map from one name to its members. Throws an error whose `code`
- * is the module's own error name.
+ * is the error name that the module uses.
  */
 export function decodeRequest(bytes: Uint8Array): NsmRequest {
   let value: unknown

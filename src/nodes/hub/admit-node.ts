@@ -13,7 +13,7 @@ export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchiv
   readonly hardware: { readonly vram: number | null } | null
 }
 
-/** The methods of the node registry that connections need. A NodesStore has them. */
+/** The methods of the node registry that connections need. NodesStore has these methods. */
 export type ConnectionRegistry = Pick<
   NodesStore,
   'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
@@ -22,17 +22,17 @@ export type ConnectionRegistry = Pick<
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
 }
 
-/** A refusal: the node gets this reason with close code 1008. */
+/** A refusal. The gateway sends this reason to the node with close code 1008. */
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
- * Why the registry does not let a node connect, or stay connected. The texts are copied from the
- * deployed service where they are known.
+ * Why the registry does not let a node connect, or stay connected. Where the texts of the deployed
+ * service are known, these are the same texts.
  */
 export const REFUSALS = {
   /**
-   * This answer is also given for a node of another account, because the answer must not show that
-   * such a node exists.
+   * A node of another account gets this answer too, because the answer must not show that such a
+   * node exists.
    */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
@@ -42,20 +42,22 @@ export const REFUSALS = {
 } as const
 
 /**
- * A node that may connect now. Its id is reserved until `release`, so that only one of two
- * simultaneous handshakes gets it.
+ * A node that may connect now. Its id is reserved until `release` is called, so that only one of
+ * two simultaneous handshakes gets the id.
  */
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
-  /** The API key of the node's handshake. It is checked again while the node is connected. */
+  /**
+   * The API key from the node's handshake. The gateway checks it again while the node is connected.
+   */
   readonly key: string
   release(): void
 }
 
 /**
- * Decides on a handshake by its headers. Rejects with ApiError when the handshake is answered over
- * HTTP.
+ * Decides by its headers whether a handshake is accepted. Rejects with ApiError when the handshake
+ * must be answered over HTTP.
  */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
@@ -70,20 +72,22 @@ type AdmissionParts = {
   readonly authenticate: Authenticate
   readonly records: NodeRecords
   readonly limits: NodeLimits
-  /** The connection that the node has now. */
+  /** Returns the connection that the node has now. */
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Claims the node among the gateways of this service. False when another gateway has a connection
-   * to the node that answers. A connection that does not answer is ended.
+   * Claims the node for this gateway among the gateways of the service. False when another gateway
+   * has a connection to the node, and this connection answers. A connection that does not answer is
+   * ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void
 }
 
 /**
- * Admission of nodes: key, headers, registration, and one connection per node. When the old
- * connection does not answer a ping, it is half-open and its node connects again; so the new
- * connection replaces it. When the old connection answers, it stays, and the new one is refused.
+ * Admits nodes: checks key, headers, registration, and that each node has only one connection. If
+ * the old connection does not answer a ping, it is half-open and its node connects again. Then the
+ * new connection replaces the old one. If the old connection answers, it stays, and the new one is
+ * refused.
  */
 export function createNodeAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()
@@ -132,10 +136,10 @@ async function checkHeaders(
 }
 
 /**
- * Checks a node against the registry. The node must belong to the account, and be neither archived
- * nor disabled. An LLM node also needs a benchmark of its model that is fast enough. Rejects when
- * the database is away. The benchmark is the node's own claim: it only decides whether the node may
- * connect.
+ * Checks a node against the registry. The node must belong to the account. It must not be archived
+ * or disabled. An LLM node also needs a benchmark of its model that is fast enough. Rejects when
+ * the database cannot be reached. The benchmark is the node's own claim: it only decides whether
+ * the node may connect.
  */
 async function checkHello(
   hello: NodeHello,
@@ -147,12 +151,12 @@ async function checkHello(
   if (registered.isArchived) return refuse('nodeArchived')
   const state = startState(registered.state)
   if (state === 'RUNNING_DISABLED') return refuse('nodeDisabled')
-  // An image frame names no model, so the connection has one model.
+  // A frame for images names no model, so a connection for images has exactly one model.
   const models =
     hello.modelType === 'LLM'
       ? await benchmarked(hello, registry, limits)
       : hello.models.slice(0, 1)
-  // Only the first model must have a benchmark. Further models may lack it.
+  // Only the first model must have a benchmark. The other models may lack a benchmark.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
   return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }
@@ -174,16 +178,16 @@ function refuse(reason: keyof typeof REFUSALS): Refusal {
 }
 
 /**
- * Finds the account of an API key: null when the key is malformed, unknown or revoked. Rejects when
+ * Finds the account of an API key. Null when the key is malformed, unknown or revoked. Rejects when
  * keys cannot be checked.
  */
 export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | 'scopes'> | null>
 
 /**
- * Gives the account whose key a handshake carries. Throws ApiError `authorization_missing`,
- * `invalid_credentials` (also without the scope `nodes`), or `not_ready` when keys cannot be
- * checked. These are answered over HTTP before the upgrade, because the public client recognises a
- * bad key by status 401.
+ * Returns the account whose key is in a handshake. Throws ApiError `authorization_missing`,
+ * `invalid_credentials` (also when the key lacks the scope `nodes`), or `not_ready` when keys
+ * cannot be checked. The gateway answers these errors over HTTP before the upgrade, because the
+ * public client recognises a bad key by status 401.
  */
 async function authenticateNode(
   headers: IncomingHttpHeaders,

@@ -37,7 +37,8 @@ import { createProber, type ProbeOptions } from './probe.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
 
 /**
- * Counts of all resources that are held for nodes and their calls. All counts are 0 after stop().
+ * Counts of all resources that the hub holds for nodes and their calls. All counts are 0 after
+ * stop().
  */
 type HubStatus = {
   readonly connected: number
@@ -55,13 +56,15 @@ type HubStatus = {
   /** Open WebSockets. WebSockets that are closing count too. */
   readonly sockets: number
   readonly timers: number
-  /** Writes to the registry that are under way, and served runs that are not stored yet. */
+  /** Number of running writes to the registry, and of served runs that are not stored yet. */
   readonly writes: number
 }
 
 /** The nodes of this process. */
 export type Hub = {
-  /** Handles the server's `upgrade` event at `/v1/node/ws`. It owns the socket from then on. */
+  /**
+   * Handles the server's `upgrade` event at `/v1/node/ws`. From then on, the hub owns the socket.
+   */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   readonly dispatcher: Dispatcher
   readonly images: ImageDispatcher
@@ -74,45 +77,46 @@ export type Hub = {
   /** How many of the connected nodes are in each state. */
   countStates(): ReadonlyMap<NodeState, number>
   /**
-   * Accepts no more nodes, and no longer offers the nodes here to other gateways. Resolves when the
-   * calls of other gateways have ended, or after `graceMs`.
+   * Accepts no more nodes, and stops offering this process's nodes to other gateways. Resolves when
+   * the calls of other gateways have ended, or after `graceMs`.
    */
   drain(graceMs: number): Promise<void>
   /**
-   * Accepts no more nodes and calls. Runs may continue for `graceMs`; then they are ended, all
-   * nodes are closed with 1012, and the remaining data is stored. Resolves when all sockets, timers
-   * and writes have ended. The database must be available until then.
+   * Accepts no more nodes and calls. Runs may continue for `graceMs`. After that, this ends the
+   * runs, closes all nodes with 1012, and stores the remaining data. Resolves when all sockets,
+   * timers and writes have ended. The database must be available until then.
    */
   stop(graceMs?: number): Promise<void>
 }
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly nodes: ConnectionRegistry
-  /** Id of this process in the list of living processes. It changes after the lease was lost. */
+  /**
+   * Id of this process in the list of living processes. If the process loses its lease, it gets a
+   * new id.
+   */
   readonly processId: () => string
   /**
-   * Models that nodes have offered before. While the nodes of such a model are away, a call for the
-   * model is not the caller's error. Default: empty.
+   * Models that nodes have offered before. A call for such a model is not the caller's error, even
+   * if no node of the model is connected now. Default: empty.
    */
   readonly offeredModels?: readonly string[]
   readonly inferences: InferencesSink
   readonly authenticate: Authenticate
   readonly limits: NodeLimits
-  /** Unix milliseconds; it may have a fraction. */
+  /** Unix milliseconds. May have a fraction. */
   readonly now: () => number
   /**
-   * Gives numbers from 0 to below 1, to choose nodes and to spread pings. No secret depends on
-   * them.
+   * Returns numbers from 0 to below 1. The hub uses them to choose nodes and to spread pings. No
+   * secret depends on these numbers.
    */
   readonly random: () => number
   /**
-   * Connects this gateway to the other gateways of its service. Null when it is the only gateway.
+   * Connects this gateway to the other gateways of its service. Null when there are no other
+   * gateways.
    */
   readonly bus?: Bus | null
-  /**
-   * Opens a reader for a node's answer to another gateway's chat request. The reader checks the
-   * answer.
-   */
+  /** Opens a reader that checks a node's answer to a chat request from another gateway. */
   readonly judge?: (request: JsonObject) => AnswerReader
   /** Makes an unguessable UUID for request ids and nonces. */
   readonly makeId: () => string
@@ -120,8 +124,9 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 }
 
 /**
- * Builds the gateway's part that serves nodes, and starts its only timer. Chat and images have
- * separate indexes and queues: the same model name in chat and in images means two models.
+ * Builds the part of the gateway that serves nodes, and starts its only timer. Chat and images have
+ * separate indexes and queues. So if the same model name appears in chat and in images, it means
+ * two models.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export function createHub(options: HubOptions): Hub {
@@ -257,7 +262,7 @@ export function createHub(options: HubOptions): Hub {
   }
 }
 
-/** How long nodes have to finish the closing handshake. */
+/** How long a node may take to finish the closing handshake. */
 const FAREWELL_MS = 1_000
 const STOP_STEP_MS = 10
 
@@ -302,10 +307,10 @@ function createState(options: HubOptions) {
     images,
     /** The process id under which the connections are stored. */
     storedUnder: processId(),
-    /** Whether the connections of dead processes are being ended at the moment. */
+    /** True while the connections of dead processes are being ended. */
     isEnding: false,
     runs: new Set<Run>(),
-    /** Null when this is the only gateway. */
+    /** Null when there are no other gateways. */
     sharing:
       bus === null
         ? null
@@ -327,7 +332,7 @@ function createState(options: HubOptions) {
   }
 }
 
-/** The index and queue by which calls find this node. */
+/** Returns the index and the queue that calls use to find this node. */
 function placeOf(node: NodeConnection, state: State): Place {
   return state[placeNameOf(node)]
 }
@@ -336,7 +341,7 @@ function placeNameOf({ draws }: NodeConnection): PlaceName {
   return draws ? 'images' : 'chat'
 }
 
-/** Answers another gateway's question about a node that is connected here; false when it is not. */
+/** Answers another gateway's question about a node. False when the node is not connected here. */
 async function answerPeer(
   connections: ReadonlyMap<string, KeyedNode>,
   nodeId: string,
@@ -429,8 +434,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left before the first token, and the node sent nothing until now. Only now is
-      // this known as the node's failure.
+      // The caller left before the first token, and the node has sent nothing until now. Only now
+      // is it clear that the node failed.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break
@@ -443,10 +448,10 @@ function reduceRun(
   }
 }
 
-/** Updates the node after a run: its speed, and its health. */
+/** Updates the node's speed and health after a run. */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
-  // The prober itself judges its own runs.
+  // The prober itself judges the runs of its probes.
   if (run.options.isProbe || result.kind === 'left') return
   const { model } = run.options.offer
   if (result.kind === 'done') health.succeeded(model)
@@ -454,7 +459,7 @@ function conclude({ health }: NodeConnection, run: Run, result: RunResult): void
   else if (isNodesFault(result.error)) health.failed(model)
 }
 
-/** Acts on deadlines of runs and waiting callers. */
+/** Acts on runs and waiting callers whose deadline has passed. */
 function checkDeadlines({ runs, chat, images, now }: State): void {
   const nowMs = now()
   for (const run of runs) run.check(nowMs)
@@ -469,9 +474,9 @@ function tend(state: State): void {
   void state.inferenceLog.flush()
 }
 
-/** Number of nodes per write when connected nodes are stored as present. */
+/** Maximum number of nodes in one write which stores that the nodes are still connected. */
 const SEEN_BATCH_MAX = 1_000
-/** Used in place of a node id for a write about many nodes. No node has an empty id. */
+/** A write about many nodes uses this instead of a node id. No node has an empty id. */
 const ALL_NODES = ''
 
 /** Stores that the connected nodes are still connected. */
@@ -484,9 +489,9 @@ function markSeen(state: State): void {
 }
 
 /**
- * Stores again a connection that is no longer stored, unless its node has another connection. This
- * happens when other processes treated this process as dead, or when the node's other connection
- * ended first.
+ * If a connection is no longer stored, stores it again, unless its node has another connection. A
+ * connection is no longer stored in two cases. Other processes treated this process as dead, or the
+ * node's other connection ended first.
  */
 async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
   const { registry, records, connections, processId } = state
@@ -499,9 +504,9 @@ async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promis
 }
 
 /**
- * Ends the connections that dead processes left. When this process has a new id, it also stores its
- * own connections under that id, because the old id counts as a dead process. If the database is
- * away, the lease's renewal reports it, and the next round tries again.
+ * Ends the connections that dead processes left. If this process has a new id, it also stores its
+ * own connections under the new id, because the old id counts as a dead process. If the database
+ * cannot be reached, the renewal of the lease reports this fault, and the next round tries again.
  */
 function endAbandoned(state: State): void {
   const { registry, records, processId, log } = state

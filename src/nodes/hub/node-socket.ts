@@ -9,12 +9,15 @@ import type { AcceptedNode } from '../runs/connection.ts'
 import type { NodeLimits } from '../runs/limits.ts'
 import type { AdmitNode } from './admit-node.ts'
 
-/** Path at which nodes connect (interface facts: the public client appends `/ws` to `/v1/node`). */
+/** Path at which nodes connect. Interface facts: the public client appends `/ws` to `/v1/node`. */
 export const NODE_SOCKET_PATH = '/v1/node/ws'
 
 /** Accepts the WebSockets of nodes. */
 type NodeSocket = {
-  /** Handles the server's `upgrade` event at NODE_SOCKET_PATH. It owns the socket from then on. */
+  /**
+   * Handles the server's `upgrade` event at NODE_SOCKET_PATH. From then on, NodeSocket owns the
+   * socket.
+   */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
   /** Open WebSockets. WebSockets that are closing count too. */
@@ -34,28 +37,31 @@ type NodeSocketOptions = {
   readonly log: Logger
   /** How many nodes are connected. */
   readonly count: () => number
-  /** Takes over a node's WebSocket; `stream` is the socket below it. */
+  /**
+   * Called with a node's WebSocket, which then belongs to the receiver. `stream` is the socket
+   * below the WebSocket.
+   */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
 /**
- * How many segments of one message are buffered. A message may come in tiny segments, and each
- * segment takes memory.
+ * Maximum number of segments of one message that are buffered. A message may come in tiny segments,
+ * and each segment takes memory.
  */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
 /**
- * How many packets of 1 KiB a frame with images may have. Each connection also has a limit for the
- * sum of its packets (`image-memory.ts`).
+ * Maximum number of packets of a frame with images, if each packet has 1 KiB. Each connection also
+ * has a limit for the total size of its packets (`image-memory.ts`).
  */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
 /**
- * Opens the servers. A bad key is answered over HTTP, because this process opens no WebSocket
- * without a valid key. Every other refusal is a WebSocket that is closed with 1008 and the reason,
- * because the public client reads it there. permessage-deflate is declined: its state costs each
- * node tens of KB, every small frame would go through the thread pool, and a frame that unpacks to
- * a thousand times its size would need a bound.
+ * Opens the servers. The gateway answers a bad key over HTTP, because it opens no WebSocket without
+ * a valid key. For every other refusal, it opens the WebSocket and closes it with 1008 and the
+ * reason, because the public client reads the reason there. permessage-deflate is declined, for
+ * three reasons. Its state costs each node tens of KB. Every small frame would go through the
+ * thread pool. A frame that unpacks to a thousand times its size would need a bound.
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
@@ -147,7 +153,9 @@ function openServer(
   return server
 }
 
-/** Closes the WebSocket of a node that may not connect. Later frames of the node are not read. */
+/**
+ * Closes the WebSocket of a node that may not connect. Does not read later frames from the node.
+ */
 function turnAway(socket: WebSocket, code: number, reason: string): void {
   socket.on('error', ignore)
   for (const event of ['message', 'ping', 'pong']) socket.once(event, () => socket.pause())
@@ -174,5 +182,5 @@ function refuse(socket: Duplex, error: unknown): void {
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
 }
 
-/** Errors are ignored here. The close of the socket reports the reason. */
+/** Ignores an error, because the socket's close reports the reason. */
 function ignore(): void {}

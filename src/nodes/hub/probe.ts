@@ -9,20 +9,21 @@ import type { NodeSlot, Offer } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
 /**
- * Probes nodes: it sends a node a short question, and judges the answer by the gateway's own
+ * Probes nodes: it sends a short question to a node, and judges the answer by the gateway's own
  * measurements.
  */
 type Prober = {
   /**
-   * Probes the nodes whose probe is due, up to the limit of running probes. The others stay due.
+   * Probes the nodes whose probe is due, up to the limit of running probes. The probes of the other
+   * nodes stay due.
    */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
-  /** Ends the probes under way. */
+  /** Ends the running probes. */
   stop(): void
 }
 
-/** The question of a probe. Its answer is long enough to measure the node's speed. */
+/** Returns the question of a probe. Its answer is long enough to measure the node's speed. */
 function probeRequest(model: string): JsonObject {
   return {
     model,
@@ -36,21 +37,19 @@ function probeRequest(model: string): JsonObject {
 
 export type ProbeOptions = {
   readonly limits: NodeLimits
-  /**
-   * Checks that a node's answer, in base64, is one image. Rejects with FormatError when it is not.
-   */
+  /** Checks that a node's answer, in base64, is one image. Otherwise rejects with FormatError. */
   readonly checkImage: (images: readonly string[]) => Promise<unknown>
   /**
    * Opens a reader for the answer to this request. The reader checks the answer in the same way as
-   * callers' answers.
+   * an answer to a caller.
    */
   readonly judge?: (request: JsonObject) => AnswerReader
 }
 
 /**
- * Probes at most `probesMax` nodes at once. A probe takes a slot like any run. A node can recognise
- * a probe by its question, so a dishonest node may answer probes better than calls. Calls are
- * measured too.
+ * Probes at most `probesMax` nodes at once. A probe takes a slot, like any other run. A node can
+ * recognise a probe by its question, so a dishonest node may answer probes better than calls. So
+ * calls are measured too.
  */
 export function createProber(options: ProbeOptions): Prober {
   const { limits } = options
@@ -110,8 +109,8 @@ function probeChat(
 }
 
 /**
- * Null when the probe was interrupted and has no result. A node that disconnects keeps its stored
- * state.
+ * Returns the outcome of a probe. Null when the probe was interrupted and has no result. If a node
+ * disconnects during its probe, its stored state stays the same.
  */
 async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
@@ -131,14 +130,14 @@ async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome
 }
 
 /**
- * Errors after which a probe has no result. One of them means that the node's backend was at its
- * limit.
+ * Errors after which a probe has no result. One of these errors means that the node's backend was
+ * at its limit.
  */
 const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
 
 /**
- * The question of an image probe: the smallest image that callers can ask for. The public client
- * ignores the size and uses its pipeline's own size.
+ * The request of an image probe: the smallest image that callers can ask for. The public client
+ * ignores this size and draws in the size of its pipeline.
  */
 const IMAGE_PROBE = {
   prompt: 'A red circle on white.',
@@ -148,9 +147,9 @@ const IMAGE_PROBE = {
 } as const
 
 /**
- * Probes a DIFFUSION node with one small image. Null when the probe has no result: it was
- * interrupted, or there was no memory for its answer. The answer must be an image; its content is
- * not checked.
+ * Probes a DIFFUSION node with one small image. Null when the probe has no result, because it was
+ * interrupted or there was no memory for its answer. The answer must be an image. What the image
+ * shows is not checked.
  */
 async function probeImages(
   node: NodeConnection,

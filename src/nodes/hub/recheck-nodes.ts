@@ -3,12 +3,12 @@ import { CLOSE_CODES } from '../protocol/hello.ts'
 import type { NodeConnection } from '../runs/connection.ts'
 import { type Authenticate, type ConnectionRegistry, REFUSALS } from './admit-node.ts'
 
-/** A connected node, with the key of its handshake. */
+/** A connected node, and the key that it sent in its handshake. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
 
-/** Ends the connections of nodes whose key was revoked or expired while they are connected. */
+/** Ends the connections of nodes whose key is revoked or expires while they are connected. */
 type KeyWatch = {
-  /** Checks every key, unless the last round is still running. */
+  /** Starts a round that checks every key, unless the last round is still running. */
   step(): void
   /** Checks under way. */
   running(): number
@@ -21,8 +21,9 @@ type KeyWatch = {
 export const KEYS_CHECKED_MAX = 32
 
 /**
- * Watches the keys of connected nodes. A key of several nodes is checked only once per round. While
- * the database is away, a key counts as valid, as it was when its node connected.
+ * Watches the keys of connected nodes. If several nodes use the same key, it is checked only once
+ * per round. While the database cannot be reached, a key counts as valid, because it was valid when
+ * its node connected.
  */
 export function createKeyWatch(options: {
   readonly nodes: ReadonlyMap<string, KeyedNode>
@@ -41,7 +42,7 @@ export function createKeyWatch(options: {
         if (caller?.accountId !== node.accepted.accountId || !caller.scopes.includes('nodes'))
           node.close(CLOSE_CODES.policy, 'API key is no longer valid')
     } catch (error) {
-      // An outage is logged once, not in each round.
+      // An outage of the database is logged once, not in each round.
       if (!isAway) log.warn({ err: error }, 'keys of nodes not checked')
       isAway = true
     }
@@ -73,16 +74,19 @@ export function createKeyWatch(options: {
  * while it is connected.
  */
 type Recheck = {
-  /** Checks the next few nodes. Called every `everyMs`, it checks all of them within `periodMs`. */
+  /**
+   * Checks the next few nodes. If this is called every `everyMs`, it checks all nodes within
+   * `periodMs`.
+   */
   step(): void
   running(): number
 }
 
-/** Rechecks under way at once. */
+/** Maximum number of checks that run at the same time. */
 const RECHECKS_MAX = 32
 
 export function createRecheck(options: {
-  /** The live map: nodes are added and removed during an iteration. */
+  /** The hub's own map: nodes are added and removed while this code iterates over it. */
   readonly nodes: ReadonlyMap<string, KeyedNode>
   readonly everyMs: number
   readonly periodMs: number
@@ -118,7 +122,8 @@ export function createRecheck(options: {
         if (keyed === null) continue
         running++
         void check(keyed)
-          // The database is away. The node was allowed before, and a later round checks it again.
+          // The database cannot be reached. The node was allowed before, and a later round checks
+          // it again.
           .catch((error: unknown) =>
             log.warn({ err: error, nodeId: keyed.node.nodeId }, 'node not rechecked'),
           )

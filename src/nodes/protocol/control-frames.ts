@@ -6,9 +6,9 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`. Both ends of a node's WebSocket write and read them. When a
- * node sends a malformed control frame, the gateway closes its connection. A node ignores a frame
- * that it does not understand.
+ * Control frames, `{ protocol, data }`. The gateway and the node both write and read them. If a
+ * node sends a malformed control frame, the gateway closes the node's connection. A node ignores a
+ * frame that it does not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -16,7 +16,9 @@ const REQUEST = 1
 const REPLY = 2
 const RECONNECT = 3
 
-/** Longest nonce. The gateway reads nonces in answers, and a node echoes nonces of requests. */
+/**
+ * Longest nonce. The gateway reads nonces in answers, and a node repeats the nonces of requests.
+ */
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
@@ -31,14 +33,14 @@ export type Load = {
   readonly gpus: readonly {
     readonly gpuPercent: number
     readonly vramPercent: number
-    /** Percent of the power limit; 0 when the driver reports no limit. */
+    /** Percent of the power limit. 0 when the driver reports no limit. */
     readonly powerPercent: number
   }[]
 }
 
 /**
- * The load as the node reports it. A value is null when the node gave no percentage. The values are
- * not trusted.
+ * The load that the node reports. A value is null when the node sent no valid percentage. The
+ * values are not trusted.
  */
 export type NodeLoad = {
   readonly cpuPercent: number | null
@@ -47,40 +49,41 @@ export type NodeLoad = {
   readonly gpus: number
 }
 
-/** Requests of a gateway to a node. */
+/** Requests that a gateway sends to a node. */
 export type GatewayControl =
   /**
-   * The node answers with a `pong` that has the same nonce. The figures belong to the gateway's
-   * last pings; the protocol requires them.
+   * The node answers with a `pong` that has the same nonce. The figures describe the pings that the
+   * gateway sent before. The protocol requires these figures.
    */
   | {
       readonly kind: 'ping'
       readonly nonce: string
-      /** Milliseconds; 0 before the first answer. */
+      /** Round trip in milliseconds. 0 before the first answer. */
       readonly rttMs: number
       readonly pingStreak: number
       readonly missStreak: number
     }
-  /** Asks a node without runs to close with 1000 and connect again. */
+  /** Asks a node that has no runs to close the connection with 1000 and to connect again. */
   | { readonly kind: 'reconnect'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string }
   /**
-   * Our own extension (README): the caller of a run has left. Only for nodes that announced
-   * `cancel`.
+   * Our own extension (README): reports to the node that the caller of a run has left. It is sent
+   * only to nodes that announced `cancel`.
    */
   | { readonly kind: 'cancel'; readonly requestId: string }
 
-/** Reports of a node to a gateway. */
+/** Reports that a node sends to a gateway. */
 type NodeControl =
   /**
-   * `roundTripMs` is the newest round trip that the node itself measured; null before the first.
+   * `roundTripMs` is the newest round trip that the node itself measured. Null before the first
+   * measurement.
    */
   | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
   /** The node takes no new runs, and closes when its runs are done. */
   | { readonly kind: 'drain' }
 
-/** Writes a control frame to the node `nodeId`. */
+/** Encodes a control frame that the gateway sends to the node `nodeId`. */
 export function encodeGatewayControl(nodeId: string, control: GatewayControl): string {
   switch (control.kind) {
     case 'ping': {
@@ -101,7 +104,7 @@ export function encodeGatewayControl(nodeId: string, control: GatewayControl): s
   }
 }
 
-/** Writes a control frame of the node `nodeId`. */
+/** Encodes a control frame that the node `nodeId` sends. */
 export function encodeNodeControl(nodeId: string, control: NodeControl): string {
   switch (control.kind) {
     case 'pong': {
@@ -136,15 +139,16 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** A gateway's request in a control frame. A node does not use the figures of a ping. */
+/** A request in a control frame from the gateway. A node does not use the figures of a ping. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /**
- * Reads the request in a control frame to the node `nodeId`. Null when the frame contains no
- * request: an unknown protocol, version or type, a member of the wrong kind, or another node's id.
+ * Reads the request in a control frame to the node `nodeId`. Null when the frame contains no valid
+ * request. Its protocol, version or type may be unknown, a member may have the wrong type, or the
+ * id may be another node's.
  */
 export function parseGatewayControl(
   protocol: string,
@@ -163,8 +167,8 @@ export function parseGatewayControl(
 }
 
 /**
- * A control frame of a node, as the gateway reads it. `other`: the frame has another node's id and
- * is ignored. `malformed`: the connection is closed with 1002.
+ * A control frame from a node, as the gateway reads it. `other`: the frame has another node's id,
+ * and the gateway ignores it. `malformed`: the gateway closes the connection with 1002.
  */
 type ReceivedControl =
   | { readonly kind: 'pong'; readonly nonce: string }
@@ -173,7 +177,7 @@ type ReceivedControl =
   | { readonly kind: 'other' }
   | { readonly kind: 'malformed'; readonly reason: string }
 
-/** Reads a control frame of the node `nodeId`. Attacker-controlled. */
+/** Reads a control frame from the node `nodeId`. The frame is attacker-controlled. */
 export function parseNodeControl(
   protocol: string,
   data: JsonObject,
@@ -207,8 +211,9 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * The times are not used. The public client sends one for each round that it measured since the
- * last PING, also for hours in which it was away.
+ * Checks the form of the times, which the gateway does not use. The public client sends one time
+ * for each round that it measured since the last PING. It also sends times for hours in which it
+ * was not connected.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true

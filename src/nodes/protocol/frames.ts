@@ -8,15 +8,15 @@ import {
 import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts'
 
 /**
- * Frames of runs: requests to a node, and the node's answers. Both ends of a node's WebSocket write
- * and read them. Source: the public node client (facts), with the extensions of ../README.md. A
- * node's frames are attacker-controlled, and the gateway reads them strictly; a node reads the
- * gateway's frames leniently. No input makes a reader throw.
+ * Frames of runs: requests to a node, and the node's answers. The gateway and the node both write
+ * and read them. Source: the public node client (facts), with the extensions in ../README.md.
+ * Frames from a node are attacker-controlled, so the gateway reads them strictly. A node reads the
+ * gateway's frames leniently. A reader does not throw for any input.
  */
 
 /**
- * Largest frame in either direction, except answers with images. A chunk has some hundred bytes,
- * with logprobs some thousand.
+ * Largest frame in either direction, except answers with images. A chunk has some hundred bytes. A
+ * chunk with logprobs has some thousand bytes.
  */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /**
@@ -28,8 +28,8 @@ export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
- * Status codes that an error may have. Any other value is read and written as 500. The public
- * client knows only these codes.
+ * Status codes that an error may have. Any other value is read and written as 500, because the
+ * public client knows only these codes.
  */
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
   400, 401, 403, 404, 409, 422, 429, 500,
@@ -37,22 +37,25 @@ export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
 /** Longest message of an error, UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
 
-/** Ids that the gateway makes are shorter, so a frame with a longer one was not asked for. */
+/**
+ * Longest request id that the gateway reads. The gateway's own ids are shorter, so a frame with a
+ * longer id cannot answer a request from the gateway.
+ */
 const REQUEST_ID_LENGTH_MAX = 64
 /** Longest id that a node accepts, because the node repeats the id in every frame. */
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
 /**
- * A run's error, as a node reports it. When the gateway has read it, its text is short and
+ * A run's error that a node reports. After the gateway has read the error, its text is short and
  * printable.
  */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
   /**
-   * Seconds until the backend may be asked again, as our own agent reports them; null when not
-   * reported.
+   * Seconds until the backend may be asked again. Our own agent reports this value. Null when the
+   * node did not report it.
    */
   readonly retryAfterSeconds: number | null
 }
@@ -62,7 +65,7 @@ export type NodeFault = {
  */
 export type ImageRequest = {
   readonly prompt: string
-  /** The image to change, base64; null when a new image is requested. */
+  /** The image to change, base64. Null when a new image is requested. */
   readonly image: string | null
   readonly n: number
   /** Width and height, `512x512`. */
@@ -70,18 +73,24 @@ export type ImageRequest = {
 }
 
 /**
- * Maximum number of bytes that JSON adds to a request in its frame: id, member names, numbers and
- * brackets.
+ * Maximum number of bytes that a frame has in addition to its request: id, member names, numbers
+ * and brackets.
  */
 const ENVELOPE_BYTES = 256
 
-/** A chat frame without its id. The frame's text is made only once, even if the call is retried. */
+/**
+ * A chat frame without its id. Most of the frame's text is made only once, even if the call is
+ * retried.
+ */
 type ChatFrame = {
-  /** Size of the request, UTF-8. */
+  /** Size of the request in UTF-8, bytes. */
   readonly requestBytes: number
-  /** Upper limit of the frame's size, UTF-8. The frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be a few bytes smaller. */
   readonly frameBytes: number
-  /** Writes the frame. `traceparent`: W3C trace context, for a node that asked for it. */
+  /**
+   * Encodes the frame. `traceparent`: W3C trace context, for a node that announced that it uses
+   * this context.
+   */
   readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
@@ -105,8 +114,8 @@ export function imageFrame(requestId: string, { prompt, image, n, size }: ImageR
 }
 
 /**
- * Computes the size of a frame that asks for images, UTF-8, without writing it. The frame may be a
- * few bytes smaller. `imageBytes`: size of the image before it is encoded in base64.
+ * Computes the size in UTF-8 of a frame that asks for images, without encoding the frame. The frame
+ * may be a few bytes smaller. `imageBytes`: size of the image before it is encoded in base64.
  */
 export function imageFrameBytes({
   prompt,
@@ -119,7 +128,7 @@ export function imageFrameBytes({
 }
 
 /**
- * A frame of the gateway, as a node reads it. `unknown`: the node does not understand the frame.
+ * A frame from the gateway, as a node reads it. `unknown`: the node does not understand the frame.
  */
 export type GatewayFrame =
   | {
@@ -127,17 +136,17 @@ export type GatewayFrame =
       readonly id: string
       readonly model: string
       readonly request: JsonObject
-      /** W3C trace context of the call; null when it is not traced. */
+      /** W3C trace context of the call. Null when the call is not traced. */
       readonly traceparent: string | null
     }
-  /** A chat frame that has an id but cannot be served. */
+  /** A chat frame that has an id, but that the node cannot serve. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
-  /** For a DIFFUSION node. */
+  /** A request for images, sent to a DIFFUSION node. */
   | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
   | { readonly kind: 'unknown' }
 
-/** Reads a text frame of a gateway. */
+/** Reads a text frame from a gateway. */
 export function decodeGatewayFrame(text: string): GatewayFrame {
   const frame = parseJson(text)
   if (!isJsonObject(frame)) return { kind: 'unknown' }
@@ -159,7 +168,9 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   }
 }
 
-/** A malformed image request counts as unknown: only a faulty gateway sends it. */
+/**
+ * A malformed image request counts as unknown, because only a faulty gateway sends such a request.
+ */
 function decodeImageRequest({
   request_id: id,
   prompt,
@@ -178,20 +189,20 @@ function isEchoedId(id: Json | undefined): id is string {
   return typeof id === 'string' && id !== '' && id.length <= ECHOED_ID_LENGTH_MAX
 }
 
-/** The status in a frame of a run. */
+/** The status in a frame of a run that has not ended. */
 const RUNNING = 1
 const DONE = 2
 const FAILED = 3
 
 /**
- * Writes the frame that carries one chunk of a run. `chunk` is JSON text, sent as the backend wrote
- * it.
+ * Encodes the frame that contains one chunk of a run. `chunk` is JSON text. The frame contains this
+ * text exactly as the backend wrote it.
  */
 export function encodeChunk(requestId: string, chunk: string): string {
   return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
 }
 
-/** Writes the frame that ends a run in good order. */
+/** Encodes the frame that ends a run without an error. */
 export function encodeDone(requestId: string): string {
   return JSON.stringify({ request_id: requestId, error: null, chunk: null, status: DONE })
 }
@@ -212,8 +223,8 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Writes the frame that answers a request for images with an error. The status is included unless
- * it is 500. Other implementations of the gateway read only `error`.
+ * Encodes the frame that answers a request for images with an error. The frame has a status only if
+ * it is not 500. Other implementations of the gateway read only `error`.
  */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
@@ -239,30 +250,30 @@ export type ChatRunFrame = {
   readonly requestId: string
   readonly chunk: JsonObject | null
   readonly fault: NodeFault | null
-  /** `none`: an old client, which sends no status. */
+  /** `none`: the frame comes from an old client, which sends no status. */
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** A DIFFUSION node's answer. The contents and the number of its strings are not checked yet. */
+/** A DIFFUSION node's answer. The number and the content of its strings are not checked yet. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string
   /** Null when the answer contains no list of strings. */
   readonly images: readonly string[] | null
-  /** The error in the node's words, printable; null when there was no error. */
+  /** The error in the node's words, printable. Null when there was no error. */
   readonly error: string | null
   /**
    * The error's status, and the seconds until the node may be asked again. Our own agent reports
-   * them; null when not reported.
+   * these values. Null when the node did not report them.
    */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
 }
 
 /**
- * A frame from a node. `stray`: an object that the protocol does not know; it is ignored, but uses
- * the node's stray budget. `malformed`: not a JSON object, or a malformed control frame; the
- * connection is closed with 1002.
+ * A frame from a node. `stray`: an object that the protocol does not know. The gateway ignores it,
+ * but it uses a part of the node's stray budget. `malformed`: not a JSON object, or a malformed
+ * control frame. The gateway then closes the connection with 1002.
  */
 export type NodeFrame =
   | ChatRunFrame
@@ -272,8 +283,8 @@ export type NodeFrame =
   | { readonly kind: 'malformed'; readonly reason: string }
 
 /**
- * Reads one text frame of a node that chats. Unknown members are ignored, because clients of other
- * versions may send more. It uses `JSON.parse` and not our own reader, because it runs for every
+ * Reads one text frame from a chat node. Ignores unknown members, because clients of other versions
+ * may send more members. Uses `JSON.parse` instead of our own reader, because this runs for every
  * token and must be fast. The depth is checked later.
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
@@ -284,22 +295,22 @@ export function decodeNodeFrame(bytes: Buffer): NodeFrame {
 }
 
 /**
- * Maximum number of bytes of a large frame outside its strings. Ten images, an id and an error have
- * about a hundred.
+ * Maximum number of bytes outside the strings of a large frame. A frame with ten images, an id and
+ * an error has about a hundred such bytes.
  */
 const LARGE_FRAME_STRUCTURE_MAX = 4_096
 
 /**
- * Reads one text frame of a DIFFUSION node. A frame of more than `smallBytesMax` is read only if it
- * looks like an answer with images, which has few and long strings. Otherwise 32 MiB of brackets
- * could become 700 MB of objects.
+ * Reads one text frame from a DIFFUSION node. If the frame has more than `smallBytesMax`, this
+ * reads it only if it looks like an answer with images: a few long strings. Otherwise 32 MiB of
+ * brackets could become 700 MB of objects.
  */
 export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame {
   const isLarge = bytes.length > smallBytesMax
   if (isLarge && !isStringsMostly(bytes))
     return { kind: 'malformed', reason: 'Expected an answer with images' }
-  // Base64 has one byte for each character, so latin1 is enough. Any other content of a large frame
-  // is wrong in both encodings.
+  // A character of base64 has one byte, so latin1 is enough. Any other content of a large frame is
+  // wrong in both encodings.
   const value = parseJson(bytes.toString(isLarge ? 'latin1' : 'utf8'))
   if (!isJsonObject(value) || typeof value.request_id !== 'string')
     return isLarge ? { kind: 'malformed', reason: 'Expected a request_id' } : otherFrame(value)
@@ -347,7 +358,7 @@ function otherFrame(value: Json | undefined): NodeFrame {
   return { kind: 'control', protocol, data }
 }
 
-/** An error of any form is accepted: if a node reports a failure, the run has failed. */
+/** Accepts an error of any form. If a node reports a failure in any form, the run has failed. */
 function faultOf(error: Json | undefined): NodeFault | null {
   if (error === null || error === undefined) return null
   if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
@@ -359,18 +370,21 @@ function faultOf(error: Json | undefined): NodeFault | null {
   }
 }
 
-/** The status, if it is a number that a node may send; else null. */
+/** Returns the status if a node may send this number. Otherwise returns null. */
 function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
-/** The seconds that a node asks for, at most a day; null when the value is not a count. */
+/**
+ * Returns the number of seconds that a node asks for, at most a day. Null when the value is not a
+ * count.
+ */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }
 
 /**
- * Makes attacker-controlled text safe for logs and error messages: replaces control characters and
+ * Makes attacker-controlled text safe for logs and error messages. Replaces control characters and
  * lone surrogates.
  */
 function printable(text: string): string {
@@ -385,7 +399,7 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * Whether nearly all bytes are inside strings that contain no quotes. It makes one pass, which
+ * True if nearly all bytes are inside strings that contain no quotes. Reads the bytes once, and
  * mostly searches for the next quote.
  */
 function isStringsMostly(bytes: Buffer): boolean {
@@ -403,7 +417,7 @@ function isStringsMostly(bytes: Buffer): boolean {
   return true
 }
 
-/** The value of a JSON text; undefined when the text is not JSON. */
+/** Returns the value of a JSON text. Returns undefined when the text is not JSON. */
 export function parseJson(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json

@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
 /**
- * Headers of a node's handshake. Both ends write and read them. Source: the public node client
- * (facts).
+ * Headers of a node's handshake. The node writes them, and the gateway reads them. Source: the
+ * public node client (facts).
  */
 
-/** Types of nodes: for chat, or for images with its only model. */
+/** Types of nodes. LLM is for chat. DIFFUSION is for images, with exactly one model. */
 export const NODE_TYPES = ['LLM', 'DIFFUSION'] as const
 export type NodeType = (typeof NODE_TYPES)[number]
 
@@ -21,12 +21,12 @@ const NODE_FEATURES = [
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
 /**
- * What a node says about itself when it connects. For the gateway these values are
- * attacker-controlled; their form is checked.
+ * What a node says about itself when it connects. To the gateway these values are
+ * attacker-controlled. Only their form is checked.
  */
 export type NodeHello = {
   readonly nodeId: string
-  /** The model of the `Model` header, then the models of `Node-Models`, without duplicates. */
+  /** The model in the `Model` header, then the models in `Node-Models`, without duplicates. */
   readonly models: readonly string[]
   readonly modelType: NodeType
   readonly features: ReadonlySet<NodeFeature>
@@ -40,8 +40,8 @@ const MORE_MODELS_MAX = 16
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
 /**
- * Close codes (RFC 6455 section 7.4.1 and its IANA registry) that the gateway sends. `policy`
- * refuses a node; with `later` the gateway has no room for the node.
+ * Close codes that the gateway sends (RFC 6455 section 7.4.1 and its IANA registry). `policy`
+ * refuses a node. `later` means that the gateway has no room for the node.
  */
 export const CLOSE_CODES = {
   protocol: 1002,
@@ -53,7 +53,8 @@ export const CLOSE_CODES = {
 } as const
 
 /**
- * Texts for faults in the headers. They are copied from the deployed service where they are known.
+ * Texts for faults in the headers. Where the texts of the deployed service are known, these are the
+ * same texts.
  */
 const FAULTS = {
   nodeIdMissing: 'Node-Id header is required',
@@ -64,7 +65,7 @@ const FAULTS = {
   modelTypeUnknown: 'Model-Type header is neither LLM nor DIFFUSION',
 } as const
 
-/** Gives the headers of a handshake, without the header of the API key. */
+/** Returns the headers of a handshake, without the header that contains the API key. */
 export function helloHeaders({
   nodeId,
   models,
@@ -81,7 +82,10 @@ export function helloHeaders({
   }
 }
 
-/** Reads the headers of a node's handshake. The reason of a refusal is sent to the node. */
+/**
+ * Reads the headers of a node's handshake. If the headers are refused, the reason is sent to the
+ * node.
+ */
 export function parseHello(
   headers: IncomingHttpHeaders,
 ):
@@ -108,7 +112,7 @@ export function parseHello(
   }
 }
 
-/** A header's value; null when it is missing or empty. */
+/** Returns a header's value. Null when the header is missing or empty. */
 function headerOf(headers: IncomingHttpHeaders, name: string): string | null {
   const value = headers[name]
   return typeof value === 'string' && value.trim() !== '' ? value.trim() : null

@@ -1,6 +1,6 @@
 import { type Json, type JsonObject, setMember } from '../../../attestation/json/value.ts'
 
-/** Members of a chat request that the interface (2.1) names, in its order. */
+/** Members of a chat request that the interface (2.1) names, in the same order. */
 export const CHAT_MEMBERS = [
   'messages',
   'model',
@@ -24,11 +24,11 @@ export const CHAT_MEMBERS = [
 ] as const
 
 /**
- * Members of a chat request that every node takes: the members of the interface (2.1) and of
+ * Members of a chat request that every node accepts: the members of the interface (2.1) and of
  * OpenAI's current API. The public client passes the request to OpenAI's library as named
- * arguments. There, any other member is a TypeError, and `extra_body`, `extra_headers`,
- * `extra_query` and `timeout` would change the call itself. Source: OpenAI's API reference, "Create
- * chat completion"; `chat.completions.create` of its Python library has the same names.
+ * arguments. There, any other member causes a TypeError, except `extra_body`, `extra_headers`,
+ * `extra_query` and `timeout`, which would change the call itself. Source: OpenAI's API reference,
+ * "Create chat completion". `chat.completions.create` of its Python library has the same names.
  */
 export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
   ...CHAT_MEMBERS,
@@ -51,8 +51,8 @@ export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Gives the request without the members that some nodes refuse. When it has no such member, it
- * gives the same object.
+ * Returns the request without the members that some nodes refuse. If the request has no such
+ * member, returns the same object.
  */
 export function withKnownMembers(request: JsonObject): JsonObject {
   const names = Object.keys(request)

@@ -4,26 +4,29 @@ import { boundedInteger } from '../../api/form-schema.ts'
 import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
 
 /**
- * Registration of nodes over HTTP: the requests of owners and agents, and the answers (interface,
- * 2.7). The gateway checks requests by these schemas; an agent reads the answers by the types.
+ * Registration of nodes over HTTP: the requests that owners and agents send, and the answers
+ * (interface, 2.7). The gateway checks requests with these schemas. An agent uses the types to read
+ * the answers.
  */
 
 /**
- * Interface facts: limits for the length of a changed name. A new node's name has the same limits.
+ * Interface facts: limits for the length of a node's name when it is changed. The name of a new
+ * node has the same limits.
  */
 export const NODE_NAME_LENGTH_MIN = 3
 export const NODE_NAME_LENGTH_MAX = 40
 
 /**
- * The interface sets no limit. A node id has at most 44 characters; a longer id is accepted, but no
- * node has it.
+ * The interface sets no limit. A real node id has at most 44 characters. The gateway accepts a
+ * longer id, but then finds no node.
  */
 const NODE_ID_LENGTH_MAX = 128
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
 
 /**
- * The interface sets no limit. No machine has more than this, and sums of such values stay exact.
+ * The interface sets no limit. No machine has more than this number. With this limit, sums of such
+ * values stay exact.
  */
 const HARDWARE_COUNT_MAX = 1_000_000
 const HARDWARE_SIZE_MAX = 1_000_000_000_000
@@ -39,8 +42,8 @@ const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
 /**
- * A machine as its agent reports it. Every member is present; it is null when the machine lacks the
- * part (a GPU, a measured speed).
+ * A machine as its agent reports it. Every member is present. A member is null when the machine
+ * lacks the part (a GPU, a measured speed).
  */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
@@ -57,9 +60,9 @@ const hardwareMembers = {
 }
 
 /**
- * A machine as its agent describes it: claims, not facts. Sizes are in MB, speeds in Mbps, power in
- * watts; `version` is the agent's. The names are the same in requests, in the code and in the
- * columns.
+ * A machine as its agent describes it. The values are claims, not facts. Sizes are in MB, speeds in
+ * Mbps, power in watts. `version` is the agent's version. The names are the same in requests, in
+ * the code and in the columns.
  */
 export type NodeHardware = {
   readonly [Name in keyof typeof hardwareMembers]: Exclude<
@@ -69,7 +72,8 @@ export type NodeHardware = {
 }
 
 /**
- * Picks the hardware members of a request or a row. A member that is missing there becomes null.
+ * Picks the hardware members of a request or a row. If a member is missing, the result has null for
+ * it.
  */
 export function pickHardware(
   members: { readonly [Name in keyof NodeHardware]?: unknown },
@@ -105,7 +109,7 @@ export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
 const amount = z.number().min(0).nullable()
 
-/** A node as its owner reads it. Its hardware is null until the agent has reported it. */
+/** A node as its owner sees it. The hardware is null until the agent has reported it. */
 const described = {
   node_id: z.string(),
   name_alias: z.string(),
@@ -172,12 +176,13 @@ export const nodeStatsReply = z.strictObject({
 export type NodeStatsReply = z.output<typeof nodeStatsReply>
 
 /**
- * Hours of a node's history: the default and the maximum. The maximum is as long as hours are kept.
+ * Number of hours in a node's history: the default and the maximum. The maximum is the time for
+ * which hourly figures are kept.
  */
 const HISTORY_HOURS_DEFAULT = 24
 const HISTORY_HOURS_MAX = 30 * 24
 
-/** Query for the history of a node: the current hour and the hours before. */
+/** Query for a node's history, which is the current hour and the hours before it. */
 export const nodeHistoryQuery = z.object({
   node_id: nodeId,
   hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),

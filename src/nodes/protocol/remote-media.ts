@@ -6,25 +6,25 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** An address in a request, where the media's bytes could be instead. */
+/** An address in a request, at a place that could contain the media's bytes instead. */
 export type RemoteMedia = {
   /** Path of the member, such as `messages.0.content.1.image_url.url`. */
   readonly path: string
   /**
-   * Whether the address is http or https. No backend may fetch an address with another scheme, such
+   * True if the address is http or https. No backend may fetch an address with another scheme, such
    * as file.
    */
   readonly isWeb: boolean
 }
 
 /**
- * Finds an address in a chat request that a backend would fetch. Gives the first address that is
- * not http or https; if there is no such address, gives the first address. Null when the request
+ * Finds an address in a chat request that a backend would fetch. Returns the first address that is
+ * not http or https. If there is no such address, returns the first address. Null when the request
  * itself contains all pictures, sounds and files. A caller chooses the address, and the backend
  * fetches it from its own network, where other servers may trust the backend. Backends also read
- * members that the interface does not have, such as `video_url`, and they use a part's members and
- * ignore its type. So in a content part only its words may contain an address, and a member whose
- * name ends in url or uri must be a data URL.
+ * members that the interface does not have, such as `video_url`. They use a part's members and
+ * ignore its type. So in a content part, only members with words may contain an address. A member
+ * whose name ends in url or uri must be a data URL.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   const messages = memberOf(request, 'messages')
@@ -32,7 +32,7 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null
   for (const [at, message] of messages.entries()) {
     const content = isJsonObject(message) ? memberOf(message, 'content') : undefined
-    // Content that is only text, the usual case, has no parts.
+    // Usually the content is only text and has no parts.
     if (!isJsonArray(content) && !isJsonObject(content)) continue
     for (const media of listAddresses(content, `messages.${at}.content`)) {
       if (!media.isWeb) return media
@@ -43,7 +43,8 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
 }
 
 /**
- * Gives the error text for a request whose media no node fetches. It says what the caller can do.
+ * Returns the error text for a request whose media no node fetches. The text says what the caller
+ * can do.
  */
 export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
   const what = isWeb ? 'no node of this model fetches addresses' : 'no node fetches such addresses'
@@ -67,12 +68,12 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   }
 }
 
-/** Members of parts that contain words. An address in such a member is only text. */
+/** Members of parts that contain words. If such a member contains an address, it is only text. */
 const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])
 
 /**
- * Whether a member is an address. A member with a name for addresses is an address unless it is a
- * data URL. Under any other name, the form of the text decides.
+ * True if a member is an address. If a member's name is a name for addresses, the member is an
+ * address unless it is a data URL. For any other name, the form of the text decides.
  */
 function isAddress(name: string, text: string): boolean {
   if (WORDS.has(name) || /^data:/i.test(text)) return false

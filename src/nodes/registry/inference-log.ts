@@ -2,25 +2,25 @@ import type { Logger } from '../../observability/logger.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import { DAY_SECONDS, type Inference, type InferencesStore } from './inferences-store.ts'
 
-/** Stores served runs. An InferencesStore has this form. */
+/** Stores served runs. InferencesStore has this method. */
 export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown> }
 
 /** Rows in one insert. */
 export const FLUSH_ROWS_MAX = 500
 
-/** Served runs that wait to be stored in the database. */
+/** Served runs that are not stored in the database yet. */
 type InferenceLog = {
   /** Keeps a row until the next flush. No call waits for this. */
   add(row: Inference): void
-  /** Stores the kept rows. At most one insert is under way. Never rejects. */
+  /** Stores the kept rows. At most one insert runs at a time. Never rejects. */
   flush(): Promise<void>
   waiting(): number
 }
 
 /**
  * A log of served runs. Until the next flush (`tendMs`, a second), rows are in memory only, and a
- * kill -9 loses them. No payment depends on them. While the database is away, the newest
- * `inferencesMax` rows are kept. Each id is stored once, even after several tries.
+ * kill -9 loses them. No payment depends on these rows. While the database cannot be reached, the
+ * newest `inferencesMax` rows are kept. Each id is stored once, even after several tries.
  */
 export function createInferenceLog({
   sink,
@@ -65,14 +65,15 @@ export function createInferenceLog({
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
 /**
- * Time between two prunings. Each pruning removes about as many rows as were added in this time.
+ * Time between two prunings. Each pruning removes about as many rows as were added since the last
+ * one.
  */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Removes old inferences at each interval, first after one interval. A failure is logged, and the
- * next pruning removes what was left. `now` is Unix milliseconds. `stop` waits for a removal that
- * is under way.
+ * Removes old inferences after each interval. It does not remove any at the start. A failure is
+ * logged, and the next pruning removes what was left. `now` is Unix milliseconds. `stop` waits for
+ * a running removal.
  */
 export function startInferenceUpkeep(options: {
   readonly inferences: Pick<InferencesStore, 'prune'>

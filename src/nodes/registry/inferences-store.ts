@@ -9,26 +9,26 @@ export const DAY_SECONDS = 86_400
 export const COMPLETED_MAX = 10
 
 /**
- * One call that a node served completely. The node claims the token counts; the gateway measured
+ * One call that a node served completely. The node claims the token counts. The gateway measured
  * the time.
  */
 export type Inference = {
-  /** A UUID. When an id is added again, nothing changes. */
+  /** A UUID. If the same id is added again, nothing changes. */
   readonly id: string
   readonly nodeId: string
-  /** The caller's account; null for a probe. */
+  /** The caller's account. Null for a probe. */
   readonly accountId: string | null
   readonly model: string
   readonly promptTokens: number
   readonly completionTokens: number
   readonly totalTokens: number
-  /** Null when it was not measured. */
+  /** Null when the time was not measured. */
   readonly timeToFirstTokenMs: number | null
   /** When the call ended, Unix seconds. */
   readonly createdAt: number
 }
 
-/** The facts about a served call that the node's owner sees. */
+/** The facts about a served call that the node's owner may see. */
 type CompletedInference = Pick<
   Inference,
   'model' | 'promptTokens' | 'completionTokens' | 'totalTokens' | 'createdAt'
@@ -36,7 +36,7 @@ type CompletedInference = Pick<
 
 export type NodeStats = {
   readonly requestsServedDay: number
-  /** Average over the last day; null when no call was measured. */
+  /** Average over the last day. Null when no call was measured. */
   readonly averageTimeToFirstTokenMs: number | null
   /** The last COMPLETED_MAX completions, newest first. */
   readonly completed: readonly CompletedInference[]
@@ -49,49 +49,52 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * Percentiles over the hour's last FIRST_TOKENS_MAX calls, of the calls whose first token was
-   * timed. Null when no call was timed.
+   * Percentiles of the time to the first token. They cover the hour's last FIRST_TOKENS_MAX calls,
+   * without the calls that were not measured. Null when no call was measured.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
 
-/** How many of an hour's last calls the percentiles cover. */
+/**
+ * Maximum number of calls of an hour that the percentiles cover. These are the last calls of the
+ * hour.
+ */
 export const FIRST_TOKENS_MAX = 200
 
 /**
- * The calls that nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every
+ * The calls that nodes served. Times are Unix seconds. A day is the DAY_SECONDS before `now`. Every
  * method throws the driver's error when the database fails.
  */
 export type InferencesStore = {
   /**
-   * Adds inferences and counts them for their nodes (`requestsServed`). All is done in one
-   * statement, which succeeds or fails as a whole. A batch whose outcome is unknown may be added
-   * again, because each id counts once.
+   * Adds inferences and counts them for their nodes (`requestsServed`). This is one statement,
+   * which succeeds or fails as a whole. A batch whose outcome is unknown may be added again,
+   * because each id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
   /**
-   * Gives a node's figures. For any number of served calls, it reads only 24 hourly sums and the
-   * rows of a part of an hour.
+   * Returns a node's figures. Reads only 24 hourly sums and the rows of a part of an hour, however
+   * many calls were served.
    */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
-   * Gives a node's figures for each hour, oldest first, from the hour that begins at `from`. Hours
-   * without calls are left out. It reads one sum and at most FIRST_TOKENS_MAX rows per hour, so the
-   * caller must limit the number of hours.
+   * Returns a node's figures for each hour, oldest first, from the hour that begins at `from`.
+   * Hours without calls are left out. Reads one sum and at most FIRST_TOKENS_MAX rows per hour, so
+   * the caller must limit the number of hours.
    */
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /**
-   * Gives how many calls each of the account's nodes served in the last day; nodes without calls
+   * Returns how many calls each of the account's nodes served in the last day. Nodes without calls
    * are left out.
    */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
   /**
-   * Gives how many calls all nodes served in the last day. Here the day begins at a full minute.
+   * Returns how many calls all nodes served in the last day. Here the day begins at a full minute.
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
-   * Removes inferences and hourly sums that are older than `before`. It keeps the last
-   * COMPLETED_MAX inferences of each node, and all data of the day before `now`.
+   * Removes inferences and hourly sums that are older than `before`. Keeps the last COMPLETED_MAX
+   * inferences of each node, and all data of the day before `now`.
    */
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }
@@ -136,18 +139,20 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/** The day before `now`. It begins after `from`, and its whole hours begin at `firstHour`. */
+/**
+ * The day before `now`. It begins just after `from`. Its first whole hour begins at `firstHour`.
+ */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
 }
 
-/** The first multiple of `step` after `at`. */
+/** Returns the first multiple of `step` that is greater than `at`. */
 function firstAfter(at: number, step: number): number {
   return (Math.floor(at / step) + 1) * step
 }
 
-/** Largest sum of nodes' claims. Larger sums would not be exact in JavaScript. */
+/** Largest sum of token counts that nodes claim. Larger sums would not be exact in JavaScript. */
 const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
 
 async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
@@ -266,8 +271,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Removes old rows node by node, by an index. The cost grows with the number of nodes and of
- * removed rows, not with the rows that stay.
+ * Removes old rows of each node with an index. The time grows with the number of nodes and of
+ * removed rows. It does not depend on the number of rows that stay.
  */
 async function prune(
   queries: Queries,

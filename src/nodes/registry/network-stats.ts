@@ -2,20 +2,20 @@ import type { InferencesStore } from './inferences-store.ts'
 import type { NodesStore } from './nodes-store.ts'
 
 /**
- * How old the network's figures may be. To read them, the database must go through all connected
- * nodes.
+ * Maximum age of the network's figures. To read new figures, the database must go through all
+ * connected nodes.
  */
 export const NETWORK_AGE_MAX_MS = 2_000
 
 /**
- * The network's figures, as the JSON value of the answer (interface facts). The throughputs are the
- * nodes' own claims.
+ * The network's figures, as the JSON value of the answer (interface facts). The nodes themselves
+ * claim their throughputs.
  */
 export type NetworkStats = { read(): Promise<object> }
 
 /**
- * Gives network figures from the stores. All requests within NETWORK_AGE_MAX_MS share one reading.
- * `now` is Unix milliseconds.
+ * Reads the network's figures from the stores. All requests within NETWORK_AGE_MAX_MS get the same
+ * figures. `now` is Unix milliseconds.
  */
 export function createNetworkStats(options: {
   readonly nodes: Pick<NodesStore, 'network'>
@@ -47,7 +47,7 @@ export function createNetworkStats(options: {
       if (last !== null && Math.abs(now() - last.askedAtMs) < NETWORK_AGE_MAX_MS) return last.reply
       const asked = { reply: ask(), askedAtMs: now() }
       last = asked
-      // If the reading fails, later requests do not get this failed answer.
+      // If the reading fails, it is forgotten, so that later requests read again.
       asked.reply.catch(() => {
         if (last === asked) last = null
       })

@@ -3,22 +3,22 @@ import type { Logger } from '../../observability/logger.ts'
 /** Writes events of nodes to the database. The writes of one node keep the order of its events. */
 export type NodeRecords = {
   /**
-   * Runs the write after all earlier writes of this node. A failure is logged, and does not stop
+   * Runs the write after all earlier writes for this node. A failure is logged, and does not stop
    * later writes.
    */
   write(nodeId: string, write: () => Promise<unknown>): void
-  /** Resolves when all earlier writes of this node are done. */
+  /** Resolves when all earlier writes for this node are done. */
   settled(nodeId: string): Promise<void>
   /** Resolves when all earlier writes are done. */
   allSettled(): Promise<void>
-  /** Number of nodes with a write under way. */
+  /** Number of nodes with a running write. */
   pending(): number
 }
 
 /**
- * A node may disconnect and connect again at once. The end of the old connection must be stored
- * before the start of the new one. So the writes of each node run one after another. No call waits
- * for them.
+ * Runs the writes for each node one after another. A node may disconnect and connect again
+ * immediately. Then the end of the old connection must be stored before the start of the new
+ * connection. No call waits for these writes.
  */
 export function createNodeRecords(log: Logger): NodeRecords {
   const last = new Map<string, Promise<void>>()

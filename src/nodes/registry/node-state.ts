@@ -19,8 +19,8 @@ export type NodeState = (typeof NODE_STATES)[number]
 export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
- * The state of a connecting node, computed from its stored state; null for a node that never
- * connected. A killed gateway leaves a stored RUNNING… state, which counts as stopped.
+ * Computes the state of a connecting node from its stored state, which is null for a node that
+ * never connected. If a gateway was killed, a RUNNING… state stays stored. It counts as stopped.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {
@@ -39,7 +39,7 @@ export function startState(state: NodeState | null): NodeState {
   }
 }
 
-/** State of a node whose connection ended. */
+/** Returns the state of a node after its connection ended. */
 export function stopState(state: NodeState): NodeState {
   switch (state) {
     case 'RUNNING':
@@ -56,8 +56,8 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * The state of a connected node after a probe. A node that is being verified and gave no answer
- * keeps its state, and is probed again. Only the operator changes a disabled node.
+ * Returns the state of a connected node after a probe. If a node that is being verified gave no
+ * answer, it keeps its state and is probed again. Only the operator changes a disabled node.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED')
@@ -67,7 +67,10 @@ export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   return 'RUNNING_DEGRADED'
 }
 
-/** The status that node owners read, in the words of the public node client's documentation. */
+/**
+ * Returns the status that the node's owner reads, in the words of the public node client's
+ * documentation.
+ */
 export function statusText(state: NodeState | null): string {
   switch (state) {
     case 'RUNNING':
@@ -88,7 +91,7 @@ export function statusText(state: NodeState | null): string {
   }
 }
 
-/** Whether a stored text is a state. */
+/** True if a stored text is a state. */
 export function isNodeState(text: string): text is NodeState {
   return NODE_STATES.some((state) => state === text)
 }

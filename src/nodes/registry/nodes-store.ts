@@ -6,20 +6,20 @@ import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
 /**
- * How many nodes an account can have; archived nodes count. The limit is needed because a list of
- * nodes has no pages.
+ * Maximum number of nodes of an account, including archived nodes. The limit is needed because a
+ * list of nodes has no pages.
  */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
-/** How many models are remembered when their nodes are not connected. */
+/** Maximum number of models that are remembered while their nodes are not connected. */
 const OFFERED_MODELS_MAX = 10_000
 
-/** How many models a node can have benchmarks for. */
+/** Maximum number of models for which a node can have benchmarks. */
 export const BENCHMARKS_PER_NODE_MAX = 100
 
 /**
- * How many models the network's figures list, the fastest first. The limit is needed because nodes
- * choose the names.
+ * Maximum number of models in the network's figures, the fastest first. The limit is needed because
+ * nodes choose the names.
  */
 const NETWORK_MODELS_MAX = 500
 
@@ -32,14 +32,14 @@ export type StoredNode = {
   readonly isArchived: boolean
   /** Null for a node that never connected. */
   readonly state: NodeState | null
-  /** Null until the node's agent has reported it. */
+  /** Null until the node's agent has reported the hardware. */
   readonly hardware: NodeHardware | null
-  /** Null while it is not connected. */
+  /** Null while the node is not connected. */
   readonly connectedSince: number | null
   readonly lastSeenAt: number | null
-  /** Models that the node serves on its connection; empty while it is not connected. */
+  /** Models that the node serves on its connection. Empty while the node is not connected. */
   readonly models: readonly string[]
-  /** Sum of all ended connections. */
+  /** Sum of the durations of all ended connections. */
   readonly totalUptimeSeconds: number
   readonly requestsServed: number
 }
@@ -49,7 +49,7 @@ type ListedNode = StoredNode & {
   readonly speeds: ReadonlyMap<string, number>
 }
 
-/** An agent's measurement at its backend. It is a claim. */
+/** What an agent measured at its backend. The values are the agent's claim. */
 export type NodeBenchmark = {
   readonly nodeId: string
   readonly model: string
@@ -57,26 +57,29 @@ export type NodeBenchmark = {
   readonly createdAt: number
 }
 
-/** Figures of all connected nodes, from their own benchmarks of the models that they serve. */
+/**
+ * Figures of all connected nodes. They come from the nodes' own benchmarks of the models that they
+ * serve.
+ */
 type NetworkFigures = {
   /** Archived nodes are not counted. */
   readonly nodes: number
   readonly connectedNodes: number
-  /** Sum over connected nodes. Each node counts with its fastest model. */
+  /** Sum over connected nodes. For each node, the sum has the speed of its fastest model. */
   readonly tokensPerSecond: number
   /** At most NETWORK_MODELS_MAX models, the fastest first. */
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
 /**
- * One connection of a node. Each connection has its own id, so a late write for an earlier
+ * One connection of a node. Each connection has its own id, so that a late write for an earlier
  * connection has no effect.
  */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
 /** Data that is stored when a node's connection begins. */
 export type BegunConnection = ConnectionOfNode & {
-  /** Id of the process that holds the connection, as `ProcessLease.id` gives it. */
+  /** Id of the process that has the connection, as `ProcessLease.id` returns it. */
   readonly processId: string
   readonly at: number
   readonly models: readonly string[]
@@ -87,7 +90,9 @@ export type BegunConnection = ConnectionOfNode & {
   readonly state: NodeState
 }
 
-/** A node and the account that asks for it. Another account's node is treated as unknown. */
+/**
+ * A node, and the account that asks for the node. A node of another account is treated as unknown.
+ */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
 /**
@@ -96,21 +101,21 @@ export type OwnNode = { readonly nodeId: string; readonly accountId: string }
  */
 export type NodesStore = {
   /**
-   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX nodes (concurrent calls
-   * may exceed it by a few).
+   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX nodes. Concurrent calls
+   * may exceed this limit by a few nodes.
    */
   create(
     node: OwnNode & { readonly name: string; readonly createdAt: number },
   ): Promise<'created' | 'taken' | 'too_many'>
-  /** Gives the node, of any account, or null. */
+  /** Returns the node, of any account. Null when it does not exist. */
   find(nodeId: string): Promise<StoredNode | null>
   /**
-   * Gives the account's nodes, oldest first; archived nodes are included. Each node has its newest
-   * benchmark, and the benchmarks (tokens per second) of the models that it serves now.
+   * Returns the account's nodes, oldest first, including archived nodes. Each node has its newest
+   * benchmark. It also has the benchmarks (tokens per second) of the models that it serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
   /**
-   * Changes the members that are not null. Gives the changes, or null when the node does not exist.
+   * Changes the members that are not null. Returns the changes. Null when the node does not exist.
    */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
@@ -120,51 +125,52 @@ export type NodesStore = {
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Stores a benchmark. It replaces the last benchmark of the same model. Refuses a node of another
-   * account, and a node without hardware.
+   * Stores a benchmark. It replaces the last benchmark of the same model. Refuses a benchmark for a
+   * node of another account, or for a node without hardware.
    */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
   ): Promise<'saved' | 'unknown_node' | 'too_many'>
-  /** Gives the node's benchmark of a model, or null. */
+  /** Returns the node's benchmark of a model. Null when the node has no such benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<NodeBenchmark | null>
-  /** Gives the node's newest benchmark, or null. */
+  /** Returns the node's newest benchmark. Null when the node has no benchmark. */
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
   /**
-   * Stores the state of a connected node. No effect when the node has another connection, or no
-   * connection; a disabled node stays disabled.
+   * Stores the state of a connected node. Does nothing if the node now has another connection, or
+   * no connection. A disabled node stays disabled.
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
    * Stores that a node's connection began, and the models that the node serves. From now on this is
-   * the node's connection, even if another process held an earlier connection. The earlier
-   * connection's uptime ends when the node was last seen. With `takes` 'when_free' the connection
-   * is stored only if the node has no connection. False, and the connection is not stored, when
-   * 'when_free' finds a connection, or when the node is unknown or archived.
+   * the node's connection, even if another process had an earlier connection to the node. The
+   * uptime of the earlier connection ends when the node was last seen. If `takes` is 'when_free',
+   * the connection is stored only if the node has no connection. False if the connection was not
+   * stored, because 'when_free' found another connection, or because the node is unknown or
+   * archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Stores that connections still exist, and which process holds them. If the gateway is killed,
-   * their uptime counts up to this time. Gives the ids of the nodes that still have these
-   * connections. Other connections were replaced, or were ended by a gateway that treated this
-   * process as dead.
+   * Stores that connections still exist, and which process has them. If the gateway is killed, the
+   * uptime of these connections counts up to this time. Returns the ids of the nodes that still
+   * have these connections. The other connections were replaced, or a gateway that treated this
+   * process as dead ended them.
    */
   markSeen(
     connections: readonly ConnectionOfNode[],
     by: { readonly processId: string; readonly at: number },
   ): Promise<ReadonlySet<string>>
   /**
-   * Stores that a node's connection ended: adds its time to the uptime, and stores the state. No
-   * effect when the node has another connection, or no connection.
+   * Stores that a node's connection ended: adds its duration to the uptime, and stores the state.
+   * Does nothing if the node now has another connection, or no connection.
    */
   markDisconnected(
     connection: ConnectionOfNode,
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections whose process is dead, and stops their nodes' states. Each connection ends
-   * at the time when its node was last seen. Gives the number of ended connections. Any gateway may
-   * call this at any time: each connection is ended only once.
+   * Ends the connections whose process is dead, and changes the states of their nodes to STOPPED….
+   * Each connection ends at the time when its node was last seen. Returns the number of ended
+   * connections. Any gateway may call this at any time, because each connection is ended only once.
    */
   endAbandoned(): Promise<number>
   /**
@@ -173,15 +179,15 @@ export type NodesStore = {
    */
   network(): Promise<NetworkFigures>
   /**
-   * Gives the models that nodes have benchmarks for, by name, at most OFFERED_MODELS_MAX. These
-   * models may be served when their nodes connect.
+   * Returns the models for which nodes have benchmarks, sorted by name, at most OFFERED_MODELS_MAX.
+   * These models may be served when their nodes connect.
    */
   offeredModels(): Promise<readonly string[]>
 }
 
 /**
  * Opens the store on the database's shared connections, for any number of gateways. A row belongs
- * to the connection that was stored last, while this connection's process is alive.
+ * to the connection that was stored last, while the process of this connection is alive.
  */
 export function createNodesStore(
   { queries }: Pick<Database, 'queries'>,
@@ -286,24 +292,25 @@ export function createNodesStore(
   }
 }
 
-/** Uptime that includes the open connection, up to the time when the node was last seen. */
+/**
+ * Uptime that includes the open connection. The open connection counts up to the time when the node
+ * was last seen.
+ */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
 
 const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
 
-/**
- * The state to store. A disabled node stays disabled, because only the operator can change that.
- */
+/** The state to store. A disabled node stays disabled, because only the operator can enable it. */
 function unlessDisabled(state: NodeState): RawBuilder<string> {
   const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
   return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
 }
 
 /**
- * If another gateway is ending a row now, this statement skips it. The processes are read once,
- * before the rows. If a row changes while this statement waits for it, the row's new content
- * decides.
+ * If another gateway is ending a connection in a row now, this statement skips the row. The
+ * processes are read once, before the rows. If a row changes while this statement waits for it, the
+ * new content of the row decides.
  */
 async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
   const { numAffectedRows } = await sql`
@@ -318,7 +325,7 @@ async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number
   return Number(numAffectedRows ?? 0n)
 }
 
-/** False when the id is taken or the account has enough nodes. */
+/** False when the id is taken or the account has the maximum number of nodes. */
 async function insertNode(
   queries: Queries,
   { nodeId, accountId, name, createdAt }: Parameters<NodesStore['create']>[0],
@@ -332,8 +339,8 @@ async function insertNode(
 }
 
 /**
- * The row is locked before it is read. So only one of two equal simultaneous updates reports a
- * change.
+ * The row is locked before it is read. So if two equal updates come at the same time, only one of
+ * them reports a change.
  */
 async function updateNode(
   queries: Queries,
@@ -384,7 +391,7 @@ function toBenchmark(row: BenchmarkRow): NodeBenchmark {
   }
 }
 
-/** Concurrent calls for new models may exceed the bound by a few. */
+/** Concurrent calls for new models may exceed the limit by a few benchmarks. */
 async function saveBenchmark(
   queries: Queries,
   {
@@ -414,7 +421,9 @@ async function saveBenchmark(
   return rows[0]?.is_known ? 'too_many' : 'unknown_node'
 }
 
-/** Gives the newest benchmark of one node, or of each node of an account, by node id. */
+/**
+ * Returns the newest benchmark of one node, or of each node of an account. The keys are node ids.
+ */
 async function findNewestBenchmarks(
   queries: Queries,
   of: { readonly nodeId: string } | { readonly accountId: string },
@@ -429,7 +438,10 @@ async function findNewestBenchmarks(
   return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
 }
 
-/** Benchmarks of the models that an account's connected nodes serve, by node id. */
+/**
+ * Reads the benchmarks of the models that an account's connected nodes serve. The keys are node
+ * ids.
+ */
 async function readServedSpeeds(queries: Queries, accountId: string) {
   const { rows } = await sql<Pick<BenchmarkRow, 'node_id' | 'model' | 'tokens_per_second'>>`
     select b.node_id, b.model, b.tokens_per_second from nodes n

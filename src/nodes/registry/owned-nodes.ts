@@ -19,13 +19,16 @@ import {
 import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 
-/** How many new ids are tried for one node. If all are taken, the randomness must be faulty. */
+/**
+ * How many ids are tried for one new node. If all these ids are taken, the source of randomness
+ * must be faulty.
+ */
 export const NODE_ID_TRIES = 8
 
 /**
- * An account's nodes. The methods give the JSON value of the interface's answer (2.7). Every method
- * for one node throws ApiError `not_found` when the node does not exist. The error is the same for
- * another account's node.
+ * An account's nodes. The methods return the JSON value of the interface's answer (2.7). Every
+ * method for one node throws ApiError `not_found` when the node does not exist. For a node of
+ * another account, the error is the same.
  */
 export type OwnedNodes = {
   /** Throws ApiError `limit_reached` when the account has too many nodes. */
@@ -34,18 +37,21 @@ export type OwnedNodes = {
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<object>
-  /** Gives the account's nodes, oldest first; archived nodes are included. */
+  /** Returns the account's nodes, oldest first, including archived nodes. */
   list(accountId: string): Promise<object>
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
-  /** What the node served in the last `hours` hours; the current hour is the last one. */
+  /**
+   * Returns what the node served in the last `hours` hours. The last of these hours is the current
+   * hour.
+   */
   history(node: OwnNode & { readonly hours: number }): Promise<object>
-  /** Throws `not_found` also when there is no benchmark of this model. */
+  /** Also throws `not_found` when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
   /**
-   * Throws `not_found` also for a node that has not reported its hardware, `limit_reached` for too
-   * many models.
+   * Also throws `not_found` for a node that has not reported its hardware. Throws `limit_reached`
+   * for too many models.
    */
   saveBenchmark(
     benchmark: OwnNode & Pick<NodeBenchmark, 'model' | 'tokensPerSecond'>,
@@ -53,9 +59,9 @@ export type OwnedNodes = {
 }
 
 /**
- * Gives the operations of node owners, over the stores. `now` is Unix milliseconds. `random` gives
- * the requested number of unpredictable bytes. `onArchived` is called with a node that must not
- * stay connected.
+ * Returns the operations for node owners, which use the stores. `now` is Unix milliseconds.
+ * `random` returns the requested number of unpredictable bytes. `onArchived` is called with a node
+ * that must not stay connected.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: a node owner's operations
 export function createOwnedNodes(options: {
@@ -185,7 +191,7 @@ function unknownNode(): ApiError {
 }
 
 /**
- * A node as its owner reads it. Its hardware is null until its agent has reported it. `now` is Unix
+ * A node as its owner sees it. The hardware is null until the agent has reported it. `now` is Unix
  * seconds.
  */
 function describe(node: StoredNode, now: number) {
@@ -235,21 +241,20 @@ function describeHour(hour: NodeHour) {
 }
 
 /**
- * 0 while the node is not connected, and when our clock says that the connection starts in the
- * future.
+ * 0 while the node is not connected. Also 0 if the connection starts in the future, by our clock.
  */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }
 
-/** Words of a node id: 5 × 11 bits. */
+/** Number of words in a node id: 5 × 11 bits. */
 const NODE_ID_WORDS = 5
 
 /**
- * Gives a new node id: five words of BIP-39's English list, joined by `_`. Each word is equally
- * likely. The id is not a secret. `random` gives the requested number of unpredictable bytes. Among
- * a million nodes, the chance that two have the same id is 1 in 72,000. So the caller must try
- * again when the id is taken.
+ * Returns a new node id: five words from BIP-39's English list, joined by `_`. Each word is equally
+ * likely. The id is not a secret. `random` returns the requested number of unpredictable bytes.
+ * Among a million nodes, the chance that two have the same id is 1 in 72,000. So if the id is
+ * taken, the caller must try again.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)
@@ -259,7 +264,7 @@ export function makeNodeId(random: (length: number) => Uint8Array): string {
   ).join('_')
 }
 
-/** A power of two, so that the remainder of 16 random bits is evenly distributed. */
+/** This is a power of two, so that the remainder of 16 random bits is evenly distributed. */
 const WORDS = 2048
 
 function english() {

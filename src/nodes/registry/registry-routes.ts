@@ -23,16 +23,19 @@ import type { NetworkStats } from './network-stats.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
 
 /**
- * How many registrations, hardware reports and benchmarks are read at the same time, and how many
- * bytes their bodies may have together.
+ * Maximum number of registrations, hardware reports and benchmarks that are read at the same time,
+ * and maximum number of bytes of their bodies together.
  */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
-/** How many histories are read at the same time. Each may cover some hundred thousand rows. */
+/**
+ * Maximum number of histories that are read at the same time. Each history may cover some hundred
+ * thousand rows.
+ */
 const HISTORY_CALLS_MAX = 8
 
-/** The bodies of all these routes have a dozen short members. */
+/** The body of each of these routes has at most about a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
 const EXAMPLE_ID = '3d2c1b0a-0000-4000-8000-000000000000'
@@ -58,8 +61,8 @@ const EXAMPLES = {
 } as const
 
 /**
- * Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the
- * figures of the network.
+ * Routes of contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics,
+ * and the figures of the network.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function nodeRoutes({
@@ -76,7 +79,7 @@ export function nodeRoutes({
   const bytesMax = NODE_BODY_BYTES_MAX
   const ok = { name: 'Done', schema: done }
   const accountOf = ({ caller, slot }: Pick<RouteCall, 'caller' | 'slot'>) => {
-    // The limits are for bodies that are being read, not for calls that wait for the database.
+    // The slot limits bodies that are being read. Calls that wait for the database do not count.
     slot.release()
     return caller().accountId
   }

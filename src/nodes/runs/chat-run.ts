@@ -16,34 +16,35 @@ import {
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Checks the chunks of one answer as they arrive. A node whose answer is malformed counts as
- * failed; before the first token it is replaced by another node. Both methods throw FormatError for
- * a malformed answer.
+ * Checks the chunks of one answer as they arrive. If a node's answer is malformed, the node counts
+ * as failed. If this happens before the first token, another node replaces it. Both methods throw
+ * FormatError for a malformed answer.
  */
 export type AnswerReader = {
-  /** Gives the chunks that are sent instead of the node's chunk. */
+  /** Returns the chunks that are sent instead of the node's chunk. */
   push(chunk: JsonObject): readonly JsonObject[]
   /** Called when the node reports that its answer is complete. */
   finish(): void
 }
 
 /**
- * A chat request in the form for nodes. Its text is made only once, even if the call is retried.
+ * A chat request in the form for nodes. The request's text is made only once, even if the call is
+ * retried.
  */
 export type ChatQuestion = {
   readonly request: JsonObject
-  /** Upper limit of the frame's size, UTF-8. The frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be a few bytes smaller. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
-  /** Size of the request, UTF-8. Pictures and sounds in the request do not count. */
+  /** Size of the request in UTF-8, bytes, without the pictures and sounds in it. */
   readonly requestBytes: number
-  /** The most tokens that the request's prompt can have. */
+  /** Maximum number of tokens that the request's prompt can have. */
   readonly promptTokensMax: number
   /** How many choices the request asks for: `n`. */
   readonly choices: number
 }
 
-/** Writes the question of a chat request. */
+/** Creates the question for a chat request. */
 export function askChat(model: string, request: JsonObject): ChatQuestion {
   const { requestBytes: bytes, frameBytes, frameOf } = chatFrame(model, request)
   const requestBytes = Math.max(0, bytes - mediaBytesOf(request))
@@ -66,14 +67,17 @@ export type ChatRunOptions = RunOptions & {
 /** One chat call on one node. */
 export class ChatRun extends Run {
   declare readonly options: ChatRunOptions
-  /** Resolves at the first token; rejects with DispatchError, or the signal's reason. */
+  /** Resolves at the first token. Rejects with DispatchError, or the signal's reason. */
   readonly firstToken: Promise<void>
-  /** The node's usage claim, cut to plausible values; null until it arrives. */
+  /** The usage that the node claims, cut to plausible values. Null until it arrives. */
   private usage: JsonObject | null = null
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** Bytes that arrived after the caller got its result, and the time when the caller got it. */
+  /**
+   * Number of bytes that arrived after the caller got its result, and the time when the caller got
+   * the result.
+   */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -86,7 +90,7 @@ export class ChatRun extends Run {
     super(options, options.limits.firstTokenMs)
     this.unfinished = new Set(Array.from({ length: options.question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
-    // Without this handler, a rejection would be unhandled when the caller has left.
+    // Without this handler, a rejection after the caller has left would be an unhandled rejection.
     this.firstToken.catch(() => {})
   }
 
@@ -94,7 +98,7 @@ export class ChatRun extends Run {
     return this.queue.batches
   }
 
-  /** Times of the answer's tokens; null when no token arrived. */
+  /** Returns the times of the answer's tokens. Null when no token arrived. */
   times(): RunTimes | null {
     const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
     if (firstTokenAtMs === null) return null
@@ -107,7 +111,7 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Handles a frame of this run. False when the run has ended and the node sends more than it may.
+   * Handles a frame for this run. False when the run has ended and the node sends more than it may.
    */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
@@ -124,8 +128,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Counts a frame. An answer that is too large ends only its own run, because this caller chose
-   * the length, and the node's other callers did not.
+   * Counts a frame's bytes. An answer that is too large ends only its own run. The caller of this
+   * run chose the length, and the node's other callers did not.
    */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
@@ -157,8 +161,9 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Token counts are the node's claim, cut to its bounds. Without a claim, they are estimated from
-   * the sizes of request and answer. This gateway measured the time to the first token.
+   * The node claims the token counts, and they are cut to the possible values. If the node claims
+   * nothing, they are estimated from the sizes of request and answer. This gateway measured the
+   * time to the first token.
    */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options
@@ -245,7 +250,7 @@ export class ChatRun extends Run {
     if (read !== null) this.queue.push(read, bytes)
   }
 
-  /** Gives the reader's result, or null when the reader has refused the answer. */
+  /** Returns the result of `read`. Null when the reader has refused the answer. */
   private judge<Read>(read: () => Read): Read | null {
     try {
       return read()
@@ -280,8 +285,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * After the first token, the caller reads too slowly, which is not the node's fault. Before the
-   * first token, the node sends too much.
+   * Called when too much data waits. After the first token, the caller reads too slowly, which is
+   * not the node's fault. Before the first token, the node has sent too much.
    */
   private overflow(): void {
     if (this.phase === 'waiting')
@@ -289,9 +294,12 @@ export class ChatRun extends Run {
     else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
   }
 
-  /** Called when the node reports that it is done. Without any token, the node gave no answer. */
+  /**
+   * Called when the node reports that its answer is complete. If no token arrived, the node gave no
+   * answer.
+   */
   private finish(): void {
-    // The usage frame may report the end a second time.
+    // The usage frame and the final frame may both report the end. Only the first report counts.
     if (this.phase === 'closed') return
     if (this.firstTokenAtMs === null)
       this.settle({

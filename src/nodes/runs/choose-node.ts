@@ -1,44 +1,44 @@
 import type { Offer, OfferingNode } from './offer.ts'
 import { expectedMs } from './speed.ts'
 
-/** Connected nodes by model. To choose a node takes the same time for any number of nodes. */
+/** Connected nodes by model. The time to choose a node does not depend on the number of nodes. */
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
   /**
-   * Called when another gateway lost the nodes of a model. They are expected to connect again
-   * within `returnMs`.
+   * Called when another gateway lost the nodes of a model. These nodes are expected to connect
+   * again within `returnMs`.
    */
   expectReturn(model: string): void
-  /** Whether nodes of the model are expected to connect again. */
+  /** True if nodes of the model are expected to connect again. */
   isReturning(model: string): boolean
   /** Must be called when a node's state, slots or circuit have changed. */
   update(node: Node): void
   /**
-   * Chooses an offer for the model. Among few offers, it is the one with the shortest expected
-   * time. Among many, it is the better of two that are drawn at random.
+   * Chooses an offer for the model. If there are few offers, chooses the offer with the shortest
+   * expected time. If there are many, draws two at random and chooses the better one.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
   /**
-   * Whether a node of the model is or was connected, or offered the model before this process
+   * True if a node of the model is or was connected, or offered the model before this process
    * started.
    */
   isKnown(model: string): boolean
-  /** Whether a node of the model is RUNNING and not set aside. */
+  /** True if a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
   /** How many nodes of the model are connected, in any state. */
   connected(model: string): number
-  /** How many of the model's connected nodes take large frames. */
+  /** How many of the model's connected nodes accept large frames. */
   connectedLarge(model: string): number
-  /** How many of the model's connected nodes may get addresses of images. */
+  /** How many of the model's connected nodes accept addresses of images. */
   connectedMedia(model: string): number
-  /** Models with nodes that are RUNNING and not set aside, by name. */
+  /** Models that have nodes which are RUNNING and not set aside, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** If at most this number of nodes is available, all are compared. */
+/** If at most this number of nodes is available, all of them are compared. */
 export const COMPARED_MAX = 4
-/** How many models without a connected node are remembered. */
+/** Maximum number of remembered models that have no connected node. */
 const IDLE_MODELS_MAX = 10_000
 
 type ModelOffers<Node> = {
@@ -46,17 +46,14 @@ type ModelOffers<Node> = {
   large: number
   media: number
   running: number
-  /**
-   * End of the time in which nodes that another gateway lost are expected to return, Unix
-   * milliseconds.
-   */
+  /** Until this time, nodes that another gateway lost are expected to return, Unix milliseconds. */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
 
 /**
- * Creates an index without nodes. It knows the models `offeredModels`. `random` gives numbers from
- * 0 to below 1; `now` gives Unix milliseconds.
+ * Creates an index without nodes. The index knows the models in `offeredModels`. `random` returns
+ * numbers from 0 to below 1. `now` returns Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,
@@ -96,7 +93,8 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         offers.connected++
         if (node.takesLargeFrames) offers.large++
         if (node.takesRemoteMedia) offers.media++
-        // The newest model is last, so that the model that was unused longest is removed first.
+        // The model that was used last comes last, so that the model that was unused longest is
+        // removed first.
         models.delete(model)
         models.set(model, offers)
       }
@@ -151,7 +149,7 @@ function countOffer<Node extends OfferingNode<Node>>(
   offer.counted = counted
 }
 
-/** Moves the last offer into the gap that a removed offer leaves, so that the array has no gaps. */
+/** When an offer is removed, moves the last offer into its place, so that the array has no gaps. */
 function placeOffer<Node>(
   available: Offer<Node>[],
   offer: Offer<Node>,
@@ -171,8 +169,8 @@ function placeOffer<Node>(
 }
 
 /**
- * Draws a few times. At most two nodes are excluded, so all draws rarely fail. If they do, all
- * offers are compared.
+ * Draws a few times. At most two nodes are excluded, so it is rare that all draws fail. If all
+ * draws fail, all offers are compared.
  */
 function draw<Node>(
   available: readonly Offer<Node>[],

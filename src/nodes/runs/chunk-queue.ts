@@ -1,36 +1,37 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * A waiting batch of this size takes no more chunks. The limit gives a slow caller time for each
- * write. It also saves memory, because a batch is held twice while it is written.
+ * If a waiting batch has this size, no more chunks are added to it. The limit gives a slow caller
+ * time for each write. It also saves memory, because a batch is in memory twice while it is
+ * written.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
 /**
- * Chunks that waited together. `bytes` counts the frames of these chunks, and the frames before
- * them that gave no chunk.
+ * Chunks that waited together. `bytes` is the size of the frames that contained these chunks, and
+ * of the frames before them that contained no chunk.
  */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** A queue of chunks. A node adds them, and one caller takes them. */
 type ChunkQueue = {
   /**
-   * Each step gives the waiting chunks, at most BATCH_BYTES_MAX and one frame. Chunks that came in
-   * one packet are given together.
+   * Each step returns the waiting chunks, at most BATCH_BYTES_MAX and one frame. Chunks that came
+   * in one packet are returned together.
    */
   readonly batches: AsyncIterable<ChunkBatch>
   /** Bytes of the frames whose chunks are waiting. */
   waitingBytes(): number
   /**
-   * Bytes of the frames since the last chunk. These frames gave no chunk, but what a reader keeps
-   * of them takes memory too.
+   * Number of bytes of the frames since the last chunk. These frames contained no chunk, but a
+   * reader may keep a part of them in memory.
    */
   silentBytes(): number
-  /** Adds the chunks of one frame, which has `bytes` bytes. */
+  /** Adds the chunks of one frame. `bytes` is the size of the frame. */
   push(chunks: readonly JsonObject[], bytes: number): void
   /**
-   * Ends the input. Waiting chunks are still given; then the iteration ends, or throws `error`.
-   * Only the first call counts.
+   * Ends the input. The caller still gets the waiting chunks. Then the iteration ends, or throws
+   * `error`. Only the first call has an effect.
    */
   end(error: Error | null): void
   /** Drops the waiting chunks. The iteration throws `reason` at once. */
@@ -72,7 +73,10 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
     waitingBytes = 0
   }
 
-  /** The reader continues after the whole packet was read. So it takes all chunks of the packet. */
+  /**
+   * Lets the reader continue only after the whole packet was read, so that it gets all chunks of
+   * the packet.
+   */
   function wake(): void {
     reader?.resolve()
     reader = null

@@ -36,22 +36,25 @@ import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
 /**
- * How many runs are remembered that ended without their final frame. This frame may still arrive: a
- * usage chunk, then status 2.
+ * Maximum number of remembered runs that ended without their final frame. This frame may still
+ * arrive: a usage chunk, then status 2.
  */
 const ENDED_RUNS_MAX = 64
 
 /** A node that may connect. */
 export type AcceptedNode = NodeHello & {
   readonly accountId: string
-  /** The state it starts with. */
+  /** The state that the node has at the start of its connection. */
   readonly state: NodeState
   readonly vramMb: number | null
 }
 
 /** Events that a connection reports to its hub. */
 export type NodeEvent =
-  /** The node's availability has changed, or it may have started or stopped serving. */
+  /**
+   * The node may have started or stopped getting calls, or the number of its free slots may have
+   * changed.
+   */
   | { readonly kind: 'changed' }
   /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
@@ -70,19 +73,19 @@ export type HubLink = {
   /** From 0 to below 1. */
   readonly random: () => number
   /**
-   * Makes an unguessable id. So a node cannot know other nodes' request ids, or answer a ping that
-   * it did not get.
+   * Makes an id that a node cannot guess. So a node cannot know other nodes' request ids, or answer
+   * a ping that it did not get.
    */
   readonly makeId: () => string
   readonly log: Logger
-  /** Limits the memory for answers with images, for all nodes together. */
+  /** Limits the memory for answers with images. All nodes share this limit. */
   readonly imageBudget: ImageBudget
-  /** Gives the circuits at the end of the node's last connection, by model. */
+  /** Returns the circuits that the node had at the end of its last connection, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   report(node: NodeConnection, event: NodeEvent): void
 }
 
-/** The options that the caller gives to start a run. The connection adds the rest. */
+/** The options that the code which starts a run supplies. The connection adds the other options. */
 export type Start<Options> = Omit<
   Options,
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
@@ -98,16 +101,16 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly nodes = 1
   readonly isRemote = false
   readonly health: NodeHealth
-  /** Whether the node takes members of a request that the public client cannot handle. */
+  /** True if the node accepts members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
   /**
-   * Until this time the node's backend is at its limit, as the node reported. Other nodes are asked
-   * first.
+   * Until this time, the node's backend is at its limit, as the node reported. Other nodes get
+   * calls first.
    */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** How many bytes may wait for the node to read them. */
+  /** Maximum number of bytes that wait until the node reads them. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -115,17 +118,17 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly strays: StrayBudget
   private readonly runs = new Map<string, Run>()
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
-  /** Limits the bytes that arrive below the WebSocket; null for a node that chats. */
+  /** Limits the bytes that arrive below the WebSocket. Null for a chat node. */
   private readonly meter: FrameMeter | null
-  /** Bytes that are reserved for the answers with images that the node was asked for. */
+  /** Number of bytes that are reserved for the images that the node was asked for. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
 
   /**
-   * `stream` is the socket below the WebSocket. A large frame of a DIFFUSION node is accepted only
-   * while the node owes an answer for which memory was reserved. So all nodes together can use at
-   * most the image budget and one small frame each.
+   * `stream` is the socket below the WebSocket. The gateway accepts a large frame from a DIFFUSION
+   * node only while it waits for an answer from the node and has reserved memory for it. So all
+   * nodes together can use at most the image budget, and one small frame each.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -175,12 +178,12 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     socket.on('error', () => {})
   }
 
-  /** Whether the node makes images. */
+  /** True if the node makes images. */
   get draws(): boolean {
     return this.accepted.modelType === 'DIFFUSION'
   }
 
-  /** Whether the node understands a cancel frame. */
+  /** True if the node understands a cancel frame. */
   private get isCancellable(): boolean {
     return this.accepted.features.has('cancel')
   }
@@ -194,33 +197,33 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Whether the node takes a large frame now. The bytes that wait for the node must stay below the
-   * limit.
+   * True if a large frame can be sent to the node now. The bytes that wait for the node must stay
+   * below the limit.
    */
   hasRoomFor(frameBytes: number): boolean {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** Whether the node can get a call for the model now; without a model, for any model. */
+  /** True if the node can get a call for the model now. Without a model: for any model. */
   isAvailable(model?: string): boolean {
     return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** Whether the node gets calls for the model; without a model, for any model. */
+  /** True if the node gets calls for the model. Without a model: for any model. */
   isServing(model?: string): boolean {
     const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
     return !isGoing && this.health.isServing(model)
   }
 
   /**
-   * The load that the node last reported. It is not trusted; it is logged when the node's state
-   * changes.
+   * The load that the node last reported. This load is not trusted. It is logged when the node's
+   * state changes.
    */
   load(): NodeLoad | null {
     return this.liveness.load()
   }
 
-  /** Begins a chat run; the run owns the slot from now on. */
+  /** Begins a chat run. From now on, the run owns the slot. */
   chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
     const run = new ChatRun({ ...start, ...this.ownOptions(), question })
     this.open(run, question.frameOf(run.id, this.traceparent()))
@@ -228,8 +231,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Asks the node for images. When too many answers are under way, it gives null and releases the
-   * slot.
+   * Asks the node for images. If there is no memory for another answer, returns null and releases
+   * the slot.
    */
   draw(start: Start<ImageRunOptions>): ImageRun | null {
     const { imageBudget, limits } = this.hub
@@ -244,11 +247,14 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return run
   }
 
-  /** The caller of a run has left: sends the node a cancel frame, if the node understands it. */
+  /**
+   * Called when the caller of a run has left. Sends a cancel frame to the node if the node
+   * understands it.
+   */
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // `post` is not used, because it would end the connection of a node that reads slowly. A caller
-    // who leaves must not cause this.
+    // `post` is not used here, because it would end the connection of a node that reads slowly. A
+    // caller who leaves must not cause this end.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
@@ -261,7 +267,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Sends a frame. Ends the connection of a node that is closing, or that does not read. */
+  /** Sends a frame. If the node is closing, or does not read, ends its connection. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
@@ -304,7 +310,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
   }
 
-  /** Ends the connection. The node gets the reason. */
+  /** Ends the connection. The close frame contains the reason. */
   close(code: number, reason: string): void {
     if (this.isGone) return
     this.end(reason)
@@ -317,13 +323,13 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.socket.terminate()
   }
 
-  /** Ends its runs at once with `error`. */
+  /** Ends all runs of the node at once with `error`. */
   failRuns(error: DispatchError): void {
     for (const run of [...this.runs.values()]) run.fail(error)
   }
 
   /**
-   * True after the node's close frame: no other frame follows, but the connection may stay open for
+   * True after the node's close frame. No other frame follows, but the connection may stay open for
    * `closeTimeoutMs`.
    */
   private isClosing(): boolean {
@@ -345,16 +351,16 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     this.isGone = true
     this.report({ kind: 'changed' })
-    // A lost connection counts as one failure per model, for all calls of the model together. For a
-    // model without calls, it is not a failure.
+    // A lost connection counts as one failure for each model that has running calls, however many
+    // calls it has. For a model without calls, it does not count as a failure.
     for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
     this.report({ kind: 'gone', why })
   }
 
   /**
-   * Reads a frame. If our own code fails on the frame, this ends the node's connection, and not the
-   * process.
+   * Reads a frame. If our own code throws an error for this frame, this ends only the node's
+   * connection, not the process.
    */
   private receiveSafely(data: Buffer, isBinary: boolean): void {
     try {
@@ -432,8 +438,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Handles a WebSocket control frame. A node can send many thousands per second, so unexpected
-   * control frames also use the stray budget.
+   * Handles a WebSocket control frame. A node can send many thousands per second. So unexpected
+   * control frames use the stray budget too.
    */
   private takePing(isExpected: boolean): void {
     if (this.isGone) return
@@ -441,15 +447,15 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (!isExpected) this.tolerate(0)
   }
 
-  /** Handles a frame that was not asked for. */
+  /** Handles a frame that the gateway did not ask for. */
   private tolerate(bytes: number): void {
     if (this.isGone || this.strays.spend(bytes, this.hub.now())) return
     this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
   }
 
   /**
-   * Ends the connection because of the node's frames, and stops reading: the node might never
-   * answer the close.
+   * Ends the connection because of the frames that the node sent. Stops reading, because the node
+   * might never answer the close.
    */
   private expel(code: number, reason: string): void {
     this.close(code, reason)

@@ -3,11 +3,11 @@ import type { NodeFault } from '../protocol/frames.ts'
 
 /** Why no node answered, or why a node stopped answering. */
 export type DispatchCode =
-  /** No node offers the model, and no earlier node offered it. */
+  /** No node offers the model now, and no node offered it earlier. */
   | 'unsupported_model'
-  /** The model has known nodes, but all of them were busy during the wait. */
+  /** Some nodes have the model, but all of them were busy during the wait. */
   | 'no_nodes'
-  /** The request is larger than the frames that nodes take. */
+  /** The request is larger than the frames that nodes accept. */
   | 'request_too_large'
   /**
    * The request contains an address in place of an image, and no node of the model fetches
@@ -15,22 +15,24 @@ export type DispatchCode =
    */
   | 'remote_media'
   /**
-   * The node's backend refuses the request, with the backend's `status`. This is the caller's
-   * fault. For images it may be the node's fault.
+   * The node's backend refuses the request, with the backend's `status`. The fault is the caller's.
+   * For images it may be the node's.
    */
   | 'node_refused'
   /**
-   * The node or its backend failed, or its data is not a valid answer. With a `status`, the node
-   * itself reported the failure.
+   * The node or its backend failed, or its data is not a valid answer. If there is a `status`, the
+   * node itself reported the failure.
    */
   | 'node_failed'
-  /** The node's backend is at its limit. It may have said how long (`retryAfterSeconds`). */
+  /**
+   * The node's backend is at its limit. The node may have said for how long (`retryAfterSeconds`).
+   */
   | 'node_busy'
   | 'first_token_timeout'
   | 'token_timeout'
   /** The node's connection ended. */
   | 'node_lost'
-  /** The caller read so slowly that more data waited than the limit allows. */
+  /** The caller read so slowly that too much data waited for the caller. */
   | 'caller_too_slow'
   /** The answer's frames have more bytes than one run may have. */
   | 'answer_too_large'
@@ -38,7 +40,7 @@ export type DispatchCode =
   | 'stopping'
 
 /**
- * A call that no node served completely. `message` is our own text and contains no words of the
+ * Why no node served a call completely. `message` is our own text and contains no words from the
  * node.
  */
 export class DispatchError extends Error {
@@ -46,14 +48,22 @@ export class DispatchError extends Error {
   readonly code: DispatchCode
   /**
    * The status code that a node reported. Only `node_refused`, `node_failed` and `node_busy` can
-   * have it; null for all other codes, and when the node reported no status.
+   * have a status. Null for all other codes, and when the node reported no status.
    */
   readonly status: number | null
-  /** The node's own text (attacker-controlled, printable, at most 500 characters), or null. */
+  /**
+   * The node's own text (attacker-controlled, printable, at most 500 characters). Null when the
+   * node sent no text.
+   */
   readonly nodeMessage: string | null
-  /** Seconds for which the node's backend asked for a pause; null when the backend did not ask. */
+  /**
+   * Length of the pause that the node's backend asked for, seconds. Null when the backend did not
+   * ask for a pause.
+   */
   readonly retryAfterSeconds: number | null
-  /** True when the gateway refused the node's answer. Only with `node_failed`. */
+  /**
+   * True if the gateway itself refused the node's answer. This is possible only with `node_failed`.
+   */
   readonly isGatewaysJudgement: boolean
 
   constructor(
@@ -75,7 +85,7 @@ export class DispatchError extends Error {
   }
 }
 
-/** The error for the caller of a run whose node reports a failure. */
+/** Returns the error that a caller gets when the node of its run reports a failure. */
 export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message
@@ -97,21 +107,21 @@ export function faultError(fault: NodeFault | null): DispatchError {
 const BUSY = 429
 
 /**
- * Status codes that mean: the request is wrong. They do not concern the node's backend, its
+ * Status codes which mean that the request is wrong. They say nothing about the node's backend, its
  * configuration or its load.
  */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
-/** The error of a run whose connection ended. */
+/** Returns the error for a run whose connection ended. */
 export function lostError(): DispatchError {
   return new DispatchError('node_lost', 'The connection to the node ended')
 }
 
 /**
- * Whether the request may have caused the error that the node reported. When the node's library
- * does not know a member, or its backend cannot use a tool, the status may be 400 or 500. When an
- * answer can be read in two ways, the model alone may be the cause. Even if another node can serve
- * the request, this proves nothing about this node. So a probe decides.
+ * True if the request may have caused the error that the node reported. The status may be 400 or
+ * 500 when the node's library does not know a member, or its backend cannot use a tool. If an
+ * answer can be read in two ways, the model may be the only cause. If another node can serve the
+ * request, this does not prove that this node has a fault. So a probe decides.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error
@@ -123,28 +133,29 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
 }
 
 /**
- * The backend refuses its node's key, or does not have the model. No caller's request causes these
- * statuses.
+ * Statuses which mean that the backend refuses the node's key, or does not have the model. No
+ * caller's request causes these statuses.
  */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**
- * Whether the error counts as the node's failure. A lost connection does not count here: the
- * connection itself records one failure for all its runs.
+ * True if the error counts as a failure of the node. A lost connection does not count here, because
+ * the connection itself records one failure for all its runs.
  */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
 }
 
 /**
- * The backend's status codes that concern the caller's request; all others are the node's problem.
+ * Status codes from the backend that concern the caller's request. All other codes are the node's
+ * problem.
  */
 const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
- * The error for a caller when no node answered, or a node stopped answering. The node's own words
- * are shown only for a refusal, because the caller needs them to correct the request. They are a
- * stranger's text, but printable and short.
+ * Returns the error that a caller gets when no node answered, or a node stopped answering. It
+ * contains the node's own words only for a refusal, because the caller needs them to correct the
+ * request. A stranger wrote these words, but they are printable and short.
  */
 export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {
@@ -156,10 +167,10 @@ export function nodeCallErrorOf(error: DispatchError): ApiError {
         'No node is available for this model, try again',
       )
     case 'request_too_large':
-      // Our own message, which gives the limit.
+      // This message is our own. It states the limit.
       return new ApiError('payload_too_large', error.message)
     case 'remote_media':
-      // Our own message, which names the member.
+      // This message is our own. It names the member.
       return new ApiError('unsupported_request_parameter', error.message)
     case 'node_refused':
       return refusalOf(error)
@@ -182,14 +193,17 @@ export function nodeCallErrorOf(error: DispatchError): ApiError {
     case 'caller_too_slow':
       return new ApiError('caller_too_slow', 'The caller read the answer too slowly')
     case 'answer_too_large':
-      // Our own message, which gives the limit.
+      // This message is our own. It states the limit.
       return new ApiError('answer_too_large', error.message)
     case 'stopping':
       return new ApiError('shutting_down', 'This instance is shutting down, try again')
   }
 }
 
-/** Our own message: the node's words about a failure of its backend are not shown. */
+/**
+ * Returns our own message, because the caller must not see the node's words about a failure of its
+ * backend.
+ */
 function failureText({ status, message }: DispatchError): string {
   return status === null
     ? message

@@ -19,18 +19,24 @@ import type { NodeLimits } from './limits.ts'
 import type { HeldOffer, OfferingNode } from './offer.ts'
 import type { WaitQueue } from './wait-queue.ts'
 
-/** One chat call. The best node gets it. */
+/** One chat call. It goes to the best node. */
 export type NodeCall = {
   readonly model: string
-  /** The chat completion request for the node. The node always streams, and includes the usage. */
+  /**
+   * The chat completion request for the node. The node always streams its answer and includes the
+   * usage.
+   */
   readonly request: JsonObject
-  /** The caller's account, for the record of served calls; null when there is no account. */
+  /**
+   * The caller's account. It is stored in the record of served calls. Null when there is no
+   * account.
+   */
   readonly accountId: string | null
   /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
   /**
-   * Opens the reader of one node's answer. Each node that is tried gets a new reader. Without it,
-   * chunks are given as the node sent them.
+   * Opens the reader for one node's answer. Each node that is tried gets a new reader. If this is
+   * absent, the caller gets the chunks exactly as the node sent them.
    */
   readonly openReader?: () => AnswerReader
   /**
@@ -43,41 +49,43 @@ export type NodeCall = {
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order. Each step gives the chunks that arrived together, after the call's reader has
-   * read them. A node's chunk is an object of bounded depth with `choices`, an array of objects
-   * that have an integer `index` and an object `delta`. If the node sent a usage-only chunk, this
-   * chunk is included. Its `usage` is the node's claim, cut to what the answer can contain
-   * (README); it is null when the claim had no valid counts. The iteration ends when the run is
-   * done. It throws DispatchError when the node stops before its end, or the signal's reason.
-   * Iterate only once. A caller that leaves the iteration, or aborts the signal, cancels the call.
+   * Chunks in order. Each step returns the chunks that arrived together, after the call's reader
+   * has read them. A chunk from a node is an object of bounded depth with `choices`, an array of
+   * objects that have an integer `index` and an object `delta`. If the node sent a chunk that has
+   * only usage, this chunk is included. Its `usage` is the node's claim, cut to the tokens that the
+   * answer can contain (README). It is null when the claim had no valid counts. The iteration ends
+   * when the run is done. It throws DispatchError when the node stops before the end of its answer,
+   * or the signal's reason. Iterate only once. A caller that leaves the iteration, or aborts the
+   * signal, cancels the call.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
 
-/** Gives calls to nodes. */
+/** Sends calls to nodes. */
 export type Dispatcher = {
   /**
-   * Gives the call to the node with the shortest expected time, and resolves at its first token.
-   * Until then, a node that fails or is silent is replaced, at most `retriesMax` times. After the
-   * first token, no node is replaced. Rejects with DispatchError, or with the signal's reason.
+   * Sends the call to the node with the shortest expected time, and resolves at the first token.
+   * Before the first token, another node replaces a node that fails or is silent, at most
+   * `retriesMax` times. After the first token, no node is replaced. Rejects with DispatchError, or
+   * with the signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
   /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** One call for images. The best node gets it. */
+/** One call for images. It goes to the best node. */
 export type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
-  /** The caller's account, for the record of served calls. */
+  /** The caller's account. It is stored in the record of served calls. */
   readonly accountId: string | null
-  /** Aborted when the caller leaves, in any phase. */
+  /** Aborted when the caller leaves, at any time during the call. */
   readonly signal: AbortSignal
   /**
-   * Checks one node's answer, and gives the result. If it throws FormatError, the answer does not
-   * contain the requested images: the node counts as failed, and another node is asked. Any other
-   * error ends the call.
+   * Checks one node's answer, and returns the result of the call. If this throws FormatError, the
+   * answer does not contain the requested images. Then the node counts as failed, and another node
+   * is asked. Any other error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
   /**
@@ -86,47 +94,47 @@ export type ImageNodeCall<Images> = {
   readonly isPeers?: true
 }
 
-/** Gives calls for images to DIFFUSION nodes. */
+/** Sends calls for images to DIFFUSION nodes. */
 export type ImageDispatcher = {
   /**
-   * Gives the call to the node with the shortest expected time. A node that fails, refuses, is
-   * silent for `imageMs` or sends a malformed answer is replaced, at most `retriesMax` times.
-   * Rejects with DispatchError, the signal's reason, or the error that `read` threw.
+   * Sends the call to the node with the shortest expected time. Another node replaces a node that
+   * fails, refuses, is silent for `imageMs` or sends a malformed answer, at most `retriesMax`
+   * times. Rejects with DispatchError, the signal's reason, or the error that `read` threw.
    */
   dispatch<Images>(call: ImageNodeCall<Images>): Promise<Images>
-  /** Whether a node that is RUNNING has the model now. */
+  /** True if a RUNNING node has the model now. */
   serves(model: string): boolean
-  /** Whether a node of the model is or was connected to this process. */
+  /** True if a node of the model is or was connected to this process. */
   isKnown(model: string): boolean
   /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
-  /** Whether a request fits the frames that nodes take. */
+  /** True if a request fits into the frames that nodes accept. */
   fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
 }
 
-/** A target of calls: a node that is connected here, or the nodes of another gateway. */
+/** What a call can be sent to: a node that is connected here, or the nodes of another gateway. */
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
-  /** Whether this is another gateway, which gives the call to one of its nodes. */
+  /** True if this is another gateway, which sends the call to one of its nodes. */
   readonly isRemote: boolean
-  /** Whether it takes members of a request that the public client cannot handle. */
+  /** True if this target accepts members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   /**
-   * Until this time the node's backend is at its limit, as the node reported. Other nodes are asked
-   * first.
+   * Until this time, the node's backend is at its limit, as the node reported. Other nodes get
+   * calls first.
    */
   restsUntilMs: number
   isConnected(): boolean
-  /** Whether the target now takes a frame that is too large for some nodes. */
+  /** True if this target now accepts a frame that is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
-  /** Begins a chat run; the run owns the slot from now on. */
+  /** Begins a chat run. From now on, the run owns the slot. */
   chat(
     question: ChatQuestion,
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Asks for images. When too many answers are under way, it gives null and releases the slot.
-   * `drop` is called when the images are not judged.
+   * Asks for images. If there is no memory for another answer, returns null and releases the slot.
+   * `drop` is called when the gateway does not judge the images.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -136,7 +144,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
 type Index = NodeIndex<CallableNode>
 type Held = HeldOffer<CallableNode>
 
-/** The parts that give calls of one kind, chat or images, to nodes. */
+/** The parts that send calls of one kind, chat or images, to nodes. */
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<CallableNode>
@@ -148,8 +156,8 @@ export type DispatchParts = {
 }
 
 /**
- * Dispatcher.dispatch: tries one node after another until a node answers. Each node gets only the
- * members that it takes, and no frame that is too large for it.
+ * Dispatcher.dispatch: tries one node after another until a node answers. A node gets only the
+ * members that it accepts. A node gets no frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -167,8 +175,9 @@ type Questions = {
 }
 
 /**
- * Gives two forms of the question: with all members, and with only the members that every node
- * takes. Each form's text is made once, the second only when it is needed.
+ * Returns two forms of the question: one with all members, and one with only the members that every
+ * node accepts. The text of each form is made once. The text of the second form is made only when
+ * it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)
@@ -185,7 +194,7 @@ function questionsOf({ model, request }: NodeCall): Questions {
 }
 
 /**
- * Whether the request contains an address in place of an image. Such a request goes only to nodes
+ * True if the request contains an address in place of an image. Such a request goes only to nodes
  * whose owners allow this, because a backend fetches the address from its own network. Throws
  * DispatchError when no node of the model allows this.
  */
@@ -198,8 +207,8 @@ function checkMedia({ model, request }: NodeCall, index: Index): boolean {
 }
 
 /**
- * Size of a frame that is too large for some nodes; null when every node takes it. Throws
- * DispatchError when no node of the model takes it.
+ * Returns the size of a frame that is too large for some nodes. Null when every node accepts the
+ * frame. Throws DispatchError when no node of the model accepts it.
  */
 function largeBytesOf(
   { frameBytes }: ChatQuestion,
@@ -215,8 +224,8 @@ function largeBytesOf(
 }
 
 /**
- * One attempt. Gives the answer when its first token has arrived, or the node's error. Throws the
- * signal's reason.
+ * Tries one node. Returns the answer when its first token has arrived, or returns the node's error.
+ * Throws the signal's reason.
  */
 async function attemptChat(
   { signal, accountId, openReader }: NodeCall,
@@ -237,7 +246,7 @@ async function attemptChat(
 
 /**
  * ImageDispatcher.dispatch: tries one node after another, as dispatchCall does for chat. All nodes
- * take image frames of the same size.
+ * accept image frames of the same size.
  */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
@@ -254,7 +263,7 @@ export async function dispatchImages<Images>(
   return tryNodes(call, parts, (held) => attemptImages(call, held))
 }
 
-/** One attempt. Gives the result of `read`, or the node's error. */
+/** Tries one node. Returns the result of `read`, or the node's error. */
 async function attemptImages<Images>(
   { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
   { offer, slot }: Held,
@@ -277,7 +286,7 @@ async function attemptImages<Images>(
       `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
-    // The gateway that sent the call has judged the images, and asks another node itself.
+    // The gateway that sent the call has judged the images. That gateway itself asks another node.
     if (isPeers) throw fault
     return fault
   }
@@ -287,9 +296,12 @@ async function attemptImages<Images>(
 type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
-  /** Size of a frame that is too large for some nodes; null or absent when every node takes it. */
+  /**
+   * Size of a frame that is too large for some nodes. Null or absent when every node accepts the
+   * frame.
+   */
   readonly largeBytes?: number | null
-  /** Whether the request contains an address in place of an image. */
+  /** True if the request contains an address in place of an image. */
   readonly hasRemoteMedia?: boolean
   readonly isPeers?: true
 }
@@ -305,12 +317,12 @@ function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): vo
 }
 
 /**
- * Gives a checked call to one node after another until a node answers. `attempt` resolves with the
- * answer, or with the error of its node, and gives the slot back. An error that it throws ends the
- * call. A node that fails is replaced, at most `retriesMax` times. If a node says that the request
- * is wrong, another free node must confirm this. The caller gets the refusal only when the second
- * node refuses too, or when no second node is free. If the second node answers, the first node is
- * not blamed: its backend may lack what this request needs.
+ * Sends a checked call to one node after another until a node answers. `attempt` resolves with the
+ * answer, or with the error of its node, and releases the slot. If `attempt` throws an error, the
+ * call ends. A node that fails is replaced, at most `retriesMax` times. If a node says that the
+ * request is wrong, another free node must confirm this. The caller gets the refusal only if the
+ * second node refuses too, or if no second node is free. If the second node answers, the first node
+ * does not count as failed, because its backend may lack a feature that this request needs.
  */
 async function tryNodes<Answer>(
   wanted: Wanted,
@@ -330,14 +342,14 @@ async function tryNodes<Answer>(
     })
     if (held === null) break
     tried.add(held.offer.node)
-    // The caller may have left between the end of the wait and this point.
+    // The caller may have left after the wait ended and before this point.
     if (wanted.signal.aborted) {
       held.slot.release()
       throw wanted.signal.reason
     }
     const outcome = await attempt(held)
     if (!(outcome instanceof DispatchError)) return outcome
-    // Another caller took the slot at the other gateway first. No node was tried there.
+    // At the other gateway, another caller took the slot first. So no node was tried there.
     if (outcome.code === 'no_nodes' && held.offer.node.isRemote && parts.now() < deadlineMs) {
       tried.delete(held.offer.node)
       continue
@@ -349,18 +361,18 @@ async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // After several failures, the caller gets a `node_busy` failure if there was one, because it
-    // says when to try again.
+    // If several nodes failed, the caller gets a `node_busy` failure if there was one, because this
+    // failure says when to try again.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Pause of a node whose backend is at its limit and gives no time. */
+/** Pause of a node whose backend is at its limit, if the node states no time. */
 const REST_SECONDS = 1
 /**
- * Longest pause of such a node, even if the node asks for more. During the pause, other nodes are
- * asked first.
+ * Longest pause of a node whose backend is at its limit, even if the node asks for a longer pause.
+ * During the pause, other nodes get calls first.
  */
 const REST_SECONDS_MAX = 60
 
@@ -369,8 +381,8 @@ function restSeconds(asked: number | null): number {
 }
 
 /**
- * A free offer, now or within the wait; null when no further node can be tried. Rejects when no
- * node was tried at all.
+ * Returns a free offer, immediately or after a wait. Null when there is no other node to try.
+ * Rejects when no node was tried at all.
  */
 async function holdOffer(
   { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,
@@ -410,7 +422,8 @@ async function holdOffer(
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {
-    // The first node's failure is more useful to the caller than the lack of a second node.
+    // To the caller, the first node's failure is more useful than the fact that there is no second
+    // node.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
     throw error
   }

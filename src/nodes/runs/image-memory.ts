@@ -1,13 +1,15 @@
-/** Memory that is reserved for one answer with images when the images are requested. */
+/**
+ * Memory that is reserved for one answer with images. It is reserved when the images are requested.
+ */
 export type ImageReservation = {
   readonly bytes: number
-  /** Gives the memory back. Only the first call counts. */
+  /** Returns the memory to the budget. Only the first call has an effect. */
   release(): void
 }
 
-/** Limits the memory of all answers with images that are under way. */
+/** Limits the memory of all answers with images that nodes are making or sending. */
 export type ImageBudget = {
-  /** Reserves memory for an answer; null when less than `bytes` is left. */
+  /** Reserves memory for an answer. Null when less than `bytes` is left. */
   reserve(bytes: number): ImageReservation | null
   inUse(): number
 }
@@ -15,18 +17,21 @@ export type ImageBudget = {
 /** Bytes of a pixel before compression: red, green, blue and alpha. */
 const PIXEL_BYTES = 4
 /**
- * Pixels that the public client's pipelines draw, for any requested size (SDXL: 1,024 pixels per
- * edge).
+ * Number of pixels that the public client's pipelines draw, for any requested size (SDXL: 1,024
+ * pixels per edge).
  */
 const DRAWN_PIXELS = 1_024 * 1_024
-/** File headers and metadata of an image, and the frame around it. */
+/**
+ * Maximum number of bytes for an image's file headers and metadata, and for the frame around the
+ * image.
+ */
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * The most bytes that an answer may take, at most `frameBytesMax`. It is the size of `n` images,
- * uncompressed and in base64, with the requested size or DRAWN_PIXELS, the larger of the two. Ten
- * images of 1,024 pixels fit within `frameBytesMax` when PNG compresses them as usual (2.4 MB
- * each).
+ * Returns the maximum number of bytes that an answer may take, at most `frameBytesMax`. It is the
+ * size of `n` images, uncompressed and in base64. Each image has the requested size or
+ * DRAWN_PIXELS, the larger of the two. Ten images of 1,024 pixels fit within `frameBytesMax` when
+ * PNG compresses them as usual (2.4 MB each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
@@ -37,7 +42,7 @@ export function answerBytesOf(
   return Math.min(Math.ceil(n * imageBytes), frameBytesMax)
 }
 
-/** Creates a budget of `bytesMax`. All of its memory is free. */
+/** Creates a budget of `bytesMax` bytes. At first, all of its memory is free. */
 export function createImageBudget(bytesMax: number): ImageBudget {
   let inUse = 0
   return {
@@ -58,15 +63,15 @@ export function createImageBudget(bytesMax: number): ImageBudget {
   }
 }
 
-/** Watches how much memory one connection's unfinished frame takes. */
+/** Measures how much memory the unfinished frame of one connection takes. */
 export type FrameMeter = {
   /** Called when a frame is complete. Its bytes are no longer counted here. */
   frameEnded(): void
-  /** Must be called when the limit has become smaller. */
+  /** Compares the count with the limit again. Must be called when the limit has become smaller. */
   check(): void
 }
 
-/** Source of packets; a Duplex has this form. */
+/** Source of packets. Duplex has these methods. */
 type PacketSource = {
   prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
@@ -78,17 +83,17 @@ type PacketSource = {
 export const PACKET_COST_BYTES = 256
 /**
  * Packets of a wide-area network have 1,400 bytes, and PACKET_COST_BYTES adds a fifth to them.
- * Smaller packets are unusual; with these, fewer bytes are accepted.
+ * Smaller packets are unusual. If packets are smaller, fewer bytes are accepted.
  */
 const PACKETS_ALLOWANCE = 1.25
 
 /**
- * Counts the bytes that come in on `socket`, below the WebSocket: the WebSocket library has one
- * frame limit for a whole server, and no limit for a sum. After each packet, the bytes since the
- * last whole frame and the cost of its packets are compared with `bytesMax()`, to which
- * PACKETS_ALLOWANCE is applied. If they are more, `onExceeded` is called. So at most this limit and
- * one packet are kept. Control frames in between, and the part of a packet that belongs to the next
- * frame, make the count wrong by a few bytes.
+ * Counts the bytes that arrive on `socket`, below the WebSocket. The WebSocket library has one
+ * frame limit for a whole server, and no limit for a sum. After each packet, this adds up the bytes
+ * since the last whole frame and the cost of their packets. If the sum is more than `bytesMax()`
+ * times PACKETS_ALLOWANCE, it calls `onExceeded`. So at most this limit and one packet are kept.
+ * Two things make the count wrong by a few bytes: control frames in between, and the part of a
+ * packet that belongs to the next frame.
  */
 export function meterFrames(
   socket: PacketSource,
@@ -98,8 +103,8 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // This listener comes before the library's own. So a packet that ends a frame counts for that
-  // frame.
+  // This listener runs before the library's own listener. So a packet that ends a frame counts for
+  // that frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()

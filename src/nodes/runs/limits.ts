@@ -5,88 +5,98 @@ import {
 } from '../protocol/frames.ts'
 
 /**
- * All limits and times for nodes. Times are milliseconds, sizes are bytes, unless the name says
- * otherwise.
+ * All limits and times for nodes. Unless the name says otherwise, times are milliseconds and sizes
+ * are bytes.
  */
 export type NodeLimits = {
   /**
-   * Maximum number of connected nodes. Further nodes are closed with 1013, which makes clients back
-   * off. A node takes about 15 KB of memory.
+   * Maximum number of connected nodes. If more nodes connect, they are closed with 1013, so that
+   * the clients wait before they try again. A node takes about 15 KB of memory.
    */
   readonly connectionsMax: number
   /**
-   * Maximum number of handshakes under way, whose nodes are not known yet. Further handshakes get
-   * 503.
+   * Maximum number of running handshakes, whose nodes are not known yet. More handshakes get 503.
    */
   readonly handshakesMax: number
-  /** Time for the registry's answers during a handshake; then the socket is destroyed. */
+  /**
+   * Time within which the registry must answer during a handshake. After this time, the socket is
+   * destroyed.
+   */
   readonly handshakeTimeoutMs: number
   /**
    * When a node connects again, its old connection must answer a ping within this time. Otherwise
    * the new connection replaces it.
    */
   readonly takeoverMs: number
-  /** Time for the node to finish a closing handshake; then the socket is destroyed. */
+  /**
+   * Time within which the node must finish a closing handshake. After this time, the socket is
+   * destroyed.
+   */
   readonly closeTimeoutMs: number
   /**
-   * Largest frame from a node; a larger frame closes the connection with 1009. A chunk has some
-   * hundred bytes, with logprobs some thousand.
+   * Largest frame from a node. A larger frame closes the connection with 1009. A chunk has some
+   * hundred bytes. A chunk with logprobs has some thousand bytes.
    */
   readonly frameBytesMax: number
   /**
-   * Largest frame from a DIFFUSION node that answers: ten images of 1,024 pixels. While no answer
-   * is awaited, the limit is `frameBytesMax`.
+   * Largest frame with images from a DIFFUSION node: ten images of 1,024 pixels. While the gateway
+   * waits for no answer from the node, the limit is `frameBytesMax`.
    */
   readonly imageFrameBytesMax: number
   /**
-   * Maximum number of bytes of answers with images that are under way, for all nodes together.
-   * Beyond this, calls for images are refused.
+   * Maximum number of bytes of all answers with images that are being made or sent, for all nodes
+   * together. When this limit is reached, calls for images are refused.
    */
   readonly imageBytesMax: number
   /**
-   * Largest frame to a node. The public client takes 1 MiB; after a larger frame, it closes with
-   * 1009 and loses all its runs.
+   * Largest frame to a node. The public client accepts 1 MiB. After a larger frame, the client
+   * closes with 1009 and loses all its runs.
    */
   readonly requestBytesMax: number
   /**
    * Largest frame to a node that announced `large-frames`: a body of 10 MiB with pictures, plus the
-   * bytes that serialising it again may add.
+   * bytes that may be added when the body is serialised again.
    */
   readonly largeRequestBytesMax: number
   /**
    * Maximum number of bytes that wait in memory until one node reads them, in addition to one large
-   * frame. A node with more waiting bytes counts as lost.
+   * frame. If more bytes wait, the node counts as lost.
    */
   readonly sendBytesMax: number
   /**
-   * Each frame that was not asked for costs 1, plus 1 per KiB. A node may spend this much at once.
+   * The stray budget: each frame that the gateway did not ask for costs 1, plus 1 per KiB. A node
+   * may spend this much at once.
    */
   readonly strayBurst: number
-  /** A node may also spend this much per second. A node that spends more is closed with 1008. */
+  /**
+   * A node may also spend this much of the stray budget per second. The gateway closes a node that
+   * spends more with 1008.
+   */
   readonly strayPerSecond: number
 
-  /** How many runs one node gets at the same time. */
+  /** Maximum number of runs that one node gets at the same time. */
   readonly slots: number
-  /** How many runs a node with more vram than `largeVramMb` gets at the same time. */
+  /** Maximum number of runs at the same time for a node with more vram than `largeVramMb`. */
   readonly slotsLarge: number
   readonly largeVramMb: number
 
   /**
-   * Time until the first token, per attempt. It is long because prompts are long and contributed
-   * machines are slow.
+   * Maximum time until the first token, for each node that is tried. It is long because prompts are
+   * long and contributed machines are slow.
    */
   readonly firstTokenMs: number
-  /** Time between two chunks that contain text or end a choice. */
+  /** Maximum time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
   /**
-   * Time to wait for the usage after every choice has finished. Some backends never send the usage.
+   * How long a run waits for the usage after every choice has finished. Some backends never send
+   * the usage.
    */
   readonly finishGraceMs: number
-  /** Time of the whole run. 4,096 tokens at 5 per second are 14 minutes. */
+  /** Maximum time of the whole run. 4,096 tokens at 5 per second take 14 minutes. */
   readonly runMs: number
   /**
-   * How long a run keeps its slot after its caller has left or the run has timed out, while the
-   * node still streams.
+   * How long a run keeps its slot while the node still streams, after the caller has left or the
+   * run has timed out.
    */
   readonly drainMs: number
   /** Maximum number of bytes that wait for a slow caller, per run. */
@@ -97,34 +107,36 @@ export type NodeLimits = {
    */
   readonly answerBytesMax: number
   /**
-   * Maximum number of bytes that a node may send for a run after the cancel frame. Its buffers and
-   * the network's may hold that much. A node that sends more is closed with 1008.
+   * Maximum number of bytes that a node may send for a run after the cancel frame. The buffers of
+   * the node and of the network may contain that much. The gateway closes a node that sends more
+   * with 1008.
    */
   readonly lateBytesMax: number
   /**
-   * For a node that did not announce `cancel`, the limit is `answerBytesMax`, plus this much for
-   * each second since the run ended. 128 choices with 20 logprobs each come near this rate.
+   * For a node that did not announce `cancel`, the limit after a run is `answerBytesMax`, plus this
+   * much for each second since the run ended. 128 choices with 20 logprobs each come near this
+   * rate.
    */
   readonly lateBytesPerSecond: number
   /**
-   * Time until the images arrive, per attempt. A contributed machine takes a minute or more for ten
-   * large images.
+   * Maximum time until the images arrive, for each node that is tried. A contributed machine takes
+   * a minute or more for ten large images.
    */
   readonly imageMs: number
   /**
-   * Deepest nesting of a chunk; the chunk itself counts. The limit is needed because serialising it
-   * again is recursive.
+   * Deepest nesting of a chunk, including the chunk itself. The limit is needed because the code
+   * that serialises the chunk again is recursive.
    */
   readonly chunkDepthMax: number
 
-  /** How many other nodes are tried before the first token. */
+  /** Maximum number of other nodes that are tried before the first token. */
   readonly retriesMax: number
-  /** How many callers may wait for one model. */
+  /** Maximum number of callers that wait for one model. */
   readonly waitersMax: number
   /** How long each caller waits. */
   readonly waitMs: number
 
-  /** How many failures in a row set a node aside. */
+  /** After this many failures in a row, a node is set aside. */
   readonly failuresMax: number
   /**
    * How long a node is set aside at first. Each failed probe doubles this time, up to `asideMaxMs`.
@@ -133,82 +145,82 @@ export type NodeLimits = {
   readonly asideMaxMs: number
   /**
    * How many errors in a row a node may report for callers' requests before it is probed. An answer
-   * in between resets the count. The requests may have caused the errors; a probe is our own
+   * in between resets the count. The requests may have caused the errors, so a probe uses our own
    * request.
    */
   readonly refusalsMax: number
 
   /**
-   * Lowest speed, tokens per second. A node needs a stored benchmark of at least this speed to
-   * connect. A slower node is degraded.
+   * Lowest speed, tokens per second. To connect, a node needs a stored benchmark of at least this
+   * speed. A connected node that is slower becomes degraded.
    */
   readonly tokensPerSecondMin: number
-  /** Time until the first token of a probe. A node that takes longer is too slow. */
+  /** Maximum time until the first token of a probe. A node that takes longer is too slow. */
   readonly probeFirstTokenMs: number
-  /** Time for a probe's small image. A node that takes longer is too slow. */
+  /** Maximum time for a probe's small image. A node that takes longer is too slow. */
   readonly probeImageMs: number
-  /** Time between probes of a RUNNING node that served no call in between. */
+  /** Time between two probes of a RUNNING node, if the node served no call in between. */
   readonly probeIntervalMs: number
-  /** Time between probes of a node that is being verified or is degraded. */
+  /** Time between two probes of a node that is being verified or is degraded. */
   readonly probeRetryMs: number
   /** How many probes run at the same time. */
   readonly probesMax: number
 
   /**
-   * The protocol's ping: its interval, the time for the node's answer, and the number of unanswered
-   * pings in a row that closes the connection.
+   * The protocol's ping: its interval, the time within which the node must answer, and the number
+   * of unanswered pings in a row after which the connection is closed.
    */
   readonly pingMs: number
   readonly pingTimeoutMs: number
   readonly pingMissesMax: number
   /**
-   * After this much silence, a connection gets a WebSocket ping, which the client's library
-   * answers.
+   * If nothing arrives on a connection for this long, it gets a WebSocket ping. The client's
+   * library answers this ping.
    */
   readonly silenceMs: number
   /**
-   * Time for the answer to that ping. After this time, the connection is half-open and is
-   * destroyed.
+   * Time within which the WebSocket ping must be answered. After this time, the connection counts
+   * as half-open and is destroyed.
    */
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * Age of a connection at which an idle node is asked to connect again, so that load balancers can
-   * distribute the nodes again.
+   * When a connection has this age, its node is asked to connect again while the node is idle. So
+   * load balancers can distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
-   * How often connected nodes are stored as still present. After a kill, their uptime counts up to
-   * this time.
+   * How often the gateway stores that its nodes are still connected. After a kill, the uptime of
+   * these nodes counts up to the last time.
    */
   readonly seenMs: number
   /**
-   * How often dead gateways' nodes are searched for. Such a node is shown as connected this much
-   * longer than the lease of its gateway.
+   * How often the gateway searches for nodes of dead gateways. After the lease of a dead gateway
+   * has ended, its nodes are shown as connected for up to this time.
    */
   readonly abandonedMs: number
   /**
-   * How often the keys of connected nodes are checked. Together with KEY_AGE_MAX_MS, the
+   * How often the keys of connected nodes are checked. With this interval and KEY_AGE_MAX_MS, the
    * connections of a revoked key end within a second.
    */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number
 
-  /** Interval of the only timer. Deadlines of runs and waiters are exact to this interval. */
+  /** Interval of the only timer. Deadlines of runs and waiting callers may be late by this much. */
   readonly tickMs: number
-  /** How often every connection sends its due frames. */
+  /** How often the gateway sends the frames that are due on each connection. */
   readonly tendMs: number
   /**
-   * How many served runs are kept while the database is away. Beyond this, the oldest are dropped,
-   * and a log line reports it.
+   * Maximum number of served runs that are kept while the database cannot be reached. If there are
+   * more, the oldest are dropped, and a log line reports this.
    */
   readonly inferencesMax: number
 }
 
 /**
- * The default limits. Ping and slot figures are the deployed service's; the reasons for the others
- * are above.
+ * The default limits. The figures for pings and slots are those of the deployed service. The
+ * comments above give the reasons for the other figures.
  */
 export const NODE_LIMITS: NodeLimits = {
   connectionsMax: 20_000,

@@ -6,28 +6,31 @@ import type { NodeLimits } from './limits.ts'
 export type Liveness = {
   /** Must be called when any data arrives from the node. */
   received(): void
-  /** Whether a WebSocket ping is unanswered. */
+  /** True if a WebSocket ping is not answered yet. */
   isAwaitingPong(): boolean
-  /** Handles a PONG. False when it was not asked for. */
+  /** Handles a PONG. False when the gateway did not ask for it. */
   ponged(nonce: string): boolean
-  /** Handles a health answer. False when it was not asked for. */
+  /** Handles a health answer. False when the gateway did not ask for it. */
   reported(nonce: string, load: NodeLoad): boolean
   /** Sends what is due. */
   tend(isIdle: boolean): void
   /**
-   * Whether the node was asked to connect again, and may close at any moment. This changes only in
-   * `tend`.
+   * True if the gateway has asked the node to connect again. The node may then close at any moment.
+   * This value changes only in `tend`.
    */
   isLeaving(): boolean
   /** The load that the node last reported. */
   load(): NodeLoad | null
 }
 
-/** The actions of the connection that liveness uses. */
+/** The actions that liveness uses to act on the connection. */
 type LivenessActions = {
   socketPing(): void
   send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
-  /** Called when the node is lost without a close. No more frames are sent. */
+  /**
+   * Called when the node is lost without a close frame. After this call, liveness sends no more
+   * frames.
+   */
   lose(why: string): void
 }
 
@@ -41,10 +44,10 @@ type LivenessOptions = {
 }
 
 /**
- * Watches one connection. After silence, a WebSocket ping finds a socket that is half-open. The
- * protocol's ping finds a program that hangs although its socket works, and measures the round
- * trip. Times are spread at random, so that nodes that connected together (after a restart) are not
- * all pinged together.
+ * Watches one connection. After silence, a WebSocket ping detects a socket that is half-open. The
+ * protocol's ping detects a program that hangs although its socket works. It also measures the
+ * round trip. Times are spread at random, so that nodes that connected together (after a restart)
+ * are not all pinged together.
  */
 export function createLiveness(options: LivenessOptions): Liveness {
   const { limits, now, makeId, actions } = options
@@ -99,12 +102,12 @@ export function createLiveness(options: LivenessOptions): Liveness {
   }
 }
 
-/** A random time in the second half of the interval that begins now. */
+/** Returns a random time in the second half of the interval that begins now. */
 function sometime(intervalMs: number, { now, random }: LivenessOptions): number {
   return now() + intervalMs * (0.5 + random() / 2)
 }
 
-/** Sends the protocol's ping. `tend` gives false when the node is lost. */
+/** Sends the protocol's ping. `tend` returns false when the node is lost. */
 function watchPings(options: LivenessOptions) {
   const { limits, now, makeId, actions } = options
   let pingAtMs = sometime(limits.pingMs, options)
@@ -137,8 +140,8 @@ function watchPings(options: LivenessOptions) {
 }
 
 /**
- * Asks a node with an old connection to connect again. A node that does not do so gets calls again,
- * and is asked again later.
+ * Asks a node with an old connection to connect again. If the node does not connect again, it gets
+ * calls again and is asked again later.
  */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options
@@ -157,7 +160,7 @@ function watchAge(options: LivenessOptions) {
   }
 }
 
-/** Pings an open socket. Resolves to true when it answers in time, else to false. */
+/** Pings an open socket. Resolves to true when the socket answers in time, else to false. */
 export function awaitPong(socket: WebSocket, timeoutMs: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const onPong = () => resolve(true)

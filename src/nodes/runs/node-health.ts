@@ -3,64 +3,71 @@ import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-
 import type { NodeLimits } from './limits.ts'
 
 /**
- * Decides whether a connected node gets calls, from the results of its calls and probes. It also
- * decides when the node is probed. Each model of the node is judged separately: a node may fail
- * with one model and work with another.
+ * Uses the results of a connected node's calls and probes to decide whether the node gets calls. It
+ * also decides when the node is probed. Each model of the node is judged separately: a node may
+ * fail with one model and work with another.
  */
 export type NodeHealth = {
   state(): NodeState
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
   /**
-   * Whether the node is RUNNING and the model is not set aside. Without a model: whether any model
-   * is not set aside.
+   * True if the node is RUNNING and the model is not set aside. Without a model: true if the node
+   * is RUNNING and not all of its models are set aside.
    */
   isServing(model?: string): boolean
-  /** A run ended with a full answer. */
+  /** Reports a run that ended with a full answer. */
   succeeded(model: string): void
-  /** A run failed because of the node. */
+  /** Reports a run that failed because of the node. */
   failed(model: string): void
   /**
    * Reports a run that ended with an error that the request may have caused, or with an answer that
-   * the gateway refused. One such run has no effect. After several in a row, a probe decides.
+   * the gateway refused. One such run has no effect. After several such runs in a row, a probe
+   * decides.
    */
   refused(model: string): void
-  /** The model whose probe is due; null when no probe is due. */
+  /** Returns the model whose probe is due. Null when no probe is due. */
   dueProbe(): string | null
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
-  /** The probe had no result, because the node is busy or has left. It is repeated later. */
+  /**
+   * Reports that a probe had no result, because the node is busy or has left. The probe is repeated
+   * later.
+   */
   probePutOff(): void
 }
 
 type NodeHealthOptions = {
-  /** The state it connects with. */
+  /** The state that the node has at the start of its connection. */
   readonly state: NodeState
-  /** The node's models, each with its circuit at the end of the node's last connection. */
+  /**
+   * The node's models. Each model has the circuit that it had at the end of the node's last
+   * connection.
+   */
   readonly circuits: ReadonlyMap<string, Circuit>
   readonly limits: NodeLimits
   readonly now: () => number
   readonly random: () => number
-  /** Called after every change. `isNewState` is true when the state changed. */
+  /** Called after every change. `isNewState` is true if the state changed. */
   readonly onChange: (isNewState: boolean) => void
 }
 
 /**
- * Health of a node that just connected. A node that must be verified is probed immediately, unless
- * it is set aside.
+ * Creates the health of a node that just connected. If the node must be verified, it is probed
+ * immediately, unless it is set aside.
  */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   const { limits, now, random, onChange } = options
   const circuits = new Map(options.circuits)
   const refusals = new Map<string, number>()
   let state = options.state
-  /** The model of the probe under way. */
+  /** The model of the running probe. Null when no probe is running. */
   let probing: string | null = null
-  /** A probe that was put off is not due before this time. */
+  /** After a probe had no result, no probe is due before this time. */
   let quietUntilMs = 0
   /**
-   * When the next regular probe is due, and its model; null: the first model. Models that are set
-   * aside are not included.
+   * The time and the model of the next regular probe. Null: the first model. Models that are set
+   * aside get no regular probe.
    */
   let next: { readonly atMs: number; readonly model: string | null } = {
     atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
@@ -90,7 +97,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       state === 'RUNNING' && (model === undefined ? closedModels().length > 0 : isClosed(model)),
     succeeded(model) {
       refusals.delete(model)
-      // A served call shows more than a probe, so the next probe is later.
+      // A served call shows more about the node than a probe. So the next probe is postponed.
       if (state === 'RUNNING' && isClosed(model)) next = { atMs: regularProbeMs(), model: null }
       become(state, model, circuitAfterSuccess(circuitOf(model)))
     },
@@ -145,9 +152,9 @@ function isProbed(state: NodeState): boolean {
 }
 
 /**
- * Whether a node gets calls for one of its models. `closed`: yes. `open`: the node failed too often
- * in a row and is set aside; it is probed at `retryAtMs`. `probing`: this probe is under way and
- * decides.
+ * Says whether a node gets calls for one of its models. `closed`: the node gets calls. `open`: the
+ * node failed too often in a row and is set aside. It is probed at `retryAtMs`. `probing`: a probe
+ * is running, and its result decides.
  */
 export type Circuit =
   | { readonly kind: 'closed'; readonly failures: number }
@@ -164,8 +171,8 @@ type CircuitLimits = {
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
 /**
- * The circuit after a run or probe that failed. If the node is already set aside, a late failure
- * has no effect.
+ * Returns the circuit after a run or probe failed. If the node is already set aside, the failure of
+ * an older run has no effect.
  */
 export function circuitAfterFailure(
   circuit: Circuit,
@@ -192,39 +199,42 @@ function setAside(nowMs: number, asideMs: number): Circuit {
 }
 
 /**
- * The circuit after a run that succeeded. A run that began before the node was set aside may still
- * succeed, but only a probe ends this state.
+ * Returns the circuit after a run succeeded. A run that began before the node was set aside may
+ * still succeed. The node stays set aside, because only a probe can end this.
  */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
 }
 
-/** The circuit when the probe begins. */
+/** Returns the circuit at the start of a probe. */
 export function circuitAtProbe(circuit: Circuit): Circuit {
   return circuit.kind === 'open' ? { kind: 'probing', asideMs: circuit.asideMs } : circuit
 }
 
-/** The circuit after a probe that succeeded. The node gets calls again, in every case. */
+/** Returns the circuit after a probe succeeded. In every case, the node gets calls again. */
 export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/** How many circuits are remembered. Beyond this, the least recently used circuit is removed. */
+/**
+ * Maximum number of remembered circuits. When there are more, the least recently used circuit is
+ * removed.
+ */
 export const REMEMBERED_MAX = 10_000
 
 /**
- * Circuits of nodes that are not connected, so that a new connection does not reset them. The
- * memory lasts as long as this process.
+ * Remembers the circuits of nodes that are not connected, so that a new connection does not reset
+ * them. They are remembered as long as this process runs.
  */
 type CircuitMemory = {
-  /** Gives the circuits with which a connecting node begins, by model. */
+  /** Returns the circuits that a connecting node begins with, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
-  /** Keeps the circuits of a node that disconnects. */
+  /** Remembers the circuits of a node that disconnects. */
   keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
   size(): number
 }
 
-/** Creates an empty memory. Healthy nodes use no space in it. */
+/** Creates an empty memory. Healthy nodes use no space in this memory. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`

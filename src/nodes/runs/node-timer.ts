@@ -2,15 +2,15 @@ import type { Logger } from '../../observability/logger.ts'
 
 /** The one timer of all nodes. */
 type Sweep = {
-  /** Number of running timers: 1, or 0 after stop. */
+  /** Number of running timers: 1. After stop it is 0. */
   timers(): number
   stop(): void
 }
 
 /**
- * Calls each job at its interval (a multiple of `tickMs`). One timer serves all nodes, because
- * several timers per node would be tens of thousands. If a job throws, this is logged, and the job
- * is called again. The timer does not keep the process alive.
+ * Calls each job at the job's interval, which is a multiple of `tickMs`. One timer serves all
+ * nodes, because a few timers per node would add up to tens of thousands. If a job throws, this is
+ * logged, and the job is called again. The timer does not keep the process alive.
  */
 export function startSweep({
   tickMs,

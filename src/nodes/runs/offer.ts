@@ -1,17 +1,20 @@
 import { type Speed, UNMEASURED } from './speed.ts'
 
-/** One node with one of its models. Each call is given to an offer. */
+/** One node with one of its models. The dispatcher sends each call to an offer. */
 export type Offer<Node> = {
   readonly node: Node
   readonly model: string
   speed: Speed
-  /** Index of this offer among its model's available offers; -1 when it is not available. */
+  /**
+   * Index of this offer among the available offers of its model. It is -1 when the offer is not
+   * available.
+   */
   position: number
-  /** How many nodes this offer adds to the number of nodes that serve its model. */
+  /** How many nodes of this offer are counted among the nodes that serve its model. */
   counted: number
 }
 
-/** Creates an offer that is not measured yet and that no index contains. */
+/** Creates an offer that is not measured yet and is not in an index yet. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
   return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }
@@ -21,22 +24,22 @@ export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
-  /** Whether the node's owner lets its backend fetch addresses that callers give. */
+  /** True if the node's owner lets its backend fetch addresses that callers send. */
   readonly takesRemoteMedia: boolean
-  /** How many nodes this object represents. The nodes of another gateway are one object here. */
+  /** How many nodes this object represents. One object represents all nodes of another gateway. */
   readonly nodes: number
-  /** Whether the node gets calls for the model. */
+  /** True if the node gets calls for the model. */
   isServing(model: string): boolean
-  /** Whether the node can get a call for the model now. */
+  /** True if the node can get a call for the model now. */
   isAvailable(model: string): boolean
 }
 
-/** An offer, with the slot that was taken on its node. */
+/** An offer, and the slot that was taken on its node. */
 export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: NodeSlot }
 
 /** The right to run one call on a node. */
 export type NodeSlot = {
-  /** Gives the slot back. Only the first call counts. */
+  /** Releases the slot. Only the first call has an effect. */
   release(): void
 }
 
@@ -44,12 +47,13 @@ export type NodeSlot = {
 export type Slots = {
   readonly capacity: number
   inUse(): number
-  /** Takes a slot, or gives null when all are taken. */
+  /** Takes a slot. Returns null when all slots are taken. */
   acquire(): NodeSlot | null
 }
 
 /**
- * How many runs a node gets at the same time, by its video memory (megabytes; null when unknown).
+ * Returns how many runs a node gets at the same time. This depends on its video memory (megabytes,
+ * null when unknown).
  */
 export function capacityOf(
   vramMb: number | null,
@@ -60,7 +64,7 @@ export function capacityOf(
 
 /**
  * Creates the slots of one node. The hooks are called after a slot was taken, and after a slot was
- * given back.
+ * released.
  */
 export function createSlots(
   capacity: number,

@@ -7,15 +7,18 @@ import {
 
 /** The facts about a well-formed chunk that a run needs to know. */
 export type ChunkFacts = {
-  /** UTF-16 units of all text in its deltas: content, reasoning, refusals, tool calls. */
+  /**
+   * Length of all text in the chunk's deltas, UTF-16 units: content, reasoning, refusals, tool
+   * calls.
+   */
   readonly textLength: number
-  /** Whether the chunk counts as a token for the caller: it has text, or ends a choice. */
+  /** True if the chunk counts as a token for the caller, because it has text or ends a choice. */
   readonly isToken: boolean
   /** Indexes of the choices that the chunk ends. */
   readonly finished: readonly number[]
-  /** The node's usage claim, of any form; undefined when the chunk has no claim. */
+  /** The usage that the node claims, of any form. Undefined when the chunk has no claim. */
   readonly usage: JsonObject | undefined
-  /** The chunk has usage and no choices. Old clients end a run in this way. */
+  /** True if the chunk has usage and no choices. Old clients end a run with such a chunk. */
   readonly isUsageOnly: boolean
 }
 
@@ -24,8 +27,9 @@ export const CHOICES_MAX = 128
 
 /**
  * Checks a chunk's form: `choices` is an array of objects, each with an integer `index` and, if
- * present, an object `delta`. The chunk is nested at most `depthMax` deep; the chunk itself counts.
- * Gives the facts about the chunk, or null when the form is wrong. Attacker-controlled.
+ * present, an object `delta`. The chunk is nested at most `depthMax` deep, including the chunk
+ * itself. Returns the facts about the chunk, or null when the form is wrong. The chunk is
+ * attacker-controlled.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -63,7 +67,8 @@ function isChoice(choice: Json): choice is Choice {
 }
 
 /**
- * Counts all strings of a delta, under any name, except its role. isShallow has limited the depth.
+ * Adds up the lengths of all strings in a delta, under any name, except its role. `isShallow` has
+ * already limited the depth.
  */
 function textLengthOf(delta: JsonObject): number {
   let length = 0

@@ -6,28 +6,30 @@ import type { Speed } from './speed.ts'
 
 /**
  * How a run ended for its caller. The caller gets this result once. `left`: the caller left before
- * the end; `abort` has the signal's reason.
+ * the end, and `abort` has the signal's reason.
  */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
   | { readonly kind: 'left'; readonly abort: { readonly reason: unknown } | null }
 
-/** Events that a run reports to its hub. Each comes at most once, in this order. */
+/** Events that a run reports to its hub. They come in this order, each at most once. */
 export type RunEvent =
   | { readonly kind: 'opened' }
   /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
-  /** The caller has its result, but the node still sends frames. They are discarded. */
+  /**
+   * The caller has its result, but the node still sends frames. The gateway discards these frames.
+   */
   | { readonly kind: 'draining' }
   /**
-   * The run has drained for the longest allowed time. Its slot is free, but the node may still
-   * work.
+   * The run has drained for the longest allowed time. Its slot is free, but the node may still work
+   * on the run.
    */
   | { readonly kind: 'abandoned' }
   /**
-   * The node finished an answer, even if its caller had left. This event does not come for a
-   * refused answer.
+   * The node finished an answer. The caller may have left before. If the gateway refused the
+   * answer, this event does not come.
    */
   | { readonly kind: 'served' }
   /** The run has ended. The node may still send its last frame. */
@@ -37,14 +39,14 @@ export type RunOptions = {
   readonly id: string
   /** The offer that the run uses. The run measures the offer's speed. */
   readonly offer: { readonly model: string; speed: Speed }
-  /** The slot. The run owns it from now on. */
+  /** The slot. From now on, the run owns the slot. */
   readonly slot: NodeSlot
-  /** The caller's account; null for a probe. */
+  /** The caller's account. Null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
-  /** Whether the run is a probe, with which the gateway itself tests the node. */
+  /** True if the run is a probe, with which the gateway itself tests the node. */
   readonly isProbe: boolean
-  /** Whether the run's node understands a cancel frame. */
+  /** True if the run's node understands a cancel frame. */
   readonly isCancellable: boolean
   readonly limits: NodeLimits
   readonly now: () => number
@@ -59,9 +61,9 @@ export type RunOptions = {
 export abstract class Run {
   readonly options: RunOptions
   readonly startedAtMs: number
-  /** How the run ended for its caller; null until then. */
+  /** How the run ended for its caller. Null until the run has ended for the caller. */
   result: RunResult | null = null
-  /** Whether the final frame of the run has arrived. No other frame follows it. */
+  /** True if the final frame of the run has arrived. No other frame follows the final frame. */
   hasFinalFrame = false
   protected phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
   protected deadlineMs: number
@@ -78,30 +80,30 @@ export abstract class Run {
     return this.options.id
   }
 
-  /** Whether a caller still waits for the node. False for a probe. */
+  /** True if a caller still waits for the node. False for a probe. */
   isWaitedFor(): boolean {
     return this.result === null && this.phase !== 'closed' && !this.options.isProbe
   }
 
-  /** Whether any part of an answer has arrived. */
+  /** True if any part of an answer has arrived. */
   abstract hasBegun(): boolean
 
-  /** The offer's speed; this run is included. */
+  /** Returns the offer's speed, including this run. */
   abstract speedAfter(result: RunResult): Speed
 
-  /** The row for a run that the node `nodeId` finished. */
+  /** Returns the database row for a run that the node `nodeId` finished. */
   abstract inferenceOf(nodeId: string): Inference
 
   /**
-   * Ends the run at once, without waiting for the node. Used when the connection is lost, or when
-   * this process stops.
+   * Ends the run at once, without waiting for the node. It is used when the connection is lost, or
+   * when this process stops.
    */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
     this.close()
   }
 
-  /** Handles a deadline that has passed. */
+  /** Acts if a deadline of the run has passed. */
   check(nowMs: number): void {
     if (nowMs < this.deadlineMs) return
     if (this.phase === 'draining') this.abandon()
@@ -113,9 +115,9 @@ export abstract class Run {
   protected abstract giveUp(nowMs: number): void
   /** Gives the result to the caller. */
   protected abstract deliver(result: RunResult): void
-  /** Gives the time until which the slot is kept after the caller has left. */
+  /** Returns the time until which the slot is kept after the caller has left. */
   protected abstract drainUntilMs(): number
-  /** Ends the draining: emits `abandoned`, and gives the slot back. */
+  /** Ends the draining: emits `abandoned`, and releases the slot. */
   protected abstract abandon(): void
 
   protected emit(event: RunEvent): void {
@@ -155,7 +157,7 @@ export abstract class Run {
     this.emit({ kind: 'closed' })
   }
 
-  /** Gives back the resources that were reserved for the run. */
+  /** Releases the resources that were reserved for the run. */
   protected release(): void {
     this.options.slot.release()
   }

@@ -11,31 +11,39 @@ export type RunTimes = {
   readonly startedAtMs: number
   readonly firstTokenAtMs: number
   readonly lastTokenAtMs: number
-  /** UTF-16 units of text after the first token. */
+  /** Length of the text after the first token, UTF-16 units. */
   readonly laterTextLength: number
 }
 
 export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 
-/** Weight of the newest run in the moving average. About the last ten runs count. */
+/**
+ * Weight of the newest run in the moving average. The average depends mostly on the last ten runs.
+ */
 const NEWEST_WEIGHT = 0.2
 /**
- * Usual length of a token of text. The node's own token count is not trusted; this estimate is
+ * Usual length of a token of text. The node's own token count is not trusted. This estimate is good
  * enough to compare nodes.
  */
 export const TEXT_LENGTH_PER_TOKEN = 4
-/** A run with less text after the first token is too short to measure. */
+/** If a run has less text than this after the first token, it is too short to measure. */
 const TEXT_LENGTH_MIN = 32
-/** Without this limit, an answer that arrives in one burst would count as infinitely fast. */
+/**
+ * Upper limit of a measured speed. Without this limit, an answer that arrives in one burst would
+ * count as infinitely fast.
+ */
 export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
-/** Assumed values for a node without runs: worse than a good node, better than a bad node. */
+/**
+ * Assumed values for a node without runs. They are worse than a good node's and better than a bad
+ * node's.
+ */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
 /** Nodes are compared by the time that they need for an answer of this length. */
 const EXPECTED_TOKENS = 256
 
-/** Computes the speed after one more run. */
+/** Returns the speed after one more run. */
 export function speedAfter(before: Speed, times: RunTimes): Speed {
   const speed = tokensPerSecondOf(times)
   return {
@@ -46,8 +54,8 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 }
 
 /**
- * Speed after a run without a token in `silentMs`, because its caller left or it failed. The first
- * token would have taken even longer than this.
+ * Returns the speed after a run that had no token within `silentMs`, because its caller left or the
+ * run failed. The first token would have taken even longer than `silentMs`.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
@@ -55,14 +63,14 @@ export function speedAfterSilence(before: Speed, silentMs: number): Speed {
 }
 
 /**
- * Speed after images that took `imageMs` each. Images have no tokens, so this time is used as the
- * time to the first token.
+ * Returns the speed after a run that took `imageMs` for each image. Images have no tokens, so this
+ * time is used as the time to the first token.
  */
 export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
   return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
 }
 
-/** Tokens per second of one run, or null when it was too short to measure. */
+/** Returns the tokens per second of one run. Null when the run was too short to measure. */
 export function tokensPerSecondOf(times: RunTimes): number | null {
   if (times.laterTextLength < TEXT_LENGTH_MIN) return null
   const tokens = times.laterTextLength / TEXT_LENGTH_PER_TOKEN
@@ -73,8 +81,8 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
 }
 
 /**
- * Expected time of one more answer, milliseconds. It grows with the share of the node's used slots,
- * up to double.
+ * Returns the expected time of one more answer, milliseconds. It grows with the share of the node's
+ * slots that are in use. If all are in use, it is double.
  */
 export function expectedMs(
   { firstTokenMs, tokensPerSecond }: Speed,

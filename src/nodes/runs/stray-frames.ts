@@ -1,11 +1,11 @@
 /** Ids of runs that ended without their final frame. This frame may still arrive. */
 type EndedRuns = {
   add(id: string): void
-  /** Whether the id is remembered. If so, it is removed. */
+  /** Removes the id. True if the id was remembered. */
   take(id: string): boolean
 }
 
-/** Remembers the newest `countMax` ids. */
+/** Creates a memory for the newest `countMax` ids. */
 export function createEndedRuns(countMax: number): EndedRuns {
   const ended = new Set<string>()
   return {
@@ -18,15 +18,18 @@ export function createEndedRuns(countMax: number): EndedRuns {
   }
 }
 
-/** Limits the frames that a node sends without being asked. */
+/** Limits the frames that a node sends although the gateway did not ask for them. */
 export type StrayBudget = {
-  /** Takes the cost of such a frame: 1, plus 1 per KiB. False when too little is left. */
+  /**
+   * Subtracts the cost of such a frame from the budget: 1, plus 1 per KiB. False when the budget is
+   * too small.
+   */
   spend(bytes: number, nowMs: number): boolean
 }
 
 /**
- * A budget of `burst`, refilled by `perSecond`. A correct node hardly uses it: late frames of runs
- * do not count.
+ * Creates a budget of `burst`. Each second adds `perSecond` to it, up to `burst`. A correct node
+ * hardly uses its budget, because late frames of runs cost nothing.
  */
 export function createStrayBudget(limits: {
   readonly strayBurst: number

@@ -11,27 +11,34 @@ import {
 type RunEvidence = {
   /** See promptTokensMax. */
   readonly promptTokensMax: number
-  /** UTF-16 units of text in the answer. */
+  /** Length of the text in the answer, UTF-16 units. */
   readonly textLength: number
-  /** Chunks with text, or with the end of a choice. */
+  /** Number of chunks that have text or the end of a choice. */
   readonly tokenChunks: number
 }
 
-/** How many tokens chat templates may add to a prompt, beyond one token per byte. */
+/**
+ * How many tokens chat templates may add to a prompt. Without them, a prompt has at most one token
+ * per byte.
+ */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** How many tokens each image or sound may add. The request may contain only its short address. */
+/**
+ * How many tokens each image or sound may add. The request may contain a short address instead of
+ * the image or sound itself.
+ */
 export const MEDIA_TOKENS_EXTRA = 16_384
 /** Maximum number of UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
-/** Tokens at the end of an answer that some backends count. */
+/** Number of tokens that some backends count for the end of an answer. */
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
- * Makes a node's usage claim plausible. Counts are integers from 0. There are at most
- * `promptTokensMax` prompt tokens. There are at most as many completion tokens as the answer's text
- * has bytes, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is their sum, and
- * details are only counts within these limits. Null when the claim has no valid counts. It does NOT
- * show that the counts are right: within the limits a node may still claim several times too much.
+ * Makes the usage that a node claims plausible. Counts are integers from 0. There are at most
+ * `promptTokensMax` prompt tokens. The number of completion tokens is at most the number of bytes
+ * in the answer's text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is the
+ * sum of prompt and completion tokens. Details are kept only if they are counts within these
+ * limits. Null when the claim has no valid counts. Does NOT show that the counts are right: within
+ * the limits a node may still claim several times too much.
  */
 export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject | null {
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))
@@ -49,8 +56,9 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
 }
 
 /**
- * The most tokens that a request's prompt can have. `requestBytes` does not include its media
- * (`mediaBytesOf`). A caller's limits are charged with the node's claim.
+ * Returns the maximum number of tokens that a request's prompt can have. `requestBytes` does not
+ * include the request's media (`mediaBytesOf`). The tokens that the node claims count toward the
+ * caller's limits.
  */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
@@ -60,14 +68,14 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
 }
 
 /**
- * Bytes of the pictures and sounds that the request itself contains. Their size does not show how
- * many tokens they take.
+ * Returns the number of bytes of the pictures and sounds in the request itself. Their size does not
+ * show how many tokens they take.
  */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
 }
 
-/** Content parts that are not text. */
+/** Returns the content parts that are not text. */
 function mediaOf(request: JsonObject): readonly Json[] {
   const messages = memberOf(request, 'messages')
   if (!isJsonArray(messages)) return []
@@ -79,7 +87,7 @@ function mediaOf(request: JsonObject): readonly Json[] {
   })
 }
 
-/** Counts only base64, which has one byte for each character. */
+/** Counts only base64. A character of base64 has one byte. */
 function payloadBytesOf(part: Json): number {
   if (!isJsonObject(part)) return 0
   const { image_url: image, input_audio: audio, file } = part
@@ -104,7 +112,8 @@ function countOf(value: Json | undefined): number | null {
 }
 
 /**
- * Gives the details that are counts up to `max`, under any names. All other details are left out.
+ * Returns the details that are counts of at most `max`, under any names. Leaves out all other
+ * details.
  */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)

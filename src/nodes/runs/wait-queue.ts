@@ -1,41 +1,44 @@
 import { DispatchError } from './dispatch-error.ts'
 import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
-/** A caller's wish for a node, and how long the caller waits. */
+/** A caller's request for a node, and how long the caller waits for one. */
 type Waiting<Node> = {
   readonly model: string
-  /** Called each time a node is free. True: the node is not used for this call. */
+  /** Called for each node that becomes free. Returns true if the node must not get this call. */
   readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
 
-/** Callers that wait for a node. For each model, the first caller is served first. */
+/** Callers that wait for a node. For each model, the caller that came first is served first. */
 export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
-   * at the deadline or when too many callers wait, or with the signal's reason. The caller owns the
-   * slot.
+   * at the deadline or when too many callers wait. Rejects with the signal's reason when the signal
+   * is aborted. If it resolves, the caller owns the slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
-  /** Called when a node may have become free. Gives its slots to the callers who waited longest. */
+  /**
+   * Called when a node may have become free. Gives the node's free slots to the callers who have
+   * waited longest.
+   */
   offer(node: Node): void
-  /** Rejects all waiters whose deadline has passed. */
+  /** Rejects all waiting callers whose deadline has passed. */
   sweep(nowMs: number): void
-  /** Rejects all waiters. */
+  /** Rejects all waiting callers. */
   rejectAll(error: DispatchError): void
   size(): number
 }
 
 type Waiter<Node> = Waiting<Node> & {
-  /** Position in the order of arrival, over all models. */
+  /** Position in the order of arrival, counted over all models. */
   readonly enteredAs: number
-  /** `resolve` and `reject` end the waiting. Only the first call counts. */
+  /** `resolve` and `reject` end the waiting. Only the first of these calls has an effect. */
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }
 
-/** An empty queue that holds at most `waitersMax` callers per model. */
+/** Creates an empty queue that accepts at most `waitersMax` callers per model. */
 export function createWaitQueue<Node extends OfferingNode<Node>>({
   waitersMax,
 }: {
@@ -50,7 +53,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     if (queue?.size === 0) queues.delete(waiter.model)
   }
 
-  /** Gives the first waiter that this node could serve. */
+  /** Returns the first waiting caller that this node could serve. */
   function firstFor(
     node: Node,
   ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
@@ -102,7 +105,7 @@ function noNodes(message: string): DispatchError {
   return new DispatchError('no_nodes', message)
 }
 
-/** Makes a waiter. `leave` removes it when the waiting ends in any way. */
+/** Creates an entry for a waiting caller. `leave` removes it when the waiting ends in any way. */
 function createWaiter<Node>(
   waiting: Waiting<Node> & { readonly enteredAs: number },
   leave: (waiter: Waiter<Node>) => void,

@@ -12,21 +12,22 @@ import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 
-/** Maximum number of images in one answer; callers may ask for as many. */
+/** Maximum number of images in one answer. Callers may ask for this many images. */
 const IMAGES_MAX = 10
 
 /**
- * Messages about nodes between the gateways of one service, and the messages of a call between two
- * gateways.
+ * Two groups of messages between the gateways of one service. Some are about nodes. The others
+ * belong to a call that one gateway sends to another.
  */
 
-/** Topic of the bus on which offers are published. */
+/** The bus topic on which gateways publish offers. */
 export const OFFERS_TOPIC = 'offers'
-/** Topic for questions about a node, by its id. */
+/** The bus topic for questions about a node. The node's id is a part of the topic. */
 export const NODE_TOPIC = 'node'
 
 /**
- * How many models one message may contain. Names have up to 256 characters, and a message 1 MiB.
+ * Maximum number of models in one message. Names have up to 256 characters, and a message may have
+ * 1 MiB.
  */
 export const OFFERS_PER_MESSAGE = 1_000
 
@@ -36,19 +37,19 @@ export type PlaceName = (typeof PLACES)[number]
 
 const count = z.int().min(0)
 
-/** The common offer of all nodes of one gateway for one model. */
+/** One offer that represents all nodes of one gateway for one model. */
 const sharedOffer = z.object({
   place: z.enum(PLACES),
   model: z.string().max(256),
-  /** Connected nodes in any state; 0 after the last node has left. */
+  /** Number of connected nodes in any state. It is 0 after the last node has left. */
   connected: count,
   /** How many of the connected nodes get calls. */
   nodes: count,
-  /** Whether at least one node takes large frames. */
+  /** True if at least one node accepts large frames. */
   large: z.boolean(),
-  /** Whether at least one node may get addresses of images. */
+  /** True if at least one node accepts addresses of images. */
   media: z.boolean().default(false),
-  /** Slots of the nodes that get calls. */
+  /** Number of slots of the nodes that get calls. */
   capacity: count,
   in_use: count,
   /** The speed of the best node that has a free slot. */
@@ -59,11 +60,11 @@ export type SharedOffer = z.output<typeof sharedOffer>
 
 export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
-/** Questions that another gateway may ask about a node. */
+/** Questions that a gateway may ask the other gateways about a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
   /**
-   * The node connects to gateway `by`. The question is whether its connection here is alive; a dead
-   * connection is ended.
+   * The node connects to the gateway `by`, which asks if the node's connection here is alive. If
+   * the connection does not answer, it is ended.
    */
   z.object({
     kind: z.literal('claim'),
@@ -74,11 +75,13 @@ export const nodeQuestion = z.discriminatedUnion('kind', [
 ])
 export type NodeQuestion = z.output<typeof nodeQuestion>
 
-/** The channel's header, which opens a call. A chat call's request is the first message. */
+/**
+ * The header of a channel, which opens a call. For a chat call, the first message is the request.
+ */
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),
-  /** W3C trace context, for the node. */
+  /** W3C trace context that is sent to the node. */
   traceparent: z.string().max(128).nullable(),
 })
 
@@ -109,7 +112,7 @@ const peerFault = z.object({
   retry_after_seconds: z.number().nullable(),
 })
 
-/** Writes the error of a call for the gateway that asked. */
+/** Encodes the error of a call for the gateway that sent the call. */
 export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   const { code, message, status, nodeMessage, retryAfterSeconds } = error
   return {
@@ -129,7 +132,7 @@ export function decodeFault(detail: unknown): DispatchError {
   const { data } = peerFault.safeParse(detail)
   if (data === undefined)
     return new DispatchError('node_lost', 'The gateway that has the node ended the call')
-  // If the other gateway stops, or does not know the model, the caller here gets `no_nodes`.
+  // If the other gateway stops, or does not know the model, this gateway's caller gets `no_nodes`.
   const code =
     data.code === 'stopping' || data.code === 'unsupported_model' ? 'no_nodes' : data.code
   return new DispatchError(code, data.message, {
@@ -155,7 +158,7 @@ export function readSharedRequest(message: Uint8Array): JsonObject {
   throw new FormatError('other', 'expected a request of the other gateway')
 }
 
-/** Parses chunks of an answer. Throws FormatError. */
+/** Parses chunks from an answer. Throws FormatError. */
 export function readBatch(message: Uint8Array): ChunkBatch {
   const batch = readMessage(message)
   if (isJsonObject(batch)) {

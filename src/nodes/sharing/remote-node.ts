@@ -20,14 +20,14 @@ import {
 } from './messages.ts'
 
 /**
- * The nodes of one model at another gateway, represented as one node. The other gateway gives each
- * call to one of its nodes. The number of used slots is the published number plus the calls that
- * were sent since then.
+ * Represents all nodes that another gateway has for one model as one node. The other gateway sends
+ * each call to one of its nodes. The number of used slots is the number that the other gateway last
+ * published, plus the calls that were sent since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string
   readonly isRemote = true
-  /** The other gateway removes the members that its nodes do not take. */
+  /** True, because the other gateway removes the members that its nodes do not accept. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
@@ -40,8 +40,8 @@ export class RemoteNode implements CallableNode {
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
   /**
-   * How often the other gateway reported that it is full. Its full count already includes slots
-   * that were taken before.
+   * How often the other gateway reported that all its slots are used. Its report includes the slots
+   * that were taken here before.
    */
   private timesFull = 0
   private isGone = false
@@ -94,18 +94,21 @@ export class RemoteNode implements CallableNode {
     return this.isServing() && this.inUse < this.published.capacity
   }
 
-  /** Only the other gateway knows whether one of its nodes has room. */
+  /**
+   * Only the other gateway knows whether one of its nodes has room. So this checks only if its
+   * nodes accept large frames.
+   */
   hasRoomFor(): boolean {
     return this.takesLargeFrames
   }
 
-  /** Uses the offer that its gateway publishes now. */
+  /** Uses the offer that the other gateway publishes now. */
   update(offer: SharedOffer): void {
     this.read(offer)
     this.onChanged()
   }
 
-  /** The other gateway has stopped, or no longer has a node of the model. */
+  /** Called when the other gateway has stopped, or no longer has a node of the model. */
   end(): void {
     this.isGone = true
     this.onChanged()
@@ -120,7 +123,7 @@ export class RemoteNode implements CallableNode {
     const firstToken = call.guard(async () => {
       await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
     })
-    // Without this handler, a rejection would be unhandled when the caller has left.
+    // Without this handler, a rejection after the caller has left would be an unhandled rejection.
     firstToken.catch(() => {})
     return { firstToken, batches: readBatches(call, messages, reader) }
   }
@@ -140,7 +143,7 @@ export class RemoteNode implements CallableNode {
       const { images: count } = parseHead(await nextMessage(messages))
       const images: string[] = []
       while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
-      // The node has finished, and the check of its images does not need the slot.
+      // The node has finished. The check of its images does not need the slot.
       slot.release()
       return images
     })
@@ -236,20 +239,21 @@ class RemoteCall {
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // This comes first: otherwise the next waiter would get this slot, and would be refused too.
+      // This must come first. Otherwise the next waiting caller would get this slot, and the other
+      // gateway would refuse that caller too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause
     }
   }
 
-  /** Ends the call without an answer. */
+  /** Ends the call because its caller has left. */
   leave(): void {
     this.channel.abort(null)
     this.over()
   }
 
-  /** Ends the call, and frees its slot. */
+  /** Ends the call, and releases its slot. */
   over(): void {
     this.options.signal.removeEventListener('abort', this.onAbort)
     this.options.onOver()
@@ -287,7 +291,10 @@ function parseHead(message: unknown): z.output<typeof imageHead> {
   return data
 }
 
-/** Gives the chunks as the call's reader gives them. Leaving the iteration ends the call. */
+/**
+ * Yields the chunks as the call's reader returns them. The call ends when the caller leaves the
+ * iteration.
+ */
 async function* readBatches(
   call: RemoteCall,
   messages: AsyncIterator<Uint8Array>,

@@ -12,14 +12,14 @@ import { encodeFault, peerCall, readMessage, readSharedRequest, writeMessage } f
 
 type PeerCall = z.output<typeof peerCall>
 
-/** How long the gateway that asked may take to judge images. */
+/** How long the gateway that sent the call may take to judge the images. */
 const VERDICT_MS = 60_000
 
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
 const verdict = z.object({ fault: z.string().nullable() })
 
 /**
- * Serves the calls of other gateways with the nodes that are connected here. `running` gives the
+ * Lets the nodes that are connected here serve calls from other gateways. `running` returns the
  * number of running calls.
  */
 export function servePeers(
@@ -31,12 +31,15 @@ export function servePeers(
   }: {
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
-    /** Opens a reader that checks an answer to this request. The chunks are not changed. */
+    /**
+     * Opens a reader that checks an answer to this request. The gateway does not send the reader's
+     * chunks. It sends the node's chunks unchanged.
+     */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
 ): { running(): number } {
   let running = 0
-  /** Opens a trace scope for the call, from which the node gets its trace context. */
+  /** Opens a trace scope for the call. The node gets its trace context from this scope. */
   const serve = (
     service: 'chat' | 'images',
     run: (channel: Channel, call: PeerCall) => Promise<void>,
@@ -65,7 +68,7 @@ export function servePeers(
     await channel.send(writeMessage({ node_id: answer.nodeId }))
     for await (const batch of answer.batches) await channel.send(writeMessage(batch))
     await channel.end()
-    // Waits until the other side has also ended or left.
+    // Waits until the other side has ended or left too.
     await messages.next()
   })
   serve('images', async (channel, { model, account_id: accountId }) => {
@@ -91,7 +94,7 @@ export function servePeers(
   return { running: () => running }
 }
 
-/** Gives the node's chunks unchanged, after the reader has checked them. */
+/** Returns the node's chunks unchanged, after the reader has checked them. */
 function asSent(judge: Pick<AnswerReader, 'push' | 'finish'>): AnswerReader {
   return {
     push(chunk) {

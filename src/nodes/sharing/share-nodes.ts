@@ -19,13 +19,13 @@ import {
 import { RemoteNode } from './remote-node.ts'
 
 /**
- * Least time between two messages about changed slots. One message contains all changes of this
+ * Shortest time between two messages about changed slots. One message contains all changes in this
  * time.
  */
 const PUBLISH_DELAY_MS = 25
-/** Interval at which all offers are published again, for gateways that missed a message. */
+/** How often all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
-/** An offer that was not published again within this time is removed. */
+/** If an offer is not published again within this time, it is removed. */
 const OFFER_EXPIRES_MS = 3_500
 
 type Place = {
@@ -34,11 +34,11 @@ type Place = {
 }
 
 /**
- * Publishes this gateway's nodes to the other gateways, and adds the other gateways' nodes to the
+ * Publishes this gateway's nodes to the other gateways. Adds the nodes of the other gateways to the
  * index that calls use.
  */
 export type NodeSharing = {
-  /** A node has connected. */
+  /** Called when a node has connected. */
   enter(node: NodeConnection): void
   /**
    * Must be called when the node's slots have changed, and when the node starts or stops serving.
@@ -46,12 +46,12 @@ export type NodeSharing = {
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
   /**
-   * Claims a node that connects here. False when another gateway has a living connection to the
-   * node. Also false when another gateway claims the node at the same time and wins. A dead
-   * connection is ended.
+   * Claims a node that connects here. False when another gateway has a connection to the node that
+   * answers. Also false when another gateway claims the node at the same time and wins. A
+   * connection that does not answer is ended.
    */
   claim(nodeId: string, timeoutMs: number): Promise<boolean>
-  /** Ends the claim, because the node has connected or will not connect. */
+  /** Ends the claim, because the node has connected or is not going to connect. */
   unclaim(nodeId: string): void
   /** Ends a node's connection at the other gateway that has it. */
   disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
@@ -64,7 +64,7 @@ type SharingOptions = {
   readonly bus: Bus
   readonly places: Readonly<Record<PlaceName, Place>>
   readonly placeOf: (node: NodeConnection) => PlaceName
-  /** Answers another gateway's question about a node that is connected here. */
+  /** Answers a question from another gateway about a node that is connected here. */
   readonly onAsked: (nodeId: string, question: NodeQuestion) => Promise<boolean>
 }
 
@@ -76,7 +76,7 @@ export function shareNodes(options: SharingOptions): NodeSharing {
 /** A node that is connecting here. */
 type Claim = { state: 'asking' | 'held' | 'lost' }
 
-/** What this gateway has for a node: a connection or a claim. */
+/** What this gateway has for a node: a connection to it, or a claim for it. */
 type Held =
   | { readonly node: NodeConnection; readonly claim: null }
   | { readonly node: null; readonly claim: Claim }
@@ -90,7 +90,7 @@ class SharedNodes implements NodeSharing {
     string,
     Map<string, { node: RemoteNode; receivedAtMs: number }>
   >()
-  /** The nodes for which this gateway answers questions, by node id, until `end`. */
+  /** The nodes about which this gateway answers questions, by node id. `end` ends the answering. */
   private readonly asked = new Map<string, { held: Held; readonly end: () => void }>()
   private readonly refresh: NodeJS.Timeout
   private publishing: NodeJS.Timeout | null = null
@@ -124,7 +124,8 @@ class SharedNodes implements NodeSharing {
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // After a pause, changes are published at once, because a caller may wait for the slot.
+    // If nothing was published for a while, changes are published immediately, because a caller may
+    // wait for the slot.
     const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
     this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
@@ -139,12 +140,13 @@ class SharedNodes implements NodeSharing {
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
     const claim: Claim = { state: 'asking' }
-    // From now on this gateway answers questions about the node. If two gateways claim it at the
-    // same time, at least one gets the other's question.
+    // From now on, this gateway answers questions about the node. If two gateways claim the node at
+    // the same time, at least one of them gets a question from the other.
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
-    // If the bus fails, the other gateways' connections are unknown, and the node may connect.
+    // If the bus fails, this gateway cannot know about connections to other gateways. Then the node
+    // may connect.
     const isTaken = (await bus.ask(NODE_TOPIC, nodeId, asked)) === true
     if (!isTaken && claim.state === 'asking') claim.state = 'held'
     if (claim.state !== 'held') this.unclaim(nodeId)
@@ -177,8 +179,8 @@ class SharedNodes implements NodeSharing {
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // The subscription of the claim stays in use. A new subscription would lose a question that is
-    // on its way to the old one.
+    // The connection keeps the subscription that was made for the claim. A new subscription would
+    // lose a question that was sent to the old one.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
@@ -193,10 +195,13 @@ class SharedNodes implements NodeSharing {
     })
   }
 
-  /** When two gateways claim a node at the same time, the gateway with the lower id gets it. */
+  /**
+   * Answers another gateway that claims the same node. If two gateways claim a node at the same
+   * time, the gateway with the lower id gets the node.
+   */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // With undefined, the gateway that has the node answers instead.
+    // If this returns undefined, the gateway that has the node answers instead.
     return claim.state === 'lost' ? undefined : true
   }
 
@@ -289,14 +294,16 @@ class SharedNodes implements NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
-/** How many models of one other gateway are remembered. */
+/** Maximum number of remembered models of one other gateway. */
 const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
-/** Whether the node counts in the index with the abilities that its gateway publishes now. */
+/**
+ * True if the abilities that the node has in the index are the same as its gateway publishes now.
+ */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
   return node.takesLargeFrames === offer.large && node.takesRemoteMedia === offer.media
 }

@@ -1,8 +1,8 @@
 /**
  * Checks and counts a batch of calls, and settles earlier calls, in one step. Each window's row is
  * locked before it is read. The caller sorts `buckets`, and rows are locked in this order, so that
- * two gateways never block each other. A window only moves forward. With `clock` null, the server's
- * time is used, which all gateways share.
+ * two gateways never block each other. A window only moves forward. If `clock` is null, the time is
+ * the server's, which all gateways share.
  */
 const RATE_LIMIT_STEP = `
 create function rate_limit_step(process uuid, lease_seconds bigint, batch bigint, buckets json, clock bigint)
@@ -103,8 +103,8 @@ begin
 end $$`
 
 /**
- * Gives back the reservations of dead processes, and deletes these processes. Windows are locked in
- * the same order as in rate_limit_step.
+ * Releases the reservations of dead processes, and deletes these processes. Locks windows in the
+ * same order as rate_limit_step.
  */
 const EXPIRE_GATEWAY_PROCESSES = `
 create function expire_gateway_processes(clock bigint) returns bigint language plpgsql as $$
@@ -136,12 +136,12 @@ begin
 end $$`
 
 /**
- * Calls rate_limit_step, and counts usage by key and model. The process's row is locked first: when
- * a batch is sent twice at the same time, the second one sees that it was counted. Rows of usage
- * are locked after all windows, in the order of their keys, so that two gateways never block each
- * other. Callers choose the names of models: when an account has 1,000 rows in an hour, further
- * models are counted together as `*`. Money stops at the largest exact JSON number, so that a large
- * sum of claims cannot make all later steps fail.
+ * Calls rate_limit_step, and counts usage by key and model. The process's row is locked first: if a
+ * batch is sent twice at the same time, the second one sees that the batch was counted. Rows of
+ * usage are locked after all windows, in the order of their keys, so that two gateways never block
+ * each other. Callers choose the names of models. So when an account has 1,000 rows in an hour,
+ * other models are counted together as `*`. Money stops at the largest exact JSON number, so that a
+ * large sum of claims cannot make all later steps fail.
  */
 const USAGE_STEP = `
 create function usage_step(
@@ -195,7 +195,10 @@ begin
   return result;
 end $$`
 
-/** Gives the start of the window that contains a time; with `later`, of a later window. UTC. */
+/**
+ * Returns the start of the window that contains a time, in UTC. `later` is the number of windows by
+ * which the result is later.
+ */
 const BUDGET_WINDOW = `
 create function budget_window(per text, at bigint, later integer) returns bigint language sql immutable as $$
   select case per
@@ -207,8 +210,8 @@ $$`
 
 /**
  * Reserves a call's use in all budgets that apply to the call. If one budget has too little left,
- * it reserves in no budget and gives the first such budget. Rows are locked in the order of their
- * keys before they are read. `money` null: the call's price is not known.
+ * reserves in no budget and returns the first such budget. Rows are locked in the order of their
+ * keys before they are read. If `money` is null, the call's price is not known.
  */
 const BUDGET_RESERVE = `
 create function budget_reserve(
@@ -242,8 +245,9 @@ begin
 end $$`
 
 /**
- * Changes the used amounts by the difference between the actual use and the reservation made at
- * `at`. If that window is over, only use beyond the reservation counts, in the current window.
+ * Changes the used amounts by the difference between the actual use and the reservation that was
+ * made at `at`. If the window of the reservation is over, only the use beyond the reservation
+ * counts. It counts in the current window.
  */
 const BUDGET_ADJUST = `
 create function budget_adjust(account uuid, key text, at bigint, requests bigint, tokens bigint, money bigint)
@@ -258,8 +262,8 @@ begin
 end $$`
 
 /**
- * Settles calls. Each call is settled once, even if it is sent several times. The caller sorts the
- * calls by account and key.
+ * Settles calls. Each call is settled once, even if it is sent several times. The caller must sort
+ * the calls by account and key.
  */
 const BUDGET_SETTLE = `
 create function budget_settle(process uuid, calls json, clock bigint) returns void language plpgsql as $$
@@ -285,7 +289,7 @@ begin
 end $$`
 
 /**
- * Gives back the reservations of dead processes' calls, and deletes calls that were settled long
+ * Releases the reservations for calls of dead processes, and deletes calls that were settled long
  * ago.
  */
 const EXPIRE_BUDGET_CALLS = `
@@ -307,7 +311,7 @@ begin
   return count;
 end $$`
 
-/** Rows of admin_acts cannot be changed or removed. */
+/** Refuses to change or remove rows of admin_acts. */
 const REFUSE_CHANGE = `
 create function refuse_change_of_admin_acts() returns trigger language plpgsql as $$
 begin
@@ -317,7 +321,7 @@ create trigger admin_acts_append_only before update or delete or truncate on adm
   for each statement execute function refuse_change_of_admin_acts()`
 
 /**
- * Appends an act. The lock is held until the transaction ends, so that the next append sees this
+ * Appends an act. The lock is kept until the transaction ends, so that the next append sees this
  * act. Positions have no gaps, even if a transaction is undone. For the first act, the previous
  * hash is 32 zero bytes.
  */
@@ -334,8 +338,8 @@ begin
 end $$`
 
 /**
- * Functions that stores call instead of several statements: rate limits, usage, budgets, and the
- * trail of acts.
+ * SQL functions that stores call instead of several statements. They are for rate limits, usage,
+ * budgets, and the trail of acts.
  */
 export const STEPS = [
   RATE_LIMIT_STEP,
