@@ -12,7 +12,8 @@ import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
 /**
- * How often the list is read. Enclaves appear, drain and disappear without an act of the reader.
+ * How often the page reads the list. Enclaves appear, drain and disappear without an act of the
+ * reader.
  */
 const EVERY_MS = 3_000
 
@@ -50,7 +51,7 @@ export function EnclavesPart() {
   )
 }
 
-/** The meaning of each state for the calls of an enclave (src/enclaves/endpoint-state.ts). */
+/** For each state of an enclave, what it means for calls (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',
