@@ -119,8 +119,8 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
 }
 
 /**
- * What the document states about the enclave's code. It can be trusted only as far as the checks
- * above say.
+ * What the document states about the enclave's code. The reader can trust this only if the checks
+ * above passed.
  */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
