@@ -18,9 +18,9 @@ export type ChosenCredential = {
 }
 
 /**
- * Chooses the credential for a call. The caller's own credential comes first. Otherwise this is the
- * operator's credential for the provider that serves the model. A provider on plain http needs no
- * credential: only development has such providers. Throws ApiError `unsupported_model`,
+ * Chooses the credential for a call. If the caller sent a credential, it is used. Otherwise the
+ * operator's credential for the provider that serves the model is used. A provider on plain http
+ * needs no credential: only development has such providers. Throws ApiError `unsupported_model`,
  * `provider_credential_missing`. `credentials` are the operator's credentials, by provider name.
  */
 export function chooseCredential(

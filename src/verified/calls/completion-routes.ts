@@ -265,8 +265,8 @@ async function writeEvents(
 /**
  * Returns the record of a running call. Settles the permit with the usage in the record, and then
  * settles the claim. Without a record, there are two cases. If the provider made no answer, the
- * permit is settled with 0 tokens. Otherwise it is settled with the prompt and the received chunks,
- * because a caller who leaves shortly before the end has received most of the answer.
+ * permit is settled with 0 tokens. Otherwise it is settled with the prompt and the received chunks.
+ * The reason is that a caller who leaves shortly before the end has already received the answer.
  */
 async function settled(
   { permit, claim }: Granted,

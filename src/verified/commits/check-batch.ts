@@ -44,7 +44,7 @@ export type BatchFault =
 
 /** A notary, and the chain and contract that its heads are valid for. */
 export type Notary = {
-  /** Address, 0x, lower case; the log's id. */
+  /** Address, 0x, lower case. It is also the id of the log. */
   readonly address: string
   /** 0x + 65 bytes. */
   readonly publicKey: string

@@ -120,8 +120,9 @@ export async function openCommitSession({
 
 /**
  * Checks a reply that has at least one completion, and stores the whole reply. The anchor is stored
- * with the reply, except when anchors have intervals. Throws BatchRefused and CommitRaceLost; in
- * these cases nothing is stored. After any other error, it is unknown whether the reply is stored.
+ * with the reply, except when anchors have intervals. Throws BatchRefused and CommitRaceLost. In
+ * these two cases nothing is stored. After any other error, it is unknown whether the reply is
+ * stored.
  */
 export async function commitReply(
   session: CommitSession,

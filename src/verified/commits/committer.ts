@@ -38,9 +38,9 @@ const FAULT_LOG_INTERVAL_MS = 30_000
 
 export type CommitterStatus = CommitFigures & {
   readonly phase: FollowState['phase']
-  /** Name and message of the last failure; null after a successful commit or poll. */
+  /** Name and message of the last failure. Null after a successful commit or poll. */
   readonly fault: { readonly name: string; readonly message: string } | null
-  /** How long commits have been failing; 0 when they work. */
+  /** How long commits have been failing. 0 when commits work. */
   readonly failingForMs: number
   /**
    * Notary of the log that the committer follows. The next member is the log's size in the

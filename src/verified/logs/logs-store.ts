@@ -69,7 +69,8 @@ export type StoredLog = {
   /** The newest head whose anchor is in a block. Null while there is no such head. */
   readonly head: StoredHead | null
   /**
-   * SHA-256 (hex) of the attestation document of the newest record; null when there are no records.
+   * SHA-256 (hex) of the attestation document that belongs to the newest record. Null when there
+   * are no records.
    */
   readonly attestationDigest: string | null
 }

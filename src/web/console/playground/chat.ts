@@ -7,8 +7,8 @@ import { clientExpectations } from './client-expectations.ts'
 import type { ClientRefusal } from './turn.ts'
 
 /*
- * This module is loaded when the page first asks for an enclave. The client's checks and its
- * cryptography are half of a page's bytes.
+ * This module is loaded only when the page first asks an enclave. It contains the client's checks
+ * and cryptography, which are half of a page's bytes.
  */
 
 /**
