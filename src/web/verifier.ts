@@ -32,8 +32,8 @@ export async function readMaker(root: string = ROOT): Promise<Maker> {
 }
 
 /**
- * Reads `gitHead`. npm writes it into packages, and deploy/gateway/Dockerfile writes it into
- * images.
+ * Reads `gitHead`. In packages, npm writes this value. In images, deploy/gateway/Dockerfile writes
+ * it.
  */
 async function readGitHead(root: string): Promise<string | null> {
   const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))

@@ -36,8 +36,9 @@ import type { VerifiedCall, VerifiedCompletions } from './verified-completions.t
  */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 /**
- * Memory that a waiting call takes in addition to its body: two connections, and the data that is
- * queued on them. Measured with open streams (`npm run bench -- peers --rows open-gateway`).
+ * Memory that a waiting call takes in addition to the call's body. This memory holds two
+ * connections and the data that is queued on these connections. It was measured with open streams
+ * (`npm run bench -- peers --rows open-gateway`).
  */
 const CALL_BYTES = 100 * 1024
 
@@ -217,7 +218,7 @@ function outlivingCaller(abort: AbortController): AbortController {
   return kept
 }
 
-/** Gives a writer that ignores all writes after its reader has left. */
+/** Returns a writer that ignores all writes after the reader has left. */
 function outlivingReader(writer: EventWriter): EventWriter {
   const whileRead = (error: unknown) => {
     if (!(error instanceof CallerLeftError)) throw error

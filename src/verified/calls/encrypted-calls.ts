@@ -177,7 +177,7 @@ type ServedCall = {
   readonly tally: Tally
 }
 
-/** What the gateway knows about a call for the limits of its account. */
+/** What the gateway knows about a call. The limits of the call's account need these facts. */
 type Tally = {
   /** True if a provider may have received the request. */
   isOpened: boolean

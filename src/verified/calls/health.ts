@@ -12,7 +12,7 @@ import type { CommitterStatus } from '../commits/committer.ts'
 /** Maximum age of an answer. Callers who ask within this time get the same answer. */
 export const READINESS_AGE_MAX_MS = 1_000
 
-/** A part that does not answer within this time counts as failing. */
+/** If a part does not answer within this time, the check of this part has failed. */
 export const CHECK_TIMEOUT_MS = 2_000
 
 /**

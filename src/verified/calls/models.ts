@@ -94,7 +94,8 @@ function compare(one: string, other: string): number {
 }
 
 /**
- * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` gives one of them.
+ * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one of these
+ * models.
  */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
   return modelListRoutes({

@@ -58,7 +58,7 @@ type VerifiedEvent =
 
 /**
  * Verified completions, which the enclave sealed and the committer stored. `complete` and `stream`
- * throw ApiError, ValidationError (when the enclave refuses a body) and the abort's reason.
+ * throw ApiError, ValidationError (when the enclave refuses a body) and the reason of `abort`.
  */
 export type VerifiedCompletions = {
   /**
@@ -229,7 +229,8 @@ async function* relay(
 }
 
 /**
- * A call with the caller's own credential does not show whether the operator's credential works.
+ * If a call uses the caller's own credential, it does not show whether the operator's credential
+ * works.
  */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.recordServed(call.request.model)

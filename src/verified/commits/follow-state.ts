@@ -280,7 +280,7 @@ function succeeded(state: FollowState): FollowState {
 /** The next step of a gateway that follows the log. */
 export type Step =
   | { readonly kind: 'open' }
-  /** Pulls up to `max` completions, for up to `waitMs`, and stores them. */
+  /** Pulls up to `max` completions and stores them. Waits up to `waitMs` for completions. */
   | {
       readonly kind: 'commit'
       readonly session: CommitSession

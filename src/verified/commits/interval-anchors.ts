@@ -76,8 +76,8 @@ export type IntervalAnchorsOptions = {
 
 /**
  * Anchors the heads of commits that were stored without an anchor. Such a head is in the database
- * with its notary's signature, so any gateway can anchor it without its enclave. Each gateway does
- * that for heads that wait some seconds longer than their interval.
+ * with its notary's signature. So any gateway can anchor the head, and does not need the head's
+ * enclave. Each gateway anchors heads that have waited some seconds longer than their interval.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {

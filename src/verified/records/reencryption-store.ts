@@ -144,7 +144,8 @@ async function chooseRecords(
 }
 
 /**
- * Encrypts the stored answers to calls with an Idempotency-Key. Only answers of one day are stored.
+ * Encrypts the stored answers to calls with an Idempotency-Key. An answer is stored for only one
+ * day.
  */
 async function encryptAnswers(
   { queries }: Pick<Database, 'queries'>,

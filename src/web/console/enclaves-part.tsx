@@ -18,8 +18,8 @@ const ENCLAVES_PATH = '/v1/admin/enclaves'
 const EVERY_MS = 3_000
 
 /**
- * For the operator: the enclaves of this gateway, with buttons that take them into use and out of
- * use.
+ * For the operator: the enclaves of this gateway. Buttons make the gateway use an enclave, or stop
+ * using it.
  */
 export function EnclavesPart() {
   const session = useSession()

@@ -96,7 +96,7 @@ const INFERENCE_COLUMNS: readonly Column<NodeStatsReply['completed_inferences'][
   },
 ]
 
-/** One fact about a node. `value` is null when it is unknown. */
+/** One fact about a node. `value` is null when the fact is unknown. */
 function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {
   return (
     <div>

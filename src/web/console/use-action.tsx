@@ -14,7 +14,7 @@ export type Action = {
   readonly reset: () => void
 }
 
-/** Runs one act at a time. An act may take some time, and may fail. */
+/** Runs one act at a time. An act may take some time. It may also fail. */
 export function useAction(): Action {
   const [isActing, setIsActing] = useState(false)
   const [fault, setFault] = useState<unknown>(null)

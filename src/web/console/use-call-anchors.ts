@@ -80,7 +80,7 @@ function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<stri
   return open
 }
 
-/** Reads heads in order of size, page by page, until all sizes are read. */
+/** Reads heads in order of size, page by page. Ends when the heads of all `sizes` are read. */
 async function readAnchors(
   publicKey: string,
   {

@@ -107,7 +107,9 @@ export type HeadPage = {
    * them.
    */
   readonly attestations: readonly Json[]
-  /** The next page has heads smaller than this size. Null when there is no next page. */
+  /**
+   * The next page has heads with fewer leaves than this number. Null when there is no next page.
+   */
   readonly cursor: number | null
 }
 

@@ -10,7 +10,10 @@ import { Hex, Time } from '../kit/values.tsx'
 import { type DescribedLog, readFreshDocument, type ServedEnclave } from './answers.ts'
 import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
 
-/** The enclave that holds the notary's key, as its attestation document describes it. */
+/**
+ * The enclave that holds the notary's key. The page describes it as the enclave's attestation
+ * document does.
+ */
 export function EnclavePanel({
   log,
   enclave,

@@ -96,7 +96,7 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
   )
 }
 
-/** Checks that the log of one head is the beginning of the log of another head. */
+/** Checks that the log under one head is the beginning of the log under another head. */
 export function ConsistencyForm({
   log,
   newest,

@@ -2,7 +2,8 @@ import type { DescribedLog, Head } from './answers.ts'
 import type { ListedHead } from './check-log.ts'
 
 /**
- * The newest head of a log that this browser has checked. Each later head must continue this head.
+ * The newest head of a log among the heads that this browser has checked. Each later head must
+ * continue this head.
  */
 export type SeenHead = ListedHead & {
   readonly chainId: number

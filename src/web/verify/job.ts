@@ -121,7 +121,10 @@ export type JobOutcome =
       readonly statuses: readonly { readonly status: string; readonly message: string }[]
     }
   | { readonly kind: 'image'; readonly found: ImageFound }
-  /** The source could not be checked. The message says why, and the advice says what to do. */
+  /**
+   * The source could not be checked. `message` states why, and `advice` states what the reader can
+   * do.
+   */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
 /** The parts of a job's expectations that decide which advice the report gives. */

@@ -257,7 +257,10 @@ function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   ]
 }
 
-/** Shows text at most once per frame, even if pieces of text arrive more often. */
+/**
+ * Shows new text at most once in each frame of the screen, even if pieces of text arrive more
+ * often.
+ */
 function createPainter(paint: (text: string) => void) {
   let latest = ''
   let frame: number | null = null
