@@ -1,8 +1,9 @@
 import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/messages.ts'
 
 /**
- * What the gateway must know about a call when its completion comes back. The gateway gives it to
- * the enclave with the call, and the enclave returns it with the completion.
+ * What the gateway must know about a call when its completion comes back from the enclave. The
+ * gateway sends this context to the enclave with the call. The enclave returns it with the
+ * completion.
  */
 export type CallContext = {
   /** Account of the API key that made the call, uuid. */
@@ -10,8 +11,8 @@ export type CallContext = {
   /** Value of the call's header `x-request-id`. */
   readonly requestId: string
   /**
-   * uuid of this attempt of a call with an Idempotency-Key; the record of the call is found by this
-   * uuid. Absent for a call without a key.
+   * uuid of this attempt of a call with an Idempotency-Key. The gateway finds the record of the
+   * call by this uuid. Absent for a call without a key.
    */
   readonly callId?: string
 }
@@ -30,9 +31,9 @@ export function encodeCallContext(context: CallContext): string {
 }
 
 /**
- * Parses the context of a SealedCompletion. Null for a text that encodeCallContext did not write. A
- * completion that was sealed for another gateway is still evidence, so it is stored without an
- * account instead of being refused.
+ * Parses the context of a SealedCompletion. Returns null for a text that encodeCallContext did not
+ * write. A completion that was sealed for another gateway is still evidence. So it is not refused,
+ * but stored without an account.
  */
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)

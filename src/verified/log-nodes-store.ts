@@ -7,14 +7,16 @@ import type { Queries } from '../storage/tables.ts'
 export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 
 /**
- * Gives the hash of a node that was read. Throws when the node was not requested, or is not stored.
+ * Returns the hash of a node that was read. Throws when the node was not requested, or when it is
+ * not stored.
  */
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
  * Reads nodes of any number of logs with one query. Coordinates may repeat. A missing node is
- * detected when it is looked up. The lateral limit makes each node one index lookup. A join without
- * statistics would read the whole table (an embedded database is not analyzed).
+ * detected when the caller looks it up. The lateral limit makes the database read each node with
+ * one index lookup. An embedded database has no statistics. Without statistics, a join would read
+ * the whole table.
  */
 export async function readNodes(
   queries: Queries,

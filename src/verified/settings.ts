@@ -8,7 +8,7 @@ import {
 } from '../../attestation/evidence/bundle-source.ts'
 import { textField, url } from '../runtime/fields.ts'
 
-/** Variables for what bundles say about their source; part of src/config.ts. */
+/** Variables for what bundles say about their source. They are a part of src/config.ts. */
 export const SOURCE_FIELDS = {
   /**
    * Name of the person or company that runs this service, `Example Ltd`. Evidence bundles have it,
@@ -43,7 +43,7 @@ export function sourceOf(
     ...(operator === undefined ? {} : { operator }),
     ...(releases === undefined ? {} : { releases }),
   }
-  // The address of the gateway alone does not help: the reader of a bundle could ask its sender for
-  // it.
+  // If only the gateway's address is known, there is no source. The address alone does not help,
+  // because the reader of a bundle could ask the sender of the bundle for it.
   return operator === undefined && releases === undefined ? null : source
 }

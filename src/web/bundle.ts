@@ -3,20 +3,20 @@ import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
 /**
- * A file that browsers load. Its name contains a digest of its content, so the content of a name
- * never changes.
+ * A file that browsers load. Its name contains a digest of its content. So a file with the same
+ * name always has the same content.
  */
 export type Asset = { readonly type: string; readonly text: string }
 
-/** All files that the pages load, and the files that each page begins with. */
+/** All files that the pages load, and the files that each page loads first. */
 export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
   /**
-   * By page: names of the assets that the page begins with. These are its script, the scripts that
-   * this script imports, and its style.
+   * By page: the names of the assets that the page loads first. These are the page's script, the
+   * scripts that this script imports, and the page's style.
    */
   readonly pages: ReadonlyMap<PageName, PageAssets>
-  /** Script and style of the page that checks evidence, when the page is saved as one file. */
+  /** Script and style of the page that checks evidence, for saving this page as one file. */
   readonly saved: SavedAssets
 }
 
@@ -38,7 +38,8 @@ export const ASSETS_PATH = '/assets'
 
 /**
  * Bundles every page from its sources. This takes some hundred milliseconds. It starts a process,
- * which ends before this resolves. Throws esbuild's error when the sources are broken.
+ * and this process ends before the promise resolves. Throws esbuild's error when the sources are
+ * broken.
  */
 export async function bundlePages(): Promise<PageBundle> {
   const { build, stop } = await import('esbuild')
@@ -64,8 +65,8 @@ export async function bundlePages(): Promise<PageBundle> {
 }
 
 /**
- * Bundles the page that can be saved as one file. Also gives the names of its sources, relative to
- * the repository's root.
+ * Bundles the page that can be saved as one file. Also returns the names of the page's sources,
+ * relative to the repository's root.
  */
 export async function bundleSaved(): Promise<{
   readonly saved: SavedAssets
@@ -100,8 +101,8 @@ async function buildSaved(run: typeof build) {
 const ROOT = join(import.meta.dirname, '../..')
 
 /**
- * An import with `?text` gives the text of a script for a worker. `addSources` is called with the
- * sources of this script.
+ * Handles imports with `?text`: such an import returns the text of a worker's script. `addSources`
+ * is called with the sources of this script.
  */
 const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin => ({
   name: 'worker-texts',
@@ -124,8 +125,8 @@ const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin =
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // The bundle depends only on the sources, and not on the folders of the packages or of the
-  // repository.
+  // With this option, the bundle depends only on the sources. It does not depend on the folders of
+  // the packages or of the repository.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,
@@ -147,7 +148,10 @@ export const BROWSER_OPTIONS = {
   plugins: [workerTexts(() => undefined)],
 } satisfies BuildOptions
 
-/** The bundler needs a folder here, but does not write to it: files stay in memory. */
+/**
+ * The bundler needs a folder here, but does not write to this folder. The bundled files stay in
+ * memory.
+ */
 const OUT = join(import.meta.dirname, 'out')
 
 function startOf(name: PageName): string {

@@ -6,9 +6,9 @@ import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.t
 export type PageHeaders = Readonly<Record<string, string>>
 
 /**
- * The HTML of a page: its frame, and the files that it loads. The page's script makes its content.
- * Titles are our own texts. A page of a development gateway has a mark, and asks for the gateway's
- * expectations.
+ * Returns the HTML of a page: its frame, and the files that it loads. The content of the page comes
+ * from the page's script. Titles are our own texts. A page of a development gateway has a mark, and
+ * requests the gateway's expectations.
  */
 export function renderShell(
   title: string,
@@ -34,19 +34,22 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** The permissions of a page, in addition to those of every page. */
+/** The permissions of one page. They are added to the permissions that every page has. */
 type Allowances = {
-  /** Origins that the page's scripts may call, in addition to the gateway. */
+  /** Origins that the page's scripts may call, besides the gateway. */
   readonly connect?: readonly string[]
-  /** Sources of the page's workers, in addition to the gateway. */
+  /** Sources from which the page may load workers, besides the gateway. */
   readonly workers?: readonly string[]
-  /** Names of the policies that the page's scripts may use to make the URL of a script. */
+  /**
+   * Names of trusted-types policies. The page's scripts may use these policies to create the URL of
+   * a script.
+   */
   readonly trustedTypes?: readonly string[]
 }
 
 /**
- * Gives the headers of a page. A page loads nothing from another origin, has no script or style in
- * its own text, and cannot be framed.
+ * Returns the headers of a page. A page loads nothing from another origin. Its HTML contains no
+ * script or style. It cannot be shown in a frame.
  */
 export function pageHeaders({ connect = [], workers = [], trustedTypes }: Allowances = {}) {
   const policy = {
@@ -79,7 +82,7 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
 }
 
 /**
- * The permissions of a page with a worker that checks evidence. The worker's text is part of the
+ * The permissions of a page that checks evidence in a worker. The worker's text is part of the
  * page's own script.
  */
 export const CHECKER_ALLOWANCES = {
@@ -89,8 +92,8 @@ export const CHECKER_ALLOWANCES = {
 
 /**
  * The permissions of the page that checks evidence, served or saved. On this page, the reader may
- * ask a chain at any https endpoint, or at an http endpoint on this machine. The page loads only
- * evidence, and makes no call before the reader presses a button.
+ * ask a chain at any https endpoint. An http endpoint must be on the reader's own machine. The page
+ * loads only evidence, and makes no call before the reader presses a button.
  */
 export const VERIFY_ALLOWANCES = {
   ...CHECKER_ALLOWANCES,
@@ -98,9 +101,9 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The verifier: the page that checks evidence as one file, including its policy. Throws for a text
- * that would end its element too early, or that a browser would read differently from the hashed
- * text.
+ * Returns the verifier: the page that checks evidence, as one file that includes its policy. Throws
+ * for a text that would end its HTML element too early. Also throws for a text that a browser would
+ * read differently from the text that was hashed.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
@@ -123,8 +126,8 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /**
- * Headers for everything that a browser shows or runs, in addition to the headers of every answer
- * (src/api/track-calls.ts).
+ * Headers for every file that a browser shows or runs. They are added to the headers that every
+ * answer has (src/api/track-calls.ts).
  */
 export const SAFE_HEADERS: PageHeaders = {
   'cross-origin-opener-policy': 'same-origin',

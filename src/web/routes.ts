@@ -35,12 +35,12 @@ const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
 type ShownPage = {
   readonly page: PageName
   readonly title: string
-  /** Absent: pageHeaders() is used. */
+  /** If absent, pageHeaders() is used. */
   readonly headers?: PageHeaders
   /** Absent: status 200. */
   readonly status?: number
 }
-/** The facts about its maker. A saved page states them too. */
+/** The facts about the maker of the verifier. A saved page states these facts too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
@@ -52,15 +52,15 @@ const VERIFIER_SCHEMA = z.object({
 /** The routes of the pages. */
 export type Pages = {
   readonly routes: readonly Route[]
-  /** Answers with the page of `/`. */
+  /** Answers with the page for `/`. */
   readonly showHome: (context: RouteContext) => Promise<undefined>
-  /** Answers with the page of a path that does not exist, status 404. */
+  /** Answers a request for a path that does not exist: sends a page with status 404. */
   readonly showMissing: (context: ApiContext) => Promise<undefined>
 }
 
 /**
- * The pages, and the files that they load. They are bundled on the first request for a page,
- * because most processes never get such a request.
+ * Creates the pages and the files that they load. They are bundled when a browser first requests a
+ * page, because most processes never get such a request.
  */
 export function createPages({
   bundle = bundlePages,
@@ -69,13 +69,16 @@ export function createPages({
 }: {
   readonly bundle?: () => Promise<PageBundle>
   readonly maker?: () => Promise<Maker>
-  /** Whether pages use this gateway's own expectations (src/local/development-routes.ts). */
+  /**
+   * True if pages use the expectations that this gateway states for itself
+   * (src/local/development-routes.ts).
+   */
   readonly isDevelopment?: boolean
 } = {}): Pages {
   let bundling: Promise<PageBundle> | null = null
   const open = (): Promise<PageBundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
-      // The bundling failed. The next request tries again.
+      // The bundling failed. The next request bundles the pages again.
       bundling = null
       throw fault
     })

@@ -8,8 +8,8 @@ import { bundleSaved } from './bundle.ts'
 import { renderVerifier } from './page.ts'
 
 /**
- * The verifier of this checkout, bundled from its sources, and the facts about its maker. Rejects
- * with esbuild's error when the sources are broken.
+ * Bundles the verifier from the sources in this checkout. Also returns the facts about its maker.
+ * Rejects with esbuild's error when the sources are broken.
  */
 export async function openVerifier(): Promise<{
   readonly verifier: string
@@ -23,17 +23,17 @@ const ROOT = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
 
 /**
- * The maker of pages: this version, and a commit. The commit is `gitHead` of package.json, or else
- * the commit that is checked out at `root`. It is null when both are missing, or when the pages'
- * sources differ from the commit.
+ * Returns the maker of pages: this version, and a commit. The commit is `gitHead` in package.json.
+ * If that is missing, it is the commit that is checked out at `root`. It is null when neither
+ * exists, or when the sources of the pages differ from the commit.
  */
 export async function readMaker(root: string = ROOT): Promise<Maker> {
   return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }
 }
 
 /**
- * Reads `gitHead`. npm writes it into packages, and deploy/gateway/Dockerfile writes it into
- * images.
+ * Reads `gitHead`. In packages, npm writes this value. In images, deploy/gateway/Dockerfile writes
+ * it.
  */
 async function readGitHead(root: string): Promise<string | null> {
   const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
@@ -46,12 +46,12 @@ async function readCheckout(root: string): Promise<string | null> {
   const git = async (...words: readonly string[]) =>
     (await run('git', ['--no-optional-locks', ...words], { cwd: root })).stdout.split('\n')
   try {
-    // A folder above `root` may be another repository.
+    // The checkout that git finds may be another repository, in a folder above `root`.
     const [commit = '', prefix] = await git('rev-parse', 'HEAD', '--show-prefix')
     const [changed] = await git('status', '--porcelain', '--', ...MADE_OF)
     return COMMIT.test(commit) && prefix === '' && changed === '' ? commit : null
   } catch {
-    // There is no git, or `root` is not in a checkout.
+    // Git is not installed, or `root` is not in a checkout.
     return null
   }
 }

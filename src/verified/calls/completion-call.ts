@@ -9,19 +9,19 @@ import { described, faultIssue } from '../../api/schemas.ts'
  * provider and the credential. The caller's account is in call-context.ts.
  */
 
-/** The provider of a call, and the credential that the provider gets. */
+/** The provider of a call, and the credential that is sent to the provider. */
 export type ChosenCredential = {
   readonly provider: string
   readonly credential: string | null
-  /** Whether the credential is the operator's and not the caller's. */
+  /** True if the credential belongs to the operator. False if it belongs to the caller. */
   readonly isOperators: boolean
 }
 
 /**
- * Chooses the credential for a call. The caller's own comes first, then the operator's for the
- * provider that serves the model. A provider on plain http, which only development has, needs no
- * credential. Throws ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are
- * the operator's, by provider name.
+ * Chooses the credential for a call. If the caller sent a credential, it is used. Otherwise the
+ * operator's credential for the provider that serves the model is used. A provider on plain http
+ * needs no credential: only development has such providers. Throws ApiError `unsupported_model`,
+ * `provider_credential_missing`. `credentials` are the operator's credentials, by provider name.
  */
 export function chooseCredential(
   call: { readonly model: string; readonly callerCredential: string | null },
@@ -42,7 +42,7 @@ export function chooseCredential(
   return { provider, credential, isOperators: credential !== null }
 }
 
-/** Whether chooseCredential finds a provider and a credential for the call. */
+/** True if chooseCredential finds a provider and a credential for the call. */
 export function hasCredential(...call: Parameters<typeof chooseCredential>): boolean {
   try {
     chooseCredential(...call)
@@ -54,23 +54,23 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
 }
 
 /**
- * Longer credentials are refused, because the call's header to the enclave must hold the credential
- * in base64.
+ * A longer credential is refused. The header of the call to the enclave must have room for the
+ * credential in base64.
  */
 const CREDENTIAL_LENGTH_MAX = 4096
 
 /**
- * Reads the credential for the provider from the header Fine-Tune-Authorization, with or without
- * `Bearer ` before it. Null when the header is missing. The error for an invalid credential does
- * not repeat the credential.
+ * Reads the provider's credential from the header Fine-Tune-Authorization. `Bearer ` before the
+ * credential is optional. Returns null when the header is missing. The error for an invalid
+ * credential does not repeat the credential.
  */
 const providerCredential = described(
   z
     .string()
     .transform((header) => header.replace(/^bearer(?:\s+|$)/i, '').trim())
     .check(({ value, issues }) => {
-      // Printable ASCII without spaces: token68 (RFC 9110), and the other characters that providers
-      // use.
+      // Printable ASCII without spaces. This includes token68 (RFC 9110) and the other characters
+      // that providers use.
       if (value.length <= CREDENTIAL_LENGTH_MAX && /^[\x21-\x7e]+$/.test(value)) return
       const expected = `a bearer credential of at most ${CREDENTIAL_LENGTH_MAX} printable characters`
       issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))

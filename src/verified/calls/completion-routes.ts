@@ -30,11 +30,15 @@ import { credentialHeaders } from './completion-call.ts'
 import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
-/** Maximum bytes of all bodies together. Calls beyond this limit are refused with 503. */
+/**
+ * Maximum total size, bytes, of the bodies of all running calls. Calls beyond this limit are
+ * refused with 503.
+ */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 /**
- * Memory that a waiting call takes in addition to its body: two connections, and the data that is
- * queued on them. Measured with open streams (`npm run bench -- peers --rows open-gateway`).
+ * Memory that a waiting call takes in addition to the call's body. This memory holds two
+ * connections and the data that is queued on these connections. It was measured with open streams
+ * (`npm run bench -- peers --rows open-gateway`).
  */
 const CALL_BYTES = 100 * 1024
 
@@ -42,8 +46,8 @@ const CALL_BYTES = 100 * 1024
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
 /**
- * The gateway checks only the form of the caller's demands. The enclave checks the demands in the
- * bytes that it hashes.
+ * The gateway checks only the form of the caller's demands. The enclave checks the demands
+ * themselves, in the bytes that it hashes.
  */
 const verifiedRequest = providersRequestWith({
   [DEMANDS_MEMBER]: z
@@ -81,8 +85,8 @@ export function verifiedCompletionRoutes({
   readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
   /**
-   * Maximum number of calls at a time, in addition to the memory limit. Calls beyond this limit are
-   * refused with 503.
+   * Maximum number of calls that run at the same time. The memory limit applies as well. Calls
+   * beyond either limit are refused with 503.
    */
   readonly callsMax: number
 }): readonly Route[] {
@@ -163,8 +167,8 @@ export function verifiedCompletionRoutes({
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
 
 /**
- * What a call gets before it starts: a permit of its limits, and the claim of its key. Both are
- * settled at the end.
+ * What the gateway reserves for a call before the call starts: a permit from the limits, and the
+ * claim of the call's Idempotency-Key. The permit and the claim are settled when the call ends.
  */
 type Granted = {
   readonly permit: Permit
@@ -199,8 +203,9 @@ async function answer(
 }
 
 /**
- * Gives a controller that is aborted when `abort` is, except when the caller left. The call then
- * goes on, and a caller who repeats the call with the same key gets the answer.
+ * Returns a controller that is aborted when `abort` is aborted, except when the reason is that the
+ * caller left. In that case the call continues. A caller who repeats the call with the same key
+ * then gets the answer.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -213,7 +218,7 @@ function outlivingCaller(abort: AbortController): AbortController {
   return kept
 }
 
-/** Gives a writer that ignores all writes after its reader has left. */
+/** Returns a writer that ignores all writes after the reader has left. */
 function outlivingReader(writer: EventWriter): EventWriter {
   const whileRead = (error: unknown) => {
     if (!(error instanceof CallerLeftError)) throw error
@@ -259,10 +264,10 @@ async function writeEvents(
 }
 
 /**
- * Gives the record of a running call. Settles the permit with the usage in the record, and then
- * settles the claim. Without a record, the permit is settled with 0 tokens if the provider made no
- * answer. Otherwise it is settled with the prompt and the received chunks: a caller who leaves
- * shortly before the end has had the answer.
+ * Returns the record of a running call. Settles the permit with the usage in the record, and then
+ * settles the claim. Without a record, there are two cases. If the provider made no answer, the
+ * permit is settled with 0 tokens. Otherwise it is settled with the prompt and the received chunks.
+ * The reason is that a caller who leaves shortly before the end has already received the answer.
  */
 async function settled(
   { permit, claim }: Granted,
@@ -301,8 +306,8 @@ function countEvents(bytes: Uint8Array): number {
 const EVENT_END = '\n\n'
 
 /**
- * Gives the stored answer again. A call with the same key asks for the same form, whole or
- * streamed.
+ * Sends the stored answer again. The repeated call has the same key, so it requests the same form:
+ * whole or streamed.
  */
 async function answerAgain(
   { body: { isStream, includesUsage }, stream }: CompletionCall,

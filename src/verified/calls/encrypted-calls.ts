@@ -37,31 +37,32 @@ import type { AnsweredRecord } from '../records/records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 
 /**
- * Encrypted calls (EHBP). The gateway sees headers, lengths and times, and passes on bytes that it
- * cannot read. It handles only what the enclave needs to answer, and what the limits need.
+ * Encrypted calls (EHBP). The gateway sees headers, lengths and times. It passes on bytes that it
+ * cannot read. It handles only what the enclave needs for the answer, and what the account's limits
+ * need.
  */
 
-/** A connection that accepts no data for this long is closed, milliseconds. */
+/** The gateway closes a connection that accepts no data for this time, milliseconds. */
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Maximum bytes that frames add to a body. A frame adds 20 bytes, and clients make one frame of
- * each write.
+ * Maximum number of bytes that frames add to a body. Each frame adds 20 bytes. Clients put each
+ * write into one frame.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
-/** Bytes of a prompt per token, as an estimate. */
+/** Estimated number of prompt bytes per token. */
 const BYTES_PER_TOKEN = 4
 
 /**
- * Maximum number of tokens that a prompt counts for when its answer was not read to the end. The
- * gateway cannot distinguish words from pictures, and pictures have many bytes.
+ * Maximum number of tokens to count for a prompt whose answer was not read to the end. The gateway
+ * cannot distinguish words from pictures. Pictures have many bytes.
  */
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
 /**
- * Sent when the enclave or the key is gone. The caller then fetches the keys again and repeats its
- * call (EHBP).
+ * Sent when the enclave no longer runs, or no longer has the key. The caller then fetches the keys
+ * again and repeats the call (EHBP).
  */
 const KEY_CONFIG_BODY = JSON.stringify({
   type: KEY_CONFIG_PROBLEM,
@@ -102,17 +103,22 @@ export type EncryptedCalls = {
   readonly bodyBytesMax: number
   /** Throws ApiError `not_ready` while completions cannot be committed. */
   readonly requireCommits: () => void
-  /** Resolves with the record of a sealed completion after it is stored. Throws ApiError. */
+  /**
+   * Resolves with the record of a sealed completion after the record is stored. Throws ApiError.
+   */
   readonly recordOf: (
     sealed: Pick<EncryptedSealed, 'notary' | 'index'>,
     abort: AbortController,
   ) => Promise<AnsweredRecord>
   /**
-   * All of the operator's credentials, by provider name. The gateway does not know the model, so it
-   * cannot choose one.
+   * All credentials of the operator, by provider name. The gateway does not know the model of an
+   * encrypted call, so it cannot choose one credential.
    */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** How long a pull may take to bring an enclave the proof, milliseconds; 0 when no pull does. */
+  /**
+   * How long a pull may take until it brings the proof to the enclave, milliseconds. 0 when pulls
+   * do not bring proofs.
+   */
   readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
   /** Called with the model of each completion. */
@@ -122,14 +128,14 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** Whether a call is encrypted. Its header decides this; the body may be anything. */
+/** True if a call is encrypted. Only the header decides this. The body may have any content. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
 
 /**
- * Serves one encrypted call. Before the enclave has opened the call, errors are not encrypted.
- * After that, the whole answer comes from the enclave.
+ * Serves one encrypted call. Errors are not encrypted before the enclave has opened the call. After
+ * that, the enclave makes the whole answer.
  */
 export async function serveEncryptedCall(
   service: EncryptedCalls,
@@ -147,8 +153,8 @@ export async function serveEncryptedCall(
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
-  // The size of the call cannot be measured, so the call counts as one token. A caller without
-  // tokens is refused.
+  // The gateway cannot measure the size of an encrypted call, so the call counts as one token. The
+  // gateway refuses a caller who has no tokens left.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
   const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
@@ -171,13 +177,13 @@ type ServedCall = {
   readonly tally: Tally
 }
 
-/** What the gateway knows about a call for the limits of its account. */
+/** What the gateway knows about a call. The limits of the call's account need these facts. */
 type Tally = {
-  /** Whether a provider may have received the request. */
+  /** True if a provider may have received the request. */
   isOpened: boolean
   /**
-   * The model that the enclave states after it has sealed the completion. Null before that, and for
-   * a call that the enclave refused.
+   * The model, which the enclave states after it has sealed the completion. Null before that, and
+   * null for a call that the enclave refused.
    */
   model: string | null
   usage: EncryptedSealed['usage']
@@ -189,9 +195,9 @@ function createTally(): Tally {
 }
 
 /**
- * Gives the tokens that a call counts for, and how many of them belong to the prompt, as its
- * provider stated them. When a caller left shortly before the end, they are not known. Both are
- * then estimated from bytes and frames.
+ * Returns the tokens that a call counts for, and how many of these tokens belong to the prompt. The
+ * provider states these two numbers. They are unknown if the caller left shortly before the end.
+ * Then the two numbers are estimated from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -209,8 +215,7 @@ type OpenAnswer = {
 }
 
 /**
- * Null when the call's key does not belong to an enclave that takes calls, but other enclaves take
- * calls.
+ * Returns null when no enclave that takes calls has the call's key, but other enclaves take calls.
  */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
@@ -233,11 +238,11 @@ async function ask(
     )
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
-    // The enclave got the whole request, so a provider may be answering.
+    // The enclave received the whole request, so a provider may already be answering.
     tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
-    // No byte was sent. Another key may belong to another enclave.
+    // No byte was sent. The caller may fetch another key, which may belong to another enclave.
     if (isUnsent) return refuseWithoutKeys(enclaves)
     throw outageErrorOf(error)
   }
@@ -247,7 +252,7 @@ async function ask(
 }
 
 /**
- * Gives null when there are keys that the caller can fetch. Throws ApiError `enclave_unavailable`
+ * Returns null when there are keys that the caller can fetch. Throws ApiError `enclave_unavailable`
  * when there are no keys.
  */
 function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
@@ -264,7 +269,10 @@ function answerKeyConfig(context: RouteContext): void {
   context.body = KEY_CONFIG_BODY
 }
 
-/** Passes frames on as they come, and gives the enclave the data that its proof lacks. */
+/**
+ * Passes on each frame as soon as it arrives. Sends the enclave the data that is missing in its
+ * proof.
+ */
 async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
   const { context, abort, answer, tally } = call
   const { res } = context
@@ -286,7 +294,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
     res.end()
   } catch (error) {
     if (!res.headersSent && !res.destroyed) context.respond = true
-    // An answer that has begun is cut off: half an answer must not look complete.
+    // If the answer has already begun, it is cut off here, because half an answer must not look
+    // complete.
     const fault = error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
     abort.abort(fault)
     throw fault
@@ -294,9 +303,9 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Records the usage, and waits until the completion is stored. Then gives the enclave the data that
- * its proof lacks, unless a pull does this. If the completion is not stored in time, the enclave
- * reports that. Never rejects: other errors end the call.
+ * Records the usage, and waits until the completion is stored. Then sends the enclave the data that
+ * is missing in its proof, unless a pull does this. If the completion is not stored in time, the
+ * enclave reports that. Never rejects: other errors end the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
@@ -305,7 +314,7 @@ async function recordSealed(
   answered: AbortSignal,
 ): Promise<void> {
   Object.assign(tally, { usage: sealed.usage, model: sealed.model })
-  // The stream was cut off. Its completion is in the log, but its caller gets no proof.
+  // The stream was cut off. The completion is in the log, but the caller gets no proof.
   if (sealed.call === '') return
   // A call with the caller's own credential does not show whether the operator's credential works.
   if (headers['fine-tune-authorization'] === undefined) service.outcomes.recordServed(sealed.model)
@@ -364,7 +373,9 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/** Records the fault without its text. The caller reads the text in the encrypted frames. */
+/**
+ * Records the fault without the fault's text. The caller reads this text in the encrypted frames.
+ */
 function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,
@@ -372,9 +383,9 @@ function recordFault(
 ): void {
   const { state, res } = context
   const callerCode = callerCodeOf(code)
-  // The call was refused before its answer began.
+  // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // An invalid request is recorded by its status alone.
+  // For an invalid request, the gateway records only the status.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

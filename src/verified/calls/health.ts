@@ -9,35 +9,44 @@ import { NonceUnknown } from '../../chain/relayer-nonces.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import type { CommitterStatus } from '../commits/committer.ts'
 
-/** Maximum age of an answer. Callers within this time share one answer. */
+/** Maximum age of an answer. Callers who ask within this time get the same answer. */
 export const READINESS_AGE_MAX_MS = 1_000
 
-/** A part that does not answer within this time counts as failing. */
+/** If a part does not answer within this time, the check of this part has failed. */
 export const CHECK_TIMEOUT_MS = 2_000
 
-/** The database has less time. So a probe each second sees a failure within two seconds. */
+/**
+ * Time limit for the database, shorter than the limit for the other parts. So a system that asks
+ * every second detects a failure within two seconds.
+ */
 export const DATABASE_TIMEOUT_MS = 1_000
 
-/** Commits may fail for this long before the gateway is not ready. Callers wait meanwhile. */
+/**
+ * Commits may fail for this long. After that the gateway is not ready. During this time, callers
+ * wait.
+ */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
-/** What verified completions depend on, and `stopping` for a gateway that was asked to stop. */
+/**
+ * The parts that verified completions depend on. `stopping` stands for a gateway that was asked to
+ * stop.
+ */
 type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
 
 type ReadinessReport = {
   /** The failing parts. The gateway is ready when the list is empty. */
   readonly failing: readonly ReadinessPart[]
   /**
-   * Whether anchors reach the chain, and how many anchors are not in a block yet. This is not a
-   * part: an anchor is signed and stored with its record and sent later, so completions work
-   * without the chain.
+   * Whether anchors reach the chain, and the number of anchors that are not in a block yet. The
+   * chain is not a ReadinessPart. An anchor is signed and stored with its record, and is sent
+   * later. So completions work without the chain.
    */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
-  /** Why `commits` fails; null when it does not. */
+  /** Why `commits` fails. Null when `commits` does not fail. */
   readonly commitFault: CommitFault | null
   /**
-   * Blocks with anchors that cannot be read. This is not a part either: only evidence of these
-   * blocks is incomplete.
+   * Blocks that contain anchors but cannot be read. This is not a ReadinessPart, because only the
+   * evidence from these blocks is incomplete.
    */
   readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
@@ -49,13 +58,13 @@ export type CommitFault =
   | 'failing'
 
 type Readiness = {
-  /** Gives what can be served now. Never rejects, and takes at most CHECK_TIMEOUT_MS. */
+  /** Returns which parts work now. Never rejects. Takes at most CHECK_TIMEOUT_MS. */
   read(): Promise<ReadinessReport>
 }
 
 /**
- * How the parts are checked. Each of the first three checks rejects, or does not answer, when its
- * part fails.
+ * How the parts are checked. Each of the first three checks has failed when it rejects, or when it
+ * does not answer in time.
  */
 export type ReadinessChecks = {
   readonly database: () => Promise<void>
@@ -69,9 +78,9 @@ export type ReadinessChecks = {
 }
 
 /**
- * Checks all parts at the same time, but each part never twice at a time. A part that hangs is
- * checked again only after it has answered, so checks do not queue up. `now` gives milliseconds of
- * a clock that is never set.
+ * Checks all parts at the same time, but never runs two checks of one part at a time. A part that
+ * hangs is checked again only after it has answered. So checks do not queue up. `now` returns
+ * milliseconds of a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
   const database = singleFlight(checks.database)
@@ -118,7 +127,7 @@ function findCommitFault({
   return phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX ? null : 'failing'
 }
 
-/** Null when the check succeeded in time. */
+/** Returns null when the check succeeded in time. */
 async function settle(
   part: ReadinessPart,
   check: Promise<unknown>,
@@ -149,11 +158,12 @@ const ready = z.strictObject({
 })
 
 /**
- * Routes for the system that keeps this process running. They need no key, and give only the names
- * of parts. `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET
- * /readyz`: 200 when verified completions can be served, else 503 with the failing parts. While
- * `isDraining`, calls are served, and it is not ready: `stopping`. Staging and development say so
- * in both answers.
+ * Routes for the system that keeps this process running. They need no key. They return only the
+ * names of parts. `GET /healthz` answers 200 as long as the process answers. If it does not answer,
+ * a restart helps. `GET /readyz` answers 200 when verified completions can be served. Otherwise it
+ * answers 503 with the failing parts. While `isDraining`, calls are still served, but `/readyz`
+ * answers 503 with the part `stopping`. On staging and development gateways, the answers of the two
+ * routes say so.
  */
 export function healthRoutes(
   readiness: Readiness,
@@ -199,8 +209,8 @@ export function healthRoutes(
 }
 
 /**
- * Adds `stopping` to the failing parts. Calls are still served, and the system that asks decides
- * what to do.
+ * Adds `stopping` to the failing parts. The gateway still serves calls. The system that reads the
+ * report decides what to do.
  */
 function withStop(report: ReadinessReport): ReadinessReport {
   return { ...report, failing: ['stopping', ...report.failing] }

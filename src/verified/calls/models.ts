@@ -18,23 +18,23 @@ const verifiedModels = listedModels.extend({
   patterns: z.array(z.strictObject({ pattern: z.string(), owned_by: z.string() })),
 })
 
-/** Ids of models that callers can use, and patterns of further ids that they can use. */
+/** Ids of models that callers can use, and patterns that match further such ids. */
 type VerifiedModels = {
   readonly data: readonly ListedModel[]
   readonly patterns: readonly { readonly pattern: string; readonly owned_by: string }[]
 }
 
 /**
- * Lists the models that can be verified now. With a caller's own credential, these are the models
- * of every provider. Without it, these are the models of providers for which the operator has a
- * credential.
+ * Lists the models that can be verified now. If the caller has a provider credential, these are the
+ * models of every provider. Otherwise these are the models of the providers for which the operator
+ * has a credential.
  */
 type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
 
 /**
- * Verified models, by the provider tables of the enclaves. The list is empty while no enclave is
- * reachable. It is ordered by provider name, then by id. Calls do not change the order, because a
- * client takes the first model as default.
+ * Verified models, from the provider tables of the enclaves. The list is empty while no enclave is
+ * reachable. It is ordered by provider name, then by id. Calls do not change this order, because a
+ * client takes the first model as its default.
  */
 export function createVerifiedModels({
   enclaves,
@@ -45,7 +45,7 @@ export function createVerifiedModels({
   startedAt,
 }: {
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** Model ids of the configuration. */
+  /** Model ids from the gateway's configuration. */
   readonly providerModels: readonly string[]
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
@@ -64,8 +64,8 @@ export function createVerifiedModels({
       paid.set(owner, known)
       return known
     }
-    // A provider answered that the operator's credential does not have this model. A caller's own
-    // credential may have it.
+    // The provider answered that this model is not available with the operator's credential. It may
+    // be available with a caller's own credential.
     const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
     const owners = new Map(
       offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),
@@ -79,7 +79,7 @@ export function createVerifiedModels({
   }
 }
 
-/** Each pattern matches itself, so the code that routes ids also routes patterns. */
+/** A pattern, used as an id, matches itself. So the code that routes ids routes patterns too. */
 function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns'] {
   const patterns = table.flatMap(({ models }) => models.filter((model) => model.includes('*')))
   return offersOf(table, [...new Set(patterns)])
@@ -94,7 +94,8 @@ function compare(one: string, other: string): number {
 }
 
 /**
- * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` gives one of them.
+ * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one of these
+ * models.
  */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
   return modelListRoutes({

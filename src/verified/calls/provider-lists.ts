@@ -8,9 +8,9 @@ import { type BackOffBounds, backOffMs } from '../../runtime/back-off.ts'
 import { createLoop } from '../../runtime/loop.ts'
 import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/endpoint.ts'
 
-/** How long a list is used before its provider is asked again. */
+/** How long a provider's list is used. After that the gateway asks the provider again. */
 const REFRESH_MS = 3_600_000
-/** Pauses after a provider gave no list. */
+/** Pauses before the next request to a provider that sent no list. */
 const RETRY: BackOffBounds = { minMs: 10_000, maxMs: REFRESH_MS }
 /** How often the table is checked for new providers and new credentials. */
 const LOOK_MS = 1_000
@@ -19,8 +19,8 @@ const TIMEOUT_MS = 10_000
 /** Maximum bytes of an answer. The longest known list, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /**
- * Maximum number of models of a provider. The list is made again for each reader, and readers need
- * no key.
+ * Maximum number of models of one provider. The gateway builds the list for each reader again, and
+ * readers need no key.
  */
 export const LISTED_MAX = 500
 /** Printable characters, without spaces. */
@@ -29,9 +29,9 @@ const MODEL_ID = /^[\x21-\x7e]{1,256}$/
 /** Result of a request to one provider. */
 export type ListOutcome = 'listed' | EndpointError['code']
 
-/** The models that providers say they have. */
+/** The models that each provider lists. */
 export type ProviderLists = {
-  /** Ids that are valid and match the table, at most LISTED_MAX for each provider. */
+  /** Ids that are valid and match the provider table. At most LISTED_MAX ids for each provider. */
   listed(): readonly string[]
   /** Stops all requests that are running. */
   stop(): Promise<void>
@@ -47,10 +47,11 @@ type ListedProvider = {
 }
 
 /**
- * Asks providers for their models (`GET …/models`, as OpenAI's) in the background. It uses the
- * operator's credential, which the enclave gets for each call anyway. A provider that gives no list
- * keeps its previous list; a metric and a debug line report that. An answer has a maximum size, and
- * its ids must match the table, so one provider cannot list another's models.
+ * Asks providers for their models in the background (`GET …/models`, as OpenAI defines it). Each
+ * request uses the operator's credential, which the gateway already sends to the enclave with each
+ * call. If a provider sends no list, its previous list stays. A metric and a debug line then report
+ * this. An answer has a maximum size. The ids in the answer must match the table, so one provider
+ * cannot list another provider's models.
  */
 export function askProviderLists({
   enclaves,
@@ -67,7 +68,7 @@ export function askProviderLists({
   readonly now: () => number
   readonly log: Logger
 }): ProviderLists {
-  /** Lists by their URLs. */
+  /** Lists, by the URL that each list comes from. */
   const lists = new Map<string, ListedProvider>()
 
   async function ask(
@@ -126,7 +127,7 @@ export function askProviderLists({
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
-/** Gives the URL of each provider's model list, which is beside its chat endpoint. */
+/** Returns the URL of each provider's model list, next to the URL of its chat endpoint. */
 function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
   return new Map(
     table.flatMap((entry) => {
@@ -137,7 +138,8 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
 }
 
 /**
- * Gives the values that stand for ids in the answer; they may have any form. Throws EndpointError.
+ * Returns the values that the answer has in the place of ids. These values may have any form.
+ * Throws EndpointError.
  */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
@@ -151,13 +153,13 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** Number of ids that are matched in one turn of the event loop. */
+/** Number of ids to match before other work on the event loop may run. */
 const IDS_AT_ONCE = 1_000
 
 /**
- * Gives the ids that are valid and served, in order, without duplicates. Google puts `models/`
- * before its ids, and also accepts ids without this prefix. Fine-tuned models are left out: their
- * names show their owners, and the list is public.
+ * Returns the ids that are valid and served, in order, without duplicates. Google puts `models/`
+ * before its ids, but accepts ids without this prefix too. Fine-tuned models are left out. Their
+ * names show who owns them, and the list is public.
  */
 async function matchIds(
   offered: readonly unknown[],

@@ -32,20 +32,24 @@ import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 /** A valid call for a verified completion. */
 export type VerifiedCall = {
   readonly request: Pick<ChatRequest, 'model'>
-  /** The caller's exact bytes. The enclave gets these bytes, and not a parsed form. */
+  /**
+   * The caller's exact bytes. The enclave receives these bytes. It does not receive a parsed form.
+   */
   readonly body: Uint8Array
   readonly callerCredential: string | null
   readonly context: CallContext
-  /** Notary of the only enclave that may make the completion; null: any enclave may. */
+  /** Notary of the only enclave that may make the completion. Null if any enclave may make it. */
   readonly notary: string | null
-  /** Aborted when the caller leaves or the gateway stops. The reason is the error to throw. */
+  /**
+   * Aborted when the caller leaves or the gateway stops. The abort's reason is the error to throw.
+   */
   readonly abort: AbortController
 }
 
 /**
- * Events of a streamed call, in order. Chunks come first. Then comes the record, with the last
- * chunk, to which the proof is added. The last chunk is canonical JSON text; it is null when the
- * enclave already gave out all chunks. A fault may come instead of the record.
+ * Events of a streamed call, in order. First come the chunks. Then comes the record together with
+ * the last chunk. The proof is added to this last chunk. The last chunk is canonical JSON text. It
+ * is null when the enclave has already sent all chunks. A fault may come in place of the record.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -54,20 +58,23 @@ type VerifiedEvent =
 
 /**
  * Verified completions, which the enclave sealed and the committer stored. `complete` and `stream`
- * throw ApiError, ValidationError (when the enclave refuses a body) and the abort's reason.
+ * throw ApiError, ValidationError (when the enclave refuses a body) and the reason of `abort`.
  */
 export type VerifiedCompletions = {
-  /** Makes a completion. Gives its record after the record is stored and its anchor is signed. */
+  /**
+   * Makes a completion. Returns the completion's record after the record is stored and its anchor
+   * is signed.
+   */
   complete(call: VerifiedCall): Promise<AnsweredRecord>
   /**
-   * Makes a streamed completion. Resolves when the enclave begins to answer. Leaving the iteration
-   * ends the provider's call.
+   * Makes a streamed completion. Resolves when the enclave begins to answer. If the caller stops
+   * iterating, the call to the provider ends.
    */
   stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
-  /** Throws ApiError `not_ready` while a sealed completion could not be stored. */
+  /** Throws ApiError `not_ready` while sealed completions cannot be stored. */
   requireCommits(): void
   /**
-   * Gives the record of a sealed completion after the record is stored and its anchor is signed.
+   * Returns the record of a sealed completion after the record is stored and its anchor is signed.
    */
   recordOf(
     sealed: Pick<SealedNotice, 'notary' | 'index'>,
@@ -76,14 +83,15 @@ export type VerifiedCompletions = {
 }
 
 /**
- * How long a sealed completion may wait for its commit. After that its caller gets an error. The
- * completion stays sealed, and is committed later.
+ * How long a sealed completion may wait for its commit. After that the caller gets an error. The
+ * completion stays sealed and is committed later.
  */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**
- * How long commits may fail before further calls are refused. A database that restarts is back by
- * then. Completions that are sealed meanwhile are committed late, but not lost.
+ * How long commits may fail. After that the gateway refuses further calls. A database that restarts
+ * works again within this time. Completions that are sealed during this time are committed late,
+ * but are not lost.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
@@ -92,14 +100,14 @@ type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Called with the outcome of each call with these credentials, by model. */
+  /** Called with the outcome of each call that used one of these credentials, by model. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
-  /** Milliseconds, for the phases of a call. */
+  /** Returns milliseconds. Used to measure the phases of a call. */
   readonly now: () => number
   readonly log: Logger
 }
 
-/** Service of verified completions, without any knowledge of HTTP. */
+/** The service that makes verified completions. It does not depend on HTTP. */
 export function createVerifiedCompletions(
   options: VerifiedCompletionsOptions,
 ): VerifiedCompletions {
@@ -125,7 +133,10 @@ export function createVerifiedCompletions(
   }
 }
 
-/** Refuses a call before a provider is paid for an answer that cannot be given. */
+/**
+ * Refuses the call now. Otherwise the provider would be paid for an answer that the gateway cannot
+ * deliver.
+ */
 function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
   if (
@@ -170,7 +181,7 @@ async function ask(
   }
 }
 
-/** Used for a call that no enclave was asked to make. */
+/** Used for a call that the gateway has not sent to an enclave. */
 const NO_CREDENTIAL: ChosenCredential = { provider: '', credential: null, isOperators: false }
 
 async function* relay(
@@ -218,7 +229,8 @@ async function* relay(
 }
 
 /**
- * A call with the caller's own credential does not show whether the operator's credential works.
+ * If a call uses the caller's own credential, it does not show whether the operator's credential
+ * works.
  */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.recordServed(call.request.model)
@@ -245,8 +257,8 @@ async function commitOf(
 }
 
 /**
- * Gives what log, metrics and traces contain about a verified completion: facts of its receipt, and
- * its usage. They contain no text of the completion.
+ * Returns what logs, metrics and traces contain about a verified completion: facts from its
+ * receipt, and its usage. They contain no text of the completion.
  */
 function factsOfRecord({
   receipt,
@@ -263,7 +275,9 @@ function factsOfRecord({
   }
 }
 
-/** An encrypted call has no response text here. Its enclave stated the usage. */
+/**
+ * For an encrypted call, the gateway has no response text. So the usage is what the enclave stated.
+ */
 function statedUsage(usage: AnsweredRecord['usage']): ReturnType<typeof readUsage> {
   return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
@@ -306,14 +320,15 @@ function unexpected(
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
   )
-  // A stream that will not be read is ended here. Otherwise it would hold its connection.
+  // No reader will read this stream, so the call is ended here. Otherwise the stream would keep its
+  // connection open.
   call.abort.abort(error)
   return error
 }
 
 /**
- * Gives the fault for the caller. The message may repeat a provider's words, so the message is not
- * logged.
+ * Returns the fault for the caller. The fault's message may repeat a provider's words, so the
+ * gateway does not log the message.
  */
 function refusal(
   { log }: VerifiedCompletionsOptions,
@@ -341,26 +356,29 @@ function callerErrorOf(
   return outageErrorOf(error)
 }
 
-/** Maximum number of ids of each kind. Beyond it, the least recently used id is forgotten. */
+/**
+ * Maximum number of stored ids of each kind. When there are more, the least recently used id is
+ * removed.
+ */
 const OUTCOMES_MAX = 1_000
-/** How long a model counts as missing after its provider said so. */
+/** How long a model counts as missing after its provider answered that the model is missing. */
 const MISSING_MS = 10 * 60_000
 
 /**
- * Outcomes of calls with the operator's credentials, by model. They are kept as long as this
+ * Outcomes of calls that used the operator's credentials, by model. They are stored as long as this
  * process runs.
  */
 export type ModelOutcomes = {
-  /** Records that a completion of the model was made. */
+  /** Records that the model made a completion. */
   recordServed(model: string): void
-  /** Records that the provider answered 404. */
+  /** Records that the provider answered 404 for the model. */
   recordMissing(model: string): void
-  /** Models that completions were made of, and that were not missing since then. */
+  /** Models that have made completions, and that no provider has reported as missing since then. */
   served(): readonly string[]
   isMissing(model: string): boolean
 }
 
-/** Gives an empty memory of outcomes. `now` gives milliseconds. */
+/** Returns an empty store of outcomes. `now` returns milliseconds. */
 export function createModelOutcomes(now: () => number): ModelOutcomes {
   const served = new LruMap<string, true>(OUTCOMES_MAX)
   const missing = new LruMap<string, number>(OUTCOMES_MAX)

@@ -8,7 +8,10 @@ import { waitingAnchors, waitingStatus } from './waiting-replies.ts'
 
 const LIMIT_MAX = 1000
 
-/** Routes for the operator. They show what is not committed, or not on the chain, and why. */
+/**
+ * Routes for the operator. They list what is not committed yet, and what is not on the chain yet,
+ * with the reasons.
+ */
 export function waitingRoutes({
   commits,
   anchoring,

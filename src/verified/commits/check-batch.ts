@@ -17,8 +17,8 @@ import type { Identity, PullReply, SealedCompletion } from '../../../enclave/pro
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * The enclave gave a batch that its own head does not cover, or that cannot be stored unchanged. No
- * part of the batch is kept.
+ * The enclave sent a batch that its own head does not cover, or that cannot be stored unchanged.
+ * The gateway stores no part of this batch.
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -44,23 +44,26 @@ export type BatchFault =
 
 /** A notary, and the chain and contract that its heads are valid for. */
 export type Notary = {
-  /** Address, 0x, lower case; the log's id. */
+  /** Address, 0x, lower case. It is also the id of the log. */
   readonly address: string
   /** 0x + 65 bytes. */
   readonly publicKey: string
   readonly domain: LogDomain
 }
 
-/** An attestation document as the enclave gives it: SHA-256 (hex) and standard base64. */
+/**
+ * An attestation document as the enclave sends it: its SHA-256 (hex) and its bytes (standard
+ * base64).
+ */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/** Checked completions. They follow the stored log, and the notary signed all of them. */
+/** Checked completions. They continue the stored log. The notary signed all of them. */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
-  /** Documents of the batch, by digest. */
+  /** The attestation documents in the batch, by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly head: TreeHead & { readonly signature: Uint8Array }
-  /** The log after the batch, and what to store. */
+  /** The edge of the log after the batch, and the data to store. */
   readonly edge: Edge
   readonly nodes: readonly LogNode[]
 }
@@ -71,7 +74,7 @@ export type CheckedCompletion = {
   readonly document: GivenDocument
 }
 
-/** Gives the notary that an enclave claims to be. Throws BatchRefused `wrong_identity`. */
+/** Returns the notary that an enclave claims to be. Throws BatchRefused `wrong_identity`. */
 export function checkIdentity(
   identity: Pick<Identity, 'notary' | 'public_key' | 'boot_configuration'>,
   domain: LogDomain,
@@ -88,10 +91,11 @@ export function checkIdentity(
 }
 
 /**
- * Checks a reply with at least one completion: indexes, receipts, hashes, documents, tree and head
- * must continue the stored log. `known` is the document that was left out of the reply. Throws
- * BatchRefused. Does NOT verify the completions' own signatures or the documents. The head's
- * signature shows that the enclave made them, and readers of a record check them.
+ * Checks a reply that has at least one completion. Indexes, receipts, hashes, documents, tree and
+ * head must continue the stored log. `known` is the document that the enclave left out of the
+ * reply. Throws BatchRefused. Does NOT verify the completions' own signatures or the documents. The
+ * signature of the head shows that the enclave made the completions. Readers of a record check its
+ * signature and its document.
  */
 export function checkBatch(
   reply: PullReply,
@@ -126,7 +130,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // An encrypted call has no texts here. Only the receipt has their hashes.
+  // For an encrypted call, the gateway has no texts. Only the receipt has the hashes of the texts.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
@@ -149,10 +153,12 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
 function readReceipt(text: string, index: number): Receipt {
   try {
     const receipt = parseReceipt(JSON.parse(text))
-    // Readers get this text inside JSON, so it must be equal to the canonical form of its value.
+    // Readers receive this text inside JSON. So the text must be equal to the canonical form of its
+    // value.
     if (canonicalizeJson(receipt as unknown as Json) === text) return receipt
   } catch {
-    // Reported below. The parser's message may quote its input, so the message is not used.
+    // This fault is reported below. The parser's message may repeat its input, so the message is
+    // not used.
   }
   throw refused('invalid_receipt', `expected a canonical receipt in completion ${index}`)
 }

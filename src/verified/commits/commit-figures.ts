@@ -2,15 +2,15 @@
 export type CommitFigures = {
   readonly commits: number
   readonly records: number
-  /** Commits that another gateway made first. */
+  /** Number of commits that another gateway made before this gateway could make them. */
   readonly races: number
   readonly failures: number
-  /** Number of records of the last commit, and of the largest commit. */
+  /** Number of records in the last commit, and in the largest commit. */
   readonly lastBatch: number
   readonly largestBatch: number
   /**
-   * When the last commit was durable, performance.now(). And how long that commit took after the
-   * enclave's reply.
+   * The time when the last commit was durable, performance.now(). The next member is the time from
+   * the enclave's reply until then.
    */
   readonly lastCommitAtMs: number | null
   readonly lastCommitMs: number | null

@@ -18,16 +18,16 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The enclave got an acknowledgement for more than the database holds. The database was restored
- * from a backup, or switched to a replica that was behind. The enclave has forgotten the missing
- * leaves, so further commits would hide the loss.
+ * The enclave received an acknowledgement for more leaves than the database has. The database was
+ * restored from a backup, or a replica that was behind replaced it. The enclave has forgotten the
+ * missing leaves. Further commits would hide this loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
 }
 
 /**
- * Signs the anchor of a head with the relayer's key. Gives the raw transaction and its hash, 0x
+ * Signs the anchor of a head with the relayer's key. Returns the raw transaction and its hash, 0x
  * hex.
  */
 type SignAnchor = (
@@ -36,29 +36,33 @@ type SignAnchor = (
 ) => SignedAnchor
 type SignedAnchor = { readonly raw: string; readonly hash: string }
 
-/** The log that the committer follows, and everything that its next commit builds on. */
+/** The log that the committer follows, and all data that the next commit needs. */
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
-  /** A document that is certainly in the database, so the enclave need not send it again. */
+  /**
+   * A document that is certainly in the database. So the enclave need not send this document again.
+   */
   readonly known: GivenDocument | null
   /**
-   * The data that proofs of the previous commit's encrypted calls lack. The next pull gives it to
-   * the enclave.
+   * Data for the proofs of the encrypted calls in the previous commit. The enclave does not have
+   * this data yet. The next pull sends it to the enclave.
    */
   readonly proofs: readonly AnchorProof[]
 }
 
 /** The result of a commit that is durable. */
 type Committed = {
-  /** What the next commit builds on. */
+  /** The session for the next commit. */
   readonly session: CommitSession
-  /** Index of the first leaf of the commit, and the number of its leaves. */
+  /**
+   * Index of the first leaf in the commit. The next member is the number of leaves in the commit.
+   */
   readonly from: number
   readonly count: number
   /**
-   * Gives the record of a leaf of this commit, as the history will show it. Null while the leaves
-   * wait for their anchor.
+   * Returns the record of a leaf in this commit, as the history will show the record. Null while
+   * the leaves wait for their anchor.
    */
   readonly recordOf: ((index: number) => StoredRecord) | null
 }
@@ -69,19 +73,22 @@ export type SessionOptions = {
   readonly commits: CommitsStore
   /** Chain and contract that heads are signed for. */
   readonly domain: LogDomain
-  /** Nonces of the relayer that pays. All committers of this relayer share them. */
+  /**
+   * Nonces of the relayer that pays for anchors. All committers with this relayer share these
+   * nonces.
+   */
   readonly nonces: RelayerNonces
   readonly signAnchor: SignAnchor
-  /** Whether each commit includes its anchor, or gets it later. */
+  /** The interval says whether each commit includes its anchor, or gets its anchor later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Asks the enclave for its identity, and the database for the state of its log. Throws LogDiverged,
- * BatchRefused (for an enclave that this service must not follow), LogCorrupt, and what the enclave
- * client and the store throw.
+ * Asks the enclave for its identity, and the database for the state of the enclave's log. Throws
+ * LogDiverged, LogCorrupt, and BatchRefused if this service must not follow the enclave. Also
+ * throws what the enclave client and the store throw.
  */
 export async function openCommitSession({
   enclave,
@@ -93,8 +100,8 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // The log is read after the identity. The log only grows, so it then includes what was
-  // acknowledged before.
+  // The log is read after the identity. The log only grows. So the log that is read includes all
+  // leaves that were acknowledged before.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -112,9 +119,10 @@ export async function openCommitSession({
 }
 
 /**
- * Checks a reply with at least one completion, and stores the whole reply. The anchor is stored
- * with it, except when anchors have intervals. Throws BatchRefused and CommitRaceLost; after these
- * nothing is stored. After any other error the outcome is unknown.
+ * Checks a reply that has at least one completion, and stores the whole reply. The anchor is stored
+ * with the reply, except when anchors have intervals. Throws BatchRefused and CommitRaceLost. In
+ * these two cases nothing is stored. After any other error, it is unknown whether the reply is
+ * stored.
  */
 export async function commitReply(
   session: CommitSession,
@@ -182,8 +190,8 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // A gateway of this service wrote the context. But a text that does not fit must never stop the
-    // log.
+    // A gateway of this service wrote the context, so the context should be valid. But an invalid
+    // context must never stop the log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

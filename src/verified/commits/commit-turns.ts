@@ -3,63 +3,66 @@ import { createLoop } from '../../runtime/loop.ts'
 import type { DatabaseSession } from '../../storage/postgres-session.ts'
 import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from './committed-heads.ts'
 
-/** How often a gateway tries to get the turn while another gateway has it. */
+/** While another gateway has the turn, this gateway tries at this interval to get the turn. */
 const TRY_INTERVAL_MS = 1_000
 
-/** What a commit publishes to the gateways on its database. */
+/** What a gateway publishes about a commit to the other gateways on the same database. */
 export type CommitNotice = {
   /** Notary of the log. */
   readonly notary: string
-  /** Number of leaves whose records callers may get now. */
+  /** Number of leaves whose records callers may now receive. */
   readonly size: number
-  /** The committed head; absent when the head was committed without its anchor. */
+  /** The committed head. Absent when the head was committed without its anchor. */
   readonly head?: CommittedHead
-  /** The relayer that paid for the anchor, and its next nonce. */
+  /** The relayer that paid for the anchor. The next member is the relayer's next nonce. */
   readonly relayer: string
   readonly nextNonce: number
 }
 
-/** A published commit: the records of the log's first `size` leaves can be read. */
+/** A published commit. The records of the first `size` leaves in the log can be read. */
 export type PublishedCommit = {
   readonly size: number
-  /** Whether the gateway whose turn it is stored the commit. */
+  /** True if the commit was stored by the gateway that has the turn. */
   readonly isByHolder: boolean
-  /** The head of that size, when another process published the head. */
+  /** The head with `size` leaves. Null when no other process published this head. */
   readonly head: EncodedHead | null
 }
 
 /** Functions that are called for events of one log. */
 export type TurnHooks = {
   onPublished(commit: PublishedCommit): void
-  /** Called when the turn was gained or lost. */
+  /** Called when this process has gained or lost the turn. */
   onChange(): void
 }
 
-/** One committer's view of the turns for its log. */
+/** The turn for one log, as one committer uses it. */
 export type CommitTurn = {
   readonly notary: string
-  /** True when it is this committer's turn, or when it is unknown whose turn it is. */
+  /** True if this committer has the turn, or if it is unknown which committer has the turn. */
   mayCommit(): boolean
-  /** Tries to get the turn now. True when this attempt got the turn. */
+  /** Tries to get the turn now. True if this attempt got the turn. */
   take(): Promise<boolean>
   /**
-   * Gives up the turn, so that the next committer that tries gets it. The hooks are not called
-   * again.
+   * Ends this committer's turn. The next committer that tries then gets the turn. The hooks are not
+   * called again.
    */
   leave(): Promise<void>
 }
 
 /**
- * Turns of the gateways on one database. Only the gateway whose turn it is commits a log. This only
- * avoids double work: the commit statement makes sure that a leaf is committed only once, by any
- * gateway.
+ * Turns for the gateways on one database. Only the gateway that has the turn for a log commits this
+ * log. Turns only avoid double work. The commit statement itself makes sure that each leaf is
+ * committed only once, even if several gateways try.
  */
 export type CommitTurns = {
-  /** Joins the turns for this log. The committer does not try to get the turn before `take`. */
+  /**
+   * Adds a committer to the turns for this log. The committer does not try to get the turn before
+   * it calls `take`.
+   */
   join(notary: string, hooks: TurnHooks): CommitTurn
   /**
-   * Encodes the notice that is sent with a commit. Null when no other gateway would receive the
-   * notice.
+   * Encodes the notice that is published with a commit. Returns null when no other gateway would
+   * receive the notice.
    */
   encodeNotice(notice: CommitNotice): string | null
 }
@@ -78,7 +81,7 @@ const notices = z.union([
   z.object({ kind: z.literal('free'), notary: z.string() }),
 ])
 
-/** Used when one process alone uses the database: that process commits every log. */
+/** Used when only one process uses the database. This process then commits every log. */
 export const ALWAYS_OURS: CommitTurns = {
   join: (notary) => ({
     notary,
@@ -90,8 +93,8 @@ export const ALWAYS_OURS: CommitTurns = {
 }
 
 /**
- * Turns as locks of the database session. The server releases these locks when this process dies.
- * `onNonce` is called with nonces that other gateways used.
+ * Turns that are locks of the database session. The database server releases these locks when this
+ * process dies. `onNonce` is called with nonces that other gateways used.
  */
 export function createCommitTurns({
   session,
@@ -99,14 +102,14 @@ export function createCommitTurns({
   onNonce,
 }: {
   readonly session: DatabaseSession
-  /** A name of this process; no other process has it. */
+  /** The name of this process. No other process has the same name. */
   readonly gateway: string
   readonly onNonce: (taken: Pick<CommitNotice, 'relayer' | 'nextNonce'>) => void
 }): CommitTurns {
   const logs = new Map<string, SharedLog>()
   /**
-   * Ends the loop and the subscription that run while this process takes part for any log. Null
-   * when they do not run.
+   * Ends the loop and the subscription. They run while this process takes part in the turns for at
+   * least one log. Null when they do not run.
    */
   let endRounds: (() => Promise<void>) | null = null
 
@@ -190,13 +193,13 @@ function parseNotice(payload: string): z.output<typeof notices> | null {
 }
 
 /**
- * A log, and the committers in this process that follow it. There may be several, because two
- * endpoints may lead to one enclave.
+ * A log, and the committers in this process that follow the log. There may be several committers,
+ * because two endpoints may lead to the same enclave.
  */
 class SharedLog {
   readonly #notary: string
   readonly #session: DatabaseSession
-  /** The first member commits while the lock is held. */
+  /** While the lock is held, the first member commits. */
   readonly #members: TurnHooks[] = []
   #isLocked = false
   #trying: Promise<void> | null = null
@@ -232,13 +235,15 @@ class SharedLog {
     for (const member of [...this.#members]) member.onPublished(commit)
   }
 
-  /** The session's locks were lost. */
+  /** Called when the session has lost its locks. */
   forget(): void {
     this.#isLocked = false
     for (const member of [...this.#members]) member.onChange()
   }
 
-  /** Locks never twice at a time, because a session that locks twice must also unlock twice. */
+  /**
+   * Never runs two attempts to lock at a time: a session that locks twice must also unlock twice.
+   */
   tryLock(): Promise<void> {
     this.#trying ??= this.#try().finally(() => {
       this.#trying = null

@@ -1,13 +1,15 @@
 import type { NoticeCompletion } from '../../../enclave/protocol/messages.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 
-/** Maximum number of records that are read at a time for waiters. */
+/** Maximum number of records that one read fetches for waiters. */
 const SETTLED_AT_ONCE_MAX = 128
 
 /** A leaf that a caller waits for. */
 export type AwaitedLeaf = {
   readonly index: number
-  /** The completion that the enclave gave with its answer; null when it gave none. */
+  /**
+   * The completion that the enclave sent with its answer. Null when the enclave sent no completion.
+   */
   readonly given: NoticeCompletion | null
 }
 
@@ -16,19 +18,19 @@ export type Waiter = AwaitedLeaf & {
   readonly notary: string
   /** When the caller began to wait, performance.now(). */
   readonly sinceMs: number
-  /** `resolve` and `reject` end the waiting. Only the first call of the two counts. */
+  /** `resolve` and `reject` end the waiting. Only the first of these calls has an effect. */
   resolve(record: AnsweredRecord): void
   reject(error: Error): void
 }
 
-/** All callers that wait, by leaf. */
+/** All callers that wait, by the leaf that they wait for. */
 export class CommitWaiters {
   readonly #waiting = new Set<Waiter>()
   readonly #byLeaf = new Map<string, Set<Waiter>>()
 
   /**
-   * Waits for a leaf. Rejects with the signal's reason when the signal is aborted. The waiter is
-   * then removed completely.
+   * Waits for a leaf. When the signal is aborted, rejects with the signal's reason and removes the
+   * waiter completely.
    */
   add(
     notary: string,
@@ -71,14 +73,14 @@ export class CommitWaiters {
     return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
   }
 
-  /** All waiters, in the order in which they came. */
+  /** All waiters, in the order in which they began to wait. */
   all(): readonly Waiter[] {
     return [...this.#waiting]
   }
 
   /**
-   * When the waiter that came first began to wait, performance.now(). Infinity when there are no
-   * waiters.
+   * The earliest time at which a present waiter began to wait, performance.now(). Infinity when
+   * there are no waiters.
    */
   oldestMs(): number {
     const [oldest] = this.#waiting
@@ -86,9 +88,9 @@ export class CommitWaiters {
   }
 
   /**
-   * Resolves waiters for the first `size` leaves of a log with the stored records. Waiters for
-   * leaves that are not stored go on waiting. Gives how many records were found. Throws what `read`
-   * throws.
+   * Resolves the waiters for the first `size` leaves of a log with the stored records. If a leaf is
+   * not stored, its waiters continue to wait. Returns the number of records that were found. Throws
+   * what `read` throws.
    */
   async settle(
     { notary, size }: { readonly notary: string; readonly size: number },

@@ -19,24 +19,24 @@ import { recordIdentity } from '../records/record-content.ts'
 import type { StoredRecord } from '../records/records-store.ts'
 
 /**
- * The stored data of a log contradicts itself. Nothing may be appended to this log before the
- * operator repairs the database.
+ * The stored data of a log contradicts itself. The operator must repair the database before any
+ * leaf may be added to this log.
  */
 export class LogCorrupt extends Error {
   override readonly name = 'LogCorrupt'
 }
 
-/** The state of a log in the database: everything that the next commit builds on. */
+/** The state of a log in the database: all data that the next commit needs. */
 export type LogState = {
   /** Key of the log in this database. */
   readonly logId: number
-  /** Edge of the log's tree; `edge.size` leaves are stored. */
+  /** Edge of the log's tree. `edge.size` is the number of stored leaves. */
   readonly edge: Edge
 }
 
 /**
- * A record that will be stored; strings as in StoredRecord. `document` is the digest of its
- * attestation document.
+ * A record to store. The strings have the same form as in StoredRecord. `document` is the digest of
+ * the record's attestation document.
  */
 export type NewRecord = Pick<
   StoredRecord,
@@ -54,13 +54,16 @@ export type NewRecord = Pick<
   | 'outcome'
 > & {
   readonly document: string
-  /** uuid of the call with an Idempotency-Key that this record answers; null for other calls. */
+  /**
+   * uuid of the call, when this record answers a call with an Idempotency-Key. Null for other
+   * calls.
+   */
   readonly callId?: string | null
 }
 
 /**
- * Everything that one commit stores. The records are at least one, in order, with indexes from
- * `before.size` to `head.size` - 1.
+ * All data that one commit stores. There is at least one record. The records are in order, with
+ * indexes from `before.size` to `head.size` - 1.
  */
 export type Commit = {
   readonly logId: number
@@ -73,10 +76,14 @@ export type Commit = {
   }
   /** Every perfect subtree that the new leaves complete, including the leaves themselves. */
   readonly nodes: readonly LogNode[]
-  /** Null: the head waits for the anchor of its interval (unanchored-store.ts). */
+  /**
+   * The anchor of the head. Null if the head waits for the anchor of its interval
+   * (unanchored-store.ts).
+   */
   readonly anchor: CommitAnchor | null
   /**
-   * Attestation documents that the records name and that may not be stored yet, by digest (hex).
+   * Attestation documents that the records name, by digest (hex). Some of them may be stored
+   * already.
    */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly records: readonly NewRecord[]
@@ -92,27 +99,27 @@ type CommitAnchor = {
   readonly raw: string
   readonly hash: string
   /**
-   * Published to the other gateways on the database when the commit is durable; null publishes
-   * nothing.
+   * A notice for the other gateways on the database. It is published when the commit is durable.
+   * Null publishes nothing.
    */
   readonly notice: string | null
 }
 
 /**
- * What is stored about a log when it is first seen: who signs its heads, and for which contract. It
- * never changes after that.
+ * What is stored about a log when a gateway sees the log for the first time: who signs its heads,
+ * and for which contract. This never changes later.
  */
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
   /**
-   * Chain and contract that the log's heads are signed for. They stay valid when the gateway later
-   * uses others.
+   * Chain and contract that the log's heads are signed for. This value stays the same when the
+   * gateway later uses another chain or contract.
    */
   readonly domain: LogDomain
   /**
-   * Canonical JSON of the enclave's boot configuration. The enclave's attestation documents carry
-   * its digest.
+   * Canonical JSON of the enclave's boot configuration. The enclave's attestation documents contain
+   * the digest of this configuration.
    */
   readonly bootConfiguration: string
   /** Unix seconds. */
@@ -126,23 +133,24 @@ type LogOpening = {
 export type CommitsStore = NonceStore & {
   /**
    * Finds the notary's log, or creates an empty one. Throws LogCorrupt when the log's nodes do not
-   * add up to its root.
+   * match the log's root.
    */
   openLog(log: LogOpening): Promise<LogState>
   /**
-   * Stores the whole commit in one statement, so in one transaction, or stores nothing. Throws
-   * CommitRaceLost when the log is no longer at `before`, or the relayer is no longer at `nonce`.
-   * After any other error the outcome is unknown, because the connection may break after the server
-   * has stored the commit. openLog shows the outcome.
+   * Stores the whole commit or nothing: it uses one statement, so one transaction. Throws
+   * CommitRaceLost when the log is no longer at `before`, or when the relayer is no longer at
+   * `nonce`. After any other error, it is unknown whether the commit is stored, because the
+   * connection may break after the server has stored it. A call of openLog then shows whether it is
+   * stored.
    */
   commit(commit: Commit): Promise<void>
-  /** Number of stored leaves of a log; null for an unknown log. */
+  /** Number of stored leaves in a log. Null for an unknown log. */
   sizeOf(notary: string): Promise<number | null>
 }
 
 /**
- * Commits use their own connections to the database. Requests and answers are encrypted when the
- * database has keys for that.
+ * Opens the store. Commits use their own connections to the database. If the database has keys for
+ * content, requests and answers are stored encrypted.
  */
 export function createCommitsStore({
   commits: queries,
@@ -196,11 +204,11 @@ export function createCommitsStore({
 }
 
 /**
- * The whole commit as one statement. `payer` is empty when the nonce is already used. `grown` is
- * empty when the log has changed. In both cases log_id is null, its NOT NULL constraint fails, and
- * the statement is undone. The rows of the relayer and the log stay locked until the commit is
- * durable. So commits of one relayer or one log follow each other, and records get positions in
- * that order.
+ * Builds one statement that stores the whole commit. `payer` is empty when the nonce is already
+ * used. `grown` is empty when the log has changed. In these two cases log_id is null, its NOT NULL
+ * constraint fails, and the database undoes the statement. The rows of the relayer and the log stay
+ * locked until the commit is durable. So two commits with the same relayer or the same log run one
+ * after the other. Records get positions in that order.
  */
 function commitStatement(commit: Commit, content: ContentCipher | null) {
   const { anchor, nodes, documents, records, committedAt } = commit
@@ -228,15 +236,15 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
 }
 
 /**
- * The anchor of this head covers all earlier commits of the log too, so none of them waits for an
- * anchor now.
+ * The anchor of this head covers all earlier commits of the log too. So none of these commits waits
+ * for an anchor now.
  */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
 ): RawBuilder<unknown> {
-  // The notice is sent when the transaction is durable. It is in RETURNING, because an expression
-  // that is not read is not run.
+  // The database sends the notice when the transaction is durable. The call is in RETURNING,
+  // because the database does not run an expression whose value is not read.
   const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
   return sql`payer as (
       update relayers set next_nonce = next_nonce + 1
@@ -280,7 +288,7 @@ function storeDocuments(
     )`
 }
 
-/** The records as JSON text, for the statement. */
+/** Returns the records as JSON text, which the statement contains. */
 function describeRecords(records: readonly NewRecord[], content: ContentCipher | null): string {
   return JSON.stringify(
     records.map((record) => ({ ...describeRecord(record), ...describeContent(record, content) })),

@@ -16,13 +16,14 @@ import {
 } from './committed-heads.ts'
 
 /**
- * Number of heads that are kept for callers who begin to wait for a leaf after its commit was
- * published.
+ * Number of heads that are kept in memory. They serve callers who begin to wait for a leaf after
+ * the leaf's commit was published.
  */
 const HEADS_KEPT = 16
 
 /**
- * Number of attestation documents that are kept. An enclave renews its document every few minutes.
+ * Number of attestation documents that are kept in memory. An enclave renews its document every few
+ * minutes.
  */
 const DOCUMENTS_KEPT = 4
 
@@ -32,9 +33,10 @@ type KeptHead = {
 }
 
 /**
- * Gives records that another gateway committed. When that gateway published the head and the
- * enclave gave the completion, nothing is read. When only the head is known, only the rows of the
- * records are read. A record under an older head is read with its head and its proof.
+ * Returns records that another gateway committed. If that gateway published the head and the
+ * enclave sent the completion, the database is not read. If only the head is known, only the rows
+ * of the records are read. A record under an older head is read together with its head and its
+ * proof.
  */
 export class CommittedRecords {
   readonly #records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>
@@ -48,7 +50,7 @@ export class CommittedRecords {
     this.#records = records
   }
 
-  /** Keeps a published head. Throws FormatError when it is not a valid head of a log. */
+  /** Stores a published head in memory. Throws FormatError when it is not a valid head of a log. */
   keep(notary: Notary, size: number, given: EncodedHead): void {
     const head = decodeHead(size, given)
     const kept = { head, recordUnder: recordsUnder(head, notary) }
@@ -57,7 +59,7 @@ export class CommittedRecords {
     this.#heads = [kept, ...others].slice(0, HEADS_KEPT)
   }
 
-  /** Gives the records of the given leaves that are committed. Throws what the store throws. */
+  /** Returns the records of those given leaves that are committed. Throws what the store throws. */
   async read(notary: string, leaves: readonly AwaitedLeaf[]): Promise<readonly AnsweredRecord[]> {
     const isOfHeads = notary === this.#notary
     const proven = isOfHeads ? leaves.flatMap((leaf) => this.#prove(leaf) ?? []) : []
@@ -76,8 +78,9 @@ export class CommittedRecords {
   }
 
   /**
-   * Makes the record from the completion that the enclave gave and the head that was published.
-   * Null when one of the two is missing, or when the head does not cover this completion.
+   * Makes the record from two parts: the completion that the enclave sent, and the head that was
+   * published. Returns null when one part is missing, or when the head does not cover this
+   * completion.
    */
   #prove({ index, given }: AwaitedLeaf): AnsweredRecord | null {
     const kept = this.#headOf(index)
@@ -85,8 +88,8 @@ export class CommittedRecords {
     const leaf = kept && leafOf(kept.head, index)
     if (!given || !kept || !attestation || !leaf) return null
     const { response, receipt, signature } = given
-    // The committing gateway has checked the receipt in this leaf. An equal hash shows that this
-    // receipt was checked.
+    // The gateway that committed this leaf has checked the leaf's receipt. If the hashes are equal,
+    // it was this receipt.
     if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
     const stated = JSON.parse(receipt) as Receipt
     if (hash('sha256', response) !== stated.response_hash) return null
@@ -121,7 +124,7 @@ async function findLeaves<Found>(
   )
 }
 
-/** The leaves that these records do not include. */
+/** Returns the leaves that have no record in `records`. */
 function without(
   leaves: readonly AwaitedLeaf[],
   records: readonly AnsweredRecord[],

@@ -29,18 +29,23 @@ import {
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 import { WaitingCallers } from './waiting-callers.ts'
 
-/** Maximum time that a stop spends on uncommitted completions, milliseconds. */
+/**
+ * When the committer stops, it spends at most this time on uncommitted completions, milliseconds.
+ */
 const STOP_TIMEOUT_MS = 10_000
-/** While a fault lasts, it is logged again at this interval. */
+/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 export type CommitterStatus = CommitFigures & {
   readonly phase: FollowState['phase']
-  /** Name and message of the last failure; null after a successful commit or poll. */
+  /** Name and message of the last failure. Null after a successful commit or poll. */
   readonly fault: { readonly name: string; readonly message: string } | null
-  /** How long commits have been failing; 0 when they work. */
+  /** How long commits have been failing. 0 when commits work. */
   readonly failingForMs: number
-  /** Notary of the log that is followed, and the log's size in the database. */
+  /**
+   * Notary of the log that the committer follows. The next member is the log's size in the
+   * database.
+   */
   readonly notary: string | null
   readonly size: number
   /** Number of callers that wait for a commit. */
@@ -51,9 +56,10 @@ export type Committer = {
   /** Begins to follow the enclave's log. */
   start(): void
   /**
-   * Gives the record of a leaf when it is committed; at once when it is committed already. Rejects
-   * with CommitError, or with the signal's reason. The leaf is committed later even if the signal
-   * was aborted. `given` is the completion that the enclave gave with its answer.
+   * Resolves with the record of a leaf when the leaf is committed. If it is committed already,
+   * resolves at once. Rejects with CommitError, or with the signal's reason. If the signal is
+   * aborted, the leaf is still committed later. `given` is the completion that the enclave sent
+   * with its answer.
    */
   waitFor(
     notary: string,
@@ -62,15 +68,15 @@ export type Committer = {
     given?: AwaitedLeaf['given'],
   ): Promise<AnsweredRecord>
   /**
-   * Whether another gateway commits this log. The enclave should then give completions with its
+   * True if another gateway commits this log. The enclave should then send completions with its
    * answers.
    */
   isStandby(notary: string): boolean
-  /** Reports that leaves of a log are anchored, so that their records can be read. */
+  /** Called when leaves of a log are anchored. Their records can then be read. */
   publish(log: CommittedLog): void
   /**
-   * Commits what the enclave still holds, within STOP_TIMEOUT_MS. Then rejects the callers that
-   * still wait, and resolves when everything has ended.
+   * Commits the completions that the enclave still holds, within STOP_TIMEOUT_MS. Then rejects the
+   * callers that still wait. Resolves when all work has ended.
    */
   stop(): Promise<void>
   status(): CommitterStatus
@@ -79,7 +85,7 @@ export type Committer = {
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
   readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes' | 'findHeadless'>
-  /** Decides which gateway on the database commits. */
+  /** Decides which of the gateways on the database commits. */
   readonly turns: CommitTurns
   readonly anchors: Pick<IntervalAnchors, 'intervalMs' | 'schedule' | 'flush' | 'fault'>
   /** Called after each commit, because there is a new anchor to broadcast. */
@@ -90,17 +96,18 @@ export type CommitterOptions = SessionOptions & {
 }
 
 /**
- * Gives the committer. It pulls sealed completions from the enclave, checks them, and stores them
- * with their signed anchor, one commit at a time. Completions that are sealed meanwhile go into the
- * next commit. A pull starts at the size of the log in the database, so it acknowledges exactly
- * what is durable. After any failure the committer reads the state of the log again. A commit with
- * an unknown outcome has then either happened, or is repeated with the same nonce.
+ * Creates the committer. It pulls sealed completions from the enclave, checks them, and stores them
+ * with their signed anchor. It makes one commit at a time. Completions that are sealed during a
+ * commit go into the next commit. A pull starts at the size of the log in the database, so it
+ * acknowledges exactly what is durable. After any failure, the committer reads the state of the log
+ * again. This shows whether a commit with an unknown outcome is stored. If it is not stored, the
+ * committer repeats it with the same nonce.
  *
  * When several gateways share the database, one gateway commits and publishes its commits. The
  * others read the records that their callers wait for. This saves work, but correctness does not
- * depend on it. When a caller has waited for TURN_PATIENCE_MS and the log did not grow, the
- * caller's gateway commits too. The gateway that loses this race reads the log again.
- * follow-state.ts decides the next step.
+ * depend on it. If a caller has waited for TURN_PATIENCE_MS and the log did not grow, the caller's
+ * gateway commits too. If it then loses the race, it reads the log again. follow-state.ts decides
+ * the next step.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)
@@ -148,7 +155,7 @@ class LogCommitter implements Committer {
 
   isStandby(notary: string): boolean {
     const { role, session } = this.#state
-    // With interval anchors, no head is published.
+    // When anchors have intervals, heads are not published.
     const isPublished = this.#options.anchors.intervalMs === 0
     return role === 'standby' && isPublished && notary === session?.notary.address
   }
@@ -156,7 +163,7 @@ class LogCommitter implements Committer {
   publish(log: CommittedLog): void {
     if (log.notary === this.#turn?.notary)
       this.#published({ size: log.size, isByHolder: true, head: null })
-    // The log of an enclave that was followed before.
+    // The log belongs to an enclave that the committer followed before.
     else void this.#callers.answer(log)
   }
 
@@ -185,7 +192,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Runs step after step until a stop. A failed step is tried again. */
+  /** Runs one step after another until the committer is stopped. A failed step is tried again. */
   async #run(): Promise<void> {
     for (let step = this.#next(); step.kind !== 'end'; step = this.#next())
       await this.#take(step).catch((error: unknown) => this.#fail(asError(error)))
@@ -234,7 +241,7 @@ class LogCommitter implements Committer {
         onChange: () => this.#interrupt(),
       })
     }
-    // The turn was just gained, so the state read before is read again.
+    // This gateway just gained the turn. The state was read before that, so it is read again.
     if (await this.#turn.take()) return
     const mayCommit = this.#mayCommit()
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
@@ -243,14 +250,14 @@ class LogCommitter implements Committer {
     for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // This waiter came after the enclave was asked for its identity, so it may wait for the next
-      // enclave. That enclave is then asked.
+      // This waiter came after the enclave reported its identity, so the waiter may wait for a leaf
+      // of the next enclave. The next enclave is then asked for its identity.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }
   }
 
-  /** Pulls sealed completions and commits them. The next pull acknowledges them. */
+  /** Pulls sealed completions and commits them. The next pull acknowledges these completions. */
   async #commit({ session, waitMs, max }: Extract<Step, { kind: 'commit' }>): Promise<void> {
     const { enclave, anchors, onCommit } = this.#options
     const { notary, known, log, proofs } = session
@@ -283,16 +290,17 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /**
-   * Reads the records that callers wait for. When it finds no records, this gateway commits too.
-   */
+  /** Reads the records that callers wait for. If no records are found, this gateway commits too. */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')
     this.#apply({ kind: 'late', atMs: performance.now() })
   }
 
-  /** Called when records of the log can be read: another gateway stored them, or this one did. */
+  /**
+   * Called when records of the log can be read. Another gateway stored these records, or this
+   * gateway did.
+   */
   #published({ size, isByHolder, head }: PublishedCommit): void {
     const { session, role, readable, racingUntilMs } = this.#state
     const { notary } = readable
@@ -303,8 +311,8 @@ class LogCommitter implements Committer {
     this.#apply({ kind: 'published', size, isByHolder, mayCommit, atMs })
     // The race is over.
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
-    // A gateway that commits answers its callers from its own commit, unless the commit waits for
-    // an anchor.
+    // A gateway that commits answers its callers from its own commit. It does so only if the commit
+    // does not wait for an anchor.
     if (role === 'standby' || this.#options.anchors.intervalMs > 0)
       void this.#callers.answer({ notary, size })
   }
@@ -317,9 +325,10 @@ class LogCommitter implements Committer {
       log.debug({ err: error }, 'another gateway committed first')
       return onRace?.()
     }
-    // Another gateway may be able to commit.
+    // This gateway ends its turn, because another gateway may be able to commit.
     await this.#leaveTurn()
-    // After a failure the database may be another one: a replica that is behind, or an older state.
+    // After a failure, the gateway may be connected to another database: a replica that is behind,
+    // or an older state.
     if (!(error instanceof EnclaveError)) nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.#figures = { ...this.#figures, failures: this.#figures.failures + 1 }
@@ -329,7 +338,10 @@ class LogCommitter implements Committer {
       log.error({ err: error, phase: this.#state.phase }, 'commit failed, trying again')
   }
 
-  /** Before a stop: makes the anchor of the interval, and answers the callers that wait for it. */
+  /**
+   * Called before a stop. Makes the anchor of the interval, and answers the callers that wait for
+   * this anchor.
+   */
   async #endInterval(): Promise<void> {
     const { anchors } = this.#options
     const { notary } = this.#state.readable
@@ -338,7 +350,7 @@ class LogCommitter implements Committer {
     await this.#callers.answer({ notary, size: this.#state.readable.size })
   }
 
-  /** While it is unknown whose turn it is, any gateway may commit. */
+  /** While it is unknown which gateway has the turn, any gateway may commit. */
   #mayCommit(): boolean {
     return this.#turn?.mayCommit() ?? true
   }
@@ -369,15 +381,15 @@ class LogCommitter implements Committer {
 }
 
 /**
- * Whether another gateway on the same database committed first. The database shows this, or the
- * enclave that the other gateway acknowledged to.
+ * True if another gateway on the same database committed first. There are two signs of this: the
+ * database has grown, or the enclave has received an acknowledgement from the other gateway.
  */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
   return error instanceof CommitRaceLost
 }
 
-/** Made only once: an abort without a reason creates an exception with a stack each time. */
+/** Created only once. An abort without a reason creates an exception with a stack each time. */
 const INTERRUPTED = new Error('a poll or pause was interrupted')
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'

@@ -24,22 +24,23 @@ import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.
 import { createUnanchoredStore } from './unanchored-store.ts'
 
 /**
- * The commits of all enclaves, and the functions with which the enclaves' pool follows their logs.
+ * The commits of all enclaves. They come with the functions that the pool of enclaves calls to
+ * follow logs.
  */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
 }
 
 /**
- * Opens the commits to one chain and contract. Each log gets a committer, which signs with the
- * chain's relayer and wakes the relayer's broadcaster. Each log also gets a part that has its heads
- * attested.
+ * Opens the commits for one chain and contract. Each log gets a committer. The committer signs
+ * anchors with the chain's relayer, and wakes the relayer's broadcaster. For each log, a second
+ * part asks the enclave to attest the log's state.
  */
 export function openCommits(
   config: {
     readonly headAttestationIntervalMs: number
     /**
-     * How long commits of a log wait for their common anchor; 0: each commit has its own anchor.
+     * How long commits of a log wait for their common anchor. 0 if each commit has its own anchor.
      */
     readonly anchorIntervalMs: number
   },
@@ -69,7 +70,7 @@ export function openCommits(
           gateway: randomUUID(),
           onNonce(taken) {
             anchoring.nonces.recordTaken(taken)
-            // This gateway may be the one that sends the anchors to the chain.
+            // Perhaps this gateway is the one whose task is to send the anchors to the chain.
             anchoring.notify()
           },
         })
@@ -88,7 +89,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // This runs when no log is followed.
+  // When this stop runs, no log is followed.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
@@ -137,20 +138,23 @@ export function openCommits(
 }
 
 /**
- * What calls with an Idempotency-Key need from the enclaves. Both methods throw ApiError
- * `enclave_unavailable`.
+ * The functions that calls with an Idempotency-Key need from the enclaves. Both functions throw
+ * ApiError `enclave_unavailable`.
  */
 type LogSettling = {
-  /** Chooses the enclave for a call. Gives the enclave's notary. */
+  /** Chooses the enclave for a call. Returns the notary of this enclave. */
   notary(model: string): Promise<string>
   /**
-   * Waits until everything that the enclave of this notary has sealed so far is committed. If the
-   * enclave is gone, waits until all commits of its log are anchored.
+   * Waits until all completions that this notary's enclave has sealed so far are committed. If the
+   * enclave no longer runs, waits until all commits of its log are anchored.
    */
   settleLog(signal: AbortSignal, notary: string | null): Promise<void>
 }
 
-/** Settles the logs of these enclaves. `commits` are the commits of the same enclaves. */
+/**
+ * Returns a function that settles the logs of these enclaves. `commits` are the commits of the same
+ * enclaves.
+ */
 export function settleLogs(
   enclaves: Pick<EnclavePool, 'chooseNotary' | 'find'>,
   commits: Pick<EnclaveCommits, 'waitFor' | 'settleAnchors'>,
@@ -163,18 +167,19 @@ export function settleLogs(
       enclave?.forgetIdentity()
       const identity = enclave === null ? null : await reaching(enclave.identity())
       if (identity?.notary !== notary) {
-        // The enclave is gone. Its completions may be committed but still wait for their anchor.
+        // The enclave no longer runs. Its completions may be committed but still wait for their
+        // anchor.
         await commits.settleAnchors(notary, signal)
         return
       }
       const { log } = identity
-      // When the enclave's last leaf is committed, all its leaves are.
+      // When the last leaf from the enclave is committed, all its leaves are committed.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
     },
   }
 }
 
-/** Gives the data that proofs of encrypted calls lack, from the records in these commits. */
+/** Reads the data that the proofs of encrypted calls need from the records in these commits. */
 export function proofsOf(commits: Pick<EnclaveCommits, 'waitFor'>): ProofFor {
   return async ({ notary, index, call }, signal) =>
     proofOf(call, await commits.waitFor(notary, index, signal))
@@ -194,11 +199,11 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
   }
 }
 
-/** The committers of all enclaves, used like one committer. */
+/** The committers of all enclaves, which callers use like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * Includes the committer of an endpoint's log, which is already started. Gives a `stop` that ends
-   * the committer and everything that depends on it.
+   * Adds the committer for an endpoint's log. The committer is already started. Returns `stop`,
+   * which ends the committer and all work that depends on it.
    */
   follow(
     endpoint: FollowedEndpoint,
@@ -207,7 +212,10 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   ): LogFollower
   /** Resolves when all commits of a log are anchored, so that their records can be read. */
   settleAnchors(notary: string, signal: AbortSignal): Promise<void>
-  /** Like `status`, but of the committer in the worst state, which the operator must see. */
+  /**
+   * Like `status`, but returns the status of the committer in the worst state. The operator must
+   * see this state.
+   */
   worst(): CommitterStatus
 }
 
@@ -215,8 +223,8 @@ type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
 /**
- * Commits of all followed logs. `status` is that of the committer in the best state, because
- * callers can still use it.
+ * Commits of all followed logs. `status` returns the status of the committer in the best state,
+ * because callers can still use this committer.
  */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
@@ -242,14 +250,14 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and one of them may be drained. So an endpoint
-      // that follows the log now comes first.
+      // Several endpoints may lead to the same enclave, and one of them may be drained. So the
+      // search first looks for an endpoint that follows the log now.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))
       const committer = endpoint && followed.get(endpoint)
       if (committer) return committer.waitFor(notary, index, signal, given)
-      // The log is settled, or its endpoint was removed.
+      // The log is settled already, or the endpoint of the log was removed.
       await anchors.settle(notary, signal)
       const record = await records.findByIndex(notary, index)
       if (record === null)
@@ -273,8 +281,8 @@ const PHASES: readonly CommitterStatus['phase'][] = [
 ]
 
 /**
- * Gives one status for all. With `sign` 1 it is the status of the best committer, with -1 that of
- * the worst. Counts are sums over all committers.
+ * Merges the statuses into one status. With `sign` 1, it is the status of the best committer. With
+ * `sign` -1, it is the status of the worst committer. Counts are sums over all committers.
  */
 function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {
   const [chosen = STOPPED] = statuses.toSorted((one, other) => sign * (rankOf(other) - rankOf(one)))
@@ -302,7 +310,10 @@ function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterSta
   }
 }
 
-/** Of two failing committers, the one with the shorter failure ranks as better. */
+/**
+ * Ranks a status. Of two failing committers, the committer that has failed for a shorter time ranks
+ * as better.
+ */
 function rankOf({ phase, failingForMs }: CommitterStatus): number {
   return PHASES.indexOf(phase) - failingForMs / (failingForMs + 1)
 }

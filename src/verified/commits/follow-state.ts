@@ -2,40 +2,46 @@ import { backOffMs } from '../../runtime/back-off.ts'
 import type { CommitSession } from './commit-session.ts'
 
 /*
- * Decides what a gateway does next with the log of an enclave, as a pure function of past events.
- * committer.ts carries it out. A gateway opens the log. It then commits the log, or is on standby
- * while another gateway commits it. When it changes between these two roles, it opens the log
- * again.
+ * Decides what a gateway does next with the log of an enclave. This is a pure function of past
+ * events. committer.ts carries out the decisions. A gateway first opens the log. Then it commits
+ * the log, or it is on standby while another gateway commits the log. When the gateway changes
+ * between these two roles, it opens the log again.
  */
 
 /**
- * Maximum time of a poll for new completions, milliseconds. An idle gateway always has one poll
- * running.
+ * Maximum time that a poll waits for new completions, milliseconds. A gateway without other work
+ * always has one poll running.
  */
 export const PULL_WAIT_MS = 20_000
 /**
- * Maximum number of completions in a commit. More would block an embedded database for longer than
- * callers should wait.
+ * Maximum number of completions in one commit. A larger commit would block an embedded database for
+ * longer than callers should wait.
  */
 export const BATCH_COMPLETIONS_MAX = 128
-/** Pause after a failure. It doubles each time, from the minimum to the maximum. */
+/**
+ * Pause after a failure. The pause doubles after each further failure, from the minimum to the
+ * maximum.
+ */
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
-/** Number of races that may be lost in a row before there is a pause. */
+/** Number of races in a row that this gateway may lose before it pauses. */
 const RACES_IN_ROW_MAX = 3
-/** Number of races that may be lost in a row without growth of the log. Losing more is a fault. */
+/**
+ * Number of races in a row that this gateway may lose while the log does not grow. More lost races
+ * count as a fault.
+ */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
- * How long a caller waits for the gateway whose turn it is before this gateway commits too. A
- * commit takes about 10 ms, so this soon detects a gateway that hangs.
+ * How long a caller waits for the gateway that has the turn. After that, the caller's gateway
+ * commits too. A commit takes about 10 ms, so this limit soon detects a gateway that hangs.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long this gateway then commits too. */
+/** How long the caller's gateway then commits too. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
 /**
- * How often a gateway on standby asks the enclave for its identity. It does not pull, so it would
- * not see a change otherwise.
+ * How often a gateway on standby asks the enclave for its identity. Such a gateway does not pull,
+ * so otherwise it would not detect that another enclave answers.
  */
 const LOOK_INTERVAL_MS = 1_000
 
@@ -45,29 +51,33 @@ export type FollowState = {
   readonly phase: 'stopped' | 'opening' | 'following' | 'failing' | 'refusing'
   /** `done`: no further step begins. */
   readonly stop: 'no' | 'asked' | 'done'
-  /** What the next commit builds on; null: the log must be opened first. */
+  /** The session for the next commit. Null if the log must be opened first. */
   readonly session: CommitSession | null
   /** The role that the session was opened for. */
   readonly role: 'commit' | 'standby'
-  /** Number of leaves whose records are known to be readable, and when this number last changed. */
+  /**
+   * Number of leaves whose records can be read, as far as this gateway knows. And the time when
+   * this number last changed.
+   */
   readonly readable: {
     readonly notary: string | null
     readonly size: number
     readonly atMs: number
   }
-  /** Until this time the gateway commits although it is another gateway's turn. */
+  /** Until this time, this gateway commits although another gateway has the turn. */
   readonly racingUntilMs: number
   /** When the enclave last reported its identity. */
   readonly lookedAtMs: number
   /**
-   * The last failure, and when the current row of failures began. Null after a successful commit or
-   * poll.
+   * The last failure, and the time when the current series of failures began. Null after a
+   * successful commit or poll.
    */
   readonly fault: { readonly error: Error; readonly sinceMs: number } | null
   readonly failuresInRow: number
   readonly racesInRow: number
   /**
-   * Size of the log at the last lost race, and the number of races lost before it at the same size.
+   * Size of the log when the last race was lost. And the number of earlier races that were lost at
+   * the same size.
    */
   readonly racesAt: { readonly size: number; readonly count: number }
   readonly batchMax: number
@@ -92,7 +102,7 @@ export const NEW_FOLLOWER: FollowState = {
   pauseMs: 0,
 }
 
-/** Events of a log. Times are of performance.now(). */
+/** Events of a log. Times are values of performance.now(). */
 export type FollowEvent =
   | { readonly kind: 'started' }
   | {
@@ -109,7 +119,10 @@ export type FollowEvent =
       /** Number of completions in the answer. */
       readonly count: number
     }
-  /** Records of the log can now be read. `isByHolder`: the gateway whose turn it is stored them. */
+  /**
+   * Records of the log can now be read. `isByHolder`: they were stored by the gateway that has the
+   * turn.
+   */
   | {
       readonly kind: 'published'
       readonly size: number
@@ -117,7 +130,7 @@ export type FollowEvent =
       readonly mayCommit: boolean
       readonly atMs: number
     }
-  /** Callers here have waited for too long. */
+  /** Callers at this gateway have waited for too long. */
   | { readonly kind: 'late'; readonly atMs: number }
   /** The enclave reported its identity. `isIdle`: no caller waits. */
   | {
@@ -126,7 +139,7 @@ export type FollowEvent =
       readonly isIdle: boolean
       readonly atMs: number
     }
-  /** Another enclave answers now, or may answer now. */
+  /** Another enclave has taken the place of the followed enclave, or may have done so. */
   | { readonly kind: 'replaced' }
   | { readonly kind: 'lost_race' }
   | {
@@ -142,7 +155,8 @@ export type FollowEvent =
 /** The state after an event. */
 export function nextFollowState(state: FollowState, event: FollowEvent): FollowState {
   if (event.kind === 'started') return { ...state, phase: 'opening' }
-  // A stop may give up on an operation that hangs. Later results of that operation change nothing.
+  // A stop does not wait forever for an operation that hangs. If such an operation ends later, its
+  // result changes nothing.
   if (state.phase === 'stopped' && state.stop === 'done') return state
   switch (event.kind) {
     case 'opened':
@@ -193,10 +207,11 @@ function pulled(state: FollowState, { before, after, count }: Of<'pulled'>): Fol
   const { batchMax } = state
   return succeeded({
     ...state,
-    // The session may have been replaced meanwhile.
+    // The session may have been replaced while the pull ran.
     session: state.session === before ? after : state.session,
     batchMax: isEmpty ? batchMax : Math.min(BATCH_COMPLETIONS_MAX, batchMax * 2),
-    // During a stop, pulls do not wait. So an empty pull means that everything is committed.
+    // During a stop, a pull does not wait for completions. So an empty pull means that all
+    // completions are committed.
     stop: isEmpty && state.stop === 'asked' ? 'done' : state.stop,
   })
 }
@@ -208,7 +223,7 @@ function published(
   if (size <= state.readable.size) return state
   const next = { ...state, readable: { ...state.readable, size, atMs } }
   if (state.role === 'standby') return succeeded(next)
-  // The gateway whose turn it is commits again, so this gateway stops racing.
+  // The gateway that has the turn commits again, so this gateway stops racing.
   return isByHolder && !mayCommit ? { ...next, racingUntilMs: 0 } : next
 }
 
@@ -234,7 +249,9 @@ function racesAfter({ session, racesAt }: FollowState): FollowState['racesAt'] {
   return { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
 }
 
-/** False when so many races were lost without growth of the log that this counts as a fault. */
+/**
+ * False if the gateway lost so many races without growth of the log that this counts as a fault.
+ */
 export function isRace(state: FollowState): boolean {
   return racesAfter(state).count <= RACES_WITHOUT_GROWTH_MAX
 }
@@ -249,8 +266,8 @@ function failed(state: FollowState, { error, isRefusal, atMs }: Of<'failed'>): F
     racingUntilMs: 0,
     fault: { error, sinceMs: state.fault?.sinceMs ?? atMs },
     failuresInRow,
-    // The batch may have been too large for a limit of the enclave's client, or for the database's
-    // memory.
+    // The batch may have been too large for a limit in the enclave's client, or for the memory of
+    // the database.
     batchMax: Math.max(1, Math.floor(state.batchMax / 2)),
     pauseMs: backOffMs(failuresInRow, BACKOFF, { jitter: 'none' }),
   }
@@ -260,29 +277,35 @@ function succeeded(state: FollowState): FollowState {
   return { ...state, phase: 'following', fault: null, failuresInRow: 0, racesInRow: 0 }
 }
 
-/** The next step of a gateway with the log. */
+/** The next step of a gateway that follows the log. */
 export type Step =
   | { readonly kind: 'open' }
-  /** Pulls up to `max` completions, for up to `waitMs`, and stores them. */
+  /** Pulls up to `max` completions and stores them. Waits up to `waitMs` for completions. */
   | {
       readonly kind: 'commit'
       readonly session: CommitSession
       readonly waitMs: number
       readonly max: number
     }
-  /** Reads the records that callers wait for, because a notice about them may be lost. */
+  /**
+   * Reads the records that callers wait for. This is needed because a notice about these records
+   * may be lost.
+   */
   | { readonly kind: 'catch_up'; readonly notary: string }
   /** Asks the enclave for its identity. */
   | { readonly kind: 'look' }
   | { readonly kind: 'wait'; readonly ms: number }
   | { readonly kind: 'end' }
 
-/** What the next step depends on, in addition to the state. */
+/** The facts that decide the next step together with the state. */
 export type FollowFacts = {
   readonly nowMs: number
-  /** Whether it is this gateway's turn. Also true when that is unknown. */
+  /** True if this gateway has the turn, or if it is unknown which gateway has the turn. */
   readonly mayCommit: boolean
-  /** Number of callers that wait here, and when the first of them began to wait. */
+  /**
+   * Number of callers that wait at this gateway. The next member is the time when the first of them
+   * began to wait.
+   */
   readonly waiting: number
   readonly oldestMs: number
   /** How long commits wait for their anchor, milliseconds. */
@@ -307,7 +330,7 @@ export function nextStep(state: FollowState, facts: FollowFacts): Step {
   return { kind: 'wait', ms: STANDBY_MS }
 }
 
-/** Whether a caller has waited too long while nothing was stored. */
+/** True if a caller has waited too long while no commit was stored. */
 function isLate({ readable }: FollowState, { nowMs, oldestMs, intervalMs }: FollowFacts): boolean {
   return nowMs - Math.max(oldestMs, readable.atMs) > TURN_PATIENCE_MS + intervalMs
 }

@@ -9,11 +9,11 @@ import type { CommitTurns } from './commit-turns.ts'
 import type { UnanchoredHead, UnanchoredStore } from './unanchored-store.ts'
 
 const BACKOFF: BackOffBounds = { minMs: 50, maxMs: 1_000 }
-/** While a fault lasts, it is logged again at this interval. */
+/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 /**
- * How often to look for heads that their own gateway did not anchor. It is also how late such heads
- * must be.
+ * How often this gateway looks for heads that another gateway should have anchored but did not. The
+ * next constant says how late such a head must be.
  */
 const LOOK_INTERVAL_MS = 2_000
 const LATE_SECONDS = 3
@@ -23,25 +23,29 @@ export type CommittedLog = { readonly notary: string; readonly size: number }
 
 /** Interval anchors: one anchor for all commits of a log within an interval. */
 export type IntervalAnchors = {
-  /** Length of an interval, milliseconds; 0: each commit has its own anchor. */
+  /** Length of an interval, milliseconds. 0 if each commit has its own anchor. */
   readonly intervalMs: number
   /**
-   * Reports that leaves of a log wait for their anchor. The anchor is made at the end of the
+   * Called when leaves of a log wait for their anchor. The anchor is made at the end of the
    * interval.
    */
   schedule(log: CommittedLog): void
-  /** Makes the anchor of a log at once. Resolves when the anchor is made, or has failed. */
+  /**
+   * Makes the anchor of a log at once. Resolves when the anchor is made, or when the attempt has
+   * failed.
+   */
   flush(notary: string): Promise<void>
-  /** Resolves when everything that was committed to a log until now is anchored. */
+  /** Resolves when all leaves that were committed to a log before this call are anchored. */
   settle(notary: string, signal: AbortSignal): Promise<void>
   /**
-   * Why anchors cannot be made, and since when (performance.now()). Null when there is no fault.
+   * Returns why anchors cannot be made, and since when (performance.now()). Returns null when there
+   * is no fault.
    */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
   start(): void
   /**
-   * Stops waiting for the ends of intervals. Another gateway, or the next start, anchors what is
-   * committed.
+   * Stops the timers of the intervals. Commits without an anchor are then anchored by another
+   * gateway, or after the next start.
    */
   stop(): Promise<void>
 }
@@ -50,7 +54,7 @@ export type IntervalAnchorsOptions = {
   readonly store: UnanchoredStore
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /** Signs the anchor of a head, when the head is signed for this contract. */
+  /** Signs the anchor of a head. The head must be signed for this contract. */
   readonly sign: (
     nonce: number,
     head: Pick<UnanchoredHead, 'size' | 'root' | 'signature'>,
@@ -59,8 +63,8 @@ export type IntervalAnchorsOptions = {
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
   /**
-   * Called when leaves of a log are anchored: leaves that were scheduled, or leaves under an anchor
-   * made here.
+   * Called when leaves of a log are anchored. These are leaves that were scheduled, or leaves under
+   * an anchor that this gateway made.
    */
   readonly onAnchored: (log: CommittedLog) => void
   readonly log: Logger
@@ -72,15 +76,15 @@ export type IntervalAnchorsOptions = {
 
 /**
  * Anchors the heads of commits that were stored without an anchor. Such a head is in the database
- * with its notary's signature, so any gateway can anchor it without its enclave. Each gateway does
- * that for heads that wait some seconds longer than their interval.
+ * with its notary's signature. So any gateway can anchor the head, and does not need the head's
+ * enclave. Each gateway anchors heads that have waited some seconds longer than their interval.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
   const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
   const { lookIntervalMs = LOOK_INTERVAL_MS, lateSeconds = LATE_SECONDS } = options
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
-  /** Logs that wait for the end of their interval, with the size that is committed until now. */
+  /** Logs that wait for the end of their interval, with the number of leaves committed so far. */
   const waiting = new Map<string, { size: number; readonly timer: NodeJS.Timeout }>()
   const running = new Set<Promise<void>>()
   let fault: { readonly error: Error; readonly sinceMs: number } | null = null
@@ -115,7 +119,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // Called too when another gateway anchored the log first.
+      // This also runs when another gateway anchored the log first.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {
@@ -165,7 +169,8 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
         await anchorLog(notary)
       }
     } catch (error) {
-      // The committer already reports that the database cannot be reached.
+      // This is only a debug line, because the committer already reports that the database cannot
+      // be reached.
       log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
     }
     return lookIntervalMs

@@ -21,7 +21,7 @@ export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** Number of leaves of each log to read for the callers, by notary. */
+  /** For each log, by notary: the number of first leaves whose records must be read for callers. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -44,26 +44,32 @@ export class WaitingCallers {
       for (const waiter of this.waiters.of(notary, index)) waiter.resolve(recordOf(index))
   }
 
-  /** Keeps a head that another gateway published, so that less must be read later. */
+  /**
+   * Stores in memory a head that another gateway published. The next reads then need less from the
+   * database.
+   */
   keepHead(notary: Notary, size: number, head: EncodedHead): void {
     try {
       this.#committed.keep(notary, size, head)
     } catch (error) {
-      // The records are read from the database instead.
+      // The fault is only logged, because the records can be read from the database.
       const facts = { err: asError(error), size }
       this.#options.log.warn(facts, 'another gateway reported no head of this log')
     }
   }
 
-  /** Answers callers that wait for the first `size` leaves. Gives how many records were found. */
+  /**
+   * Answers callers that wait for the first `size` leaves. Returns the number of records that were
+   * found.
+   */
   settle(log: CommittedLog): Promise<number> {
     return this.waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
   }
 
   /**
-   * Like `settle`, but with one read at a time: requests that come meanwhile are served by the next
-   * read. Never rejects. Callers whose records could not be read soon count as late, and are then
-   * read again.
+   * Like `settle`, but runs only one read at a time. Requests that come during a read are served by
+   * the next read. Never rejects. If the records for some callers could not be read, these callers
+   * soon count as late. Then their records are read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)
@@ -84,8 +90,8 @@ export class WaitingCallers {
   }
 
   /**
-   * Answers a waiter from the database. If the leaf waits for its anchor, the waiter goes on
-   * waiting. If the leaf is not stored, it is lost, and the waiter is rejected.
+   * Answers a waiter from the database. If the leaf waits for its anchor, the waiter continues to
+   * wait. If the leaf is not stored, the leaf is lost, and the waiter is rejected.
    */
   async answerStored(waiter: Waiter): Promise<void> {
     const { records, commits, anchors } = this.#options

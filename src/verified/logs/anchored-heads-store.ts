@@ -13,11 +13,11 @@ export type AnchoredHead = StoredHead & {
 /** Finds heads by their anchors. Throws the driver's error when the database fails. */
 export type AnchoredHeadsStore = {
   /**
-   * Heads that the transaction with this hash (32 bytes in hex) anchors, and heads that are
-   * anchored in the block with this hash. At most `limit` of each.
+   * Returns heads whose anchor is the transaction with this hash, and heads whose anchor is in the
+   * block with this hash. The hash is 32 bytes in hex. Returns at most `limit` heads of each kind.
    */
   listByHash(hash: string, limit: number): Promise<readonly AnchoredHead[]>
-  /** Heads that are anchored in the block with this number, at most `limit`. */
+  /** Returns at most `limit` heads whose anchor is in the block with this number. */
   listByBlock(number: number, limit: number): Promise<readonly AnchoredHead[]>
 }
 
@@ -25,7 +25,10 @@ export type AnchoredHeadsStore = {
 export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
-  /** If an anchor was lost or replaced, its head comes with the anchor that is valid now. */
+  /**
+   * Reads the heads of these anchors. If an anchor was lost or replaced, the head has the anchor
+   * that is valid now.
+   */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
       select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,
@@ -36,8 +39,8 @@ export function createAnchoredHeadsStore({
     return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
   }
   return {
-    // Two index lookups. One query with both conditions would read every anchor, because there are
-    // no statistics.
+    // Uses two index lookups. The database has no statistics here, so one query with both
+    // conditions would read every anchor.
     listByHash: (hash, limit) =>
       readHeads(sql`
         (select * from anchors where tx_hash = ${decodeHex(hash)} limit ${limit})

@@ -4,29 +4,32 @@ import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { Database } from '../../storage/database.ts'
 
-/** What an enclave stated about the logs that it was shown before its own log had a leaf. */
+/**
+ * What an enclave stated about other logs. The gateway sent these logs to the enclave before the
+ * enclave's own log had a leaf.
+ */
 export type StoredBootStatement = {
   /** Notary of the enclave: 0x, lower case. */
   readonly notary: string
-  /** JSON text: an array of heads, exactly as the document covers them. */
+  /** JSON text: an array of heads, exactly as the attestation document covers it. */
   readonly heads: string
   /** The attestation document, COSE_Sign1. */
   readonly document: Uint8Array
-  /** Time of the document's timestamp, whole Unix seconds. */
+  /** The time in the document's timestamp, whole Unix seconds. */
   readonly createdAt: number
 }
 
 /**
- * Boot statements, and the heads for making them. Throws the driver's error when the database
- * fails.
+ * Stores boot statements, and reads the heads that new statements need. Throws the driver's error
+ * when the database fails.
  */
 export type BootStatementsStore = {
   find(notary: string): Promise<StoredBootStatement | null>
-  /** Keeps the first statement of a notary. Its enclave makes only one. */
+  /** Stores the first statement of a notary. An enclave makes only one statement. */
   keep(statement: StoredBootStatement): Promise<void>
   /**
-   * The newest stored head of each log that is signed for this chain and contract. Starts with the
-   * newest logs.
+   * Returns the newest stored head of each log that is signed for this chain and contract. The
+   * newest logs come first.
    */
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
 }

@@ -17,18 +17,19 @@ import { EnclaveError } from '../../enclaves/enclave-errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { BootStatementsStore, StoredBootStatement } from './boot-statements-store.ts'
 
-/** Shows the existing logs to enclaves. */
+/** Sends the heads of existing logs to new enclaves. */
 type BootStatements = {
   /**
-   * Has a new enclave state which heads of other logs it was shown, and stores this statement. This
-   * happens before the enclave gets its first call. An enclave of an earlier build, or one with
-   * leaves, cannot make a statement and goes without. Throws EnclaveError when the enclave should
-   * be asked again, and what the store throws.
+   * Sends a new enclave the heads of other logs. The enclave states which heads it received, and
+   * this statement is stored. This happens before the enclave gets its first call. An enclave from
+   * an earlier build cannot make a statement, and neither can an enclave whose log has leaves. Such
+   * an enclave has no statement. Throws EnclaveError when the enclave should be asked again. Also
+   * throws what the store throws.
    */
   register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
-/** Faults that pass: the enclave may be able to make the statement a moment later. */
+/** Temporary faults: the enclave may be able to make the statement a moment later. */
 const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
 
 /** Boot statements about the logs of one chain and contract, kept in a store. */
@@ -41,7 +42,10 @@ export function createBootStatements({
   readonly domain: LogDomain
   readonly log: Logger
 }): BootStatements {
-  /** Notaries that are done. Without this set, every check of an enclave would cost a query. */
+  /**
+   * Notaries that need no further attempt. Without this set, every check of an enclave would cost a
+   * database query.
+   */
   const settled = new Set<string>()
 
   async function ask(
@@ -76,7 +80,7 @@ export function createBootStatements({
 }
 
 /**
- * Reads the statement to store from the reply. Throws EnclaveError when the document covers
+ * Reads from the reply the statement to store. Throws EnclaveError when the document covers
  * anything else.
  */
 function readReply(

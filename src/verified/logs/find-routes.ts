@@ -7,7 +7,7 @@ import { foundThings } from './log-replies.ts'
 
 /**
  * Maximum number of searches at a time. Searches beyond this limit are refused with 503. Reads of
- * logs have a limit of their own.
+ * logs have a separate limit.
  */
 export const FINDS_MAX = 16
 

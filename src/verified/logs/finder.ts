@@ -5,7 +5,10 @@ import type { LogsStore } from './logs-store.ts'
 
 /** What to look for. Hex is lower case, without 0x. */
 export type Sought =
-  /** 32 bytes: hash of a completion, of an anchor's transaction, or of the block of an anchor. */
+  /**
+   * 32 bytes: the hash of a completion, of an anchor's transaction, or of the block that has an
+   * anchor.
+   */
   | { readonly kind: 'hash'; readonly hash: string }
   /** 20 bytes. */
   | { readonly kind: 'notary'; readonly address: string }
@@ -17,7 +20,10 @@ export const FOUND_HEADS_MAX = 20
 /** Finds public facts by a hash, an address or a number. */
 export type Finder = { find(sought: Sought): Promise<object> }
 
-/** Gives a finder over the stores. `isEvidencePublic`: completions may be found without a key. */
+/**
+ * Creates a finder that reads from the stores. `isEvidencePublic`: a caller may find completions
+ * without a key.
+ */
 export function createFinder({
   records,
   logs,

@@ -4,7 +4,7 @@ import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 
-/** A state of a log that the log's enclave attested. */
+/** A state of a log, attested by the enclave that the log belongs to. */
 export type StoredHeadAttestation = {
   readonly size: number
   /** 32 bytes. */
@@ -14,39 +14,39 @@ export type StoredHeadAttestation = {
   readonly blockHash: Uint8Array
   /** The attestation document, COSE_Sign1. */
   readonly document: Uint8Array
-  /** Time of the document's timestamp, whole Unix seconds. */
+  /** The time in the document's timestamp, whole Unix seconds. */
   readonly createdAt: number
 }
 
 /**
- * Head attestations, and the log roots to compare them with. Throws the driver's error when the
- * database fails.
+ * Stores head attestations, and reads the log roots that attestations are compared with. Throws the
+ * driver's error when the database fails.
  */
 export type HeadAttestationsStore = {
   /**
-   * The notary's log, and the root (32 bytes) over its first `size` leaves in this database. Reads
-   * O(log size) nodes. Null while fewer leaves are committed. Throws when a node is missing that
-   * must exist.
+   * Returns the notary's log, and the root (32 bytes) over the first `size` leaves of the log in
+   * this database. Reads O(log size) nodes. Returns null while fewer leaves are committed. Throws
+   * when a node that must exist is missing.
    */
   findRoot(state: {
     readonly notary: string
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Keeps an attestation when it is the first of its size, or newer than the newest one of its
-   * size. This is one statement, so several gateways together keep at most two attestations of a
-   * size.
+   * Stores an attestation if it is the first for its size, or if it is newer than the newest stored
+   * attestation for its size. This is one statement. So several gateways together store at most two
+   * attestations for each size.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /**
-   * Attestations of the range, ordered by size; the first of a size comes before the newest. There
-   * are at most two of each size. The number of sizes is not limited, so the caller must limit the
-   * range.
+   * Returns the attestations in the range, ordered by size. If a size has two, the first one comes
+   * before the newest one. No size has more than two. The number of sizes is not limited, so the
+   * caller must limit the range.
    */
   listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
   /**
-   * The sizes in the range that have attestations, ascending, with the total bytes of their
-   * documents.
+   * Returns the sizes in the range that have attestations, ascending. For each size, also returns
+   * the total bytes of its attestation documents.
    */
   weighHeadAttestations(
     range: HeadAttestationRange,
@@ -54,7 +54,8 @@ export type HeadAttestationsStore = {
 }
 
 /**
- * Sizes of one log: above `afterSize` (null: from 0) and up to `throughSize` (null: to the end).
+ * Sizes of one log: above `afterSize` and up to `throughSize`. With `afterSize` null, the range
+ * starts at 0. With `throughSize` null, it has no upper limit.
  */
 export type HeadAttestationRange = {
   readonly logId: number

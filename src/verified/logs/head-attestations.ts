@@ -15,30 +15,32 @@ import { CommitError } from '../commit-error.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
 /**
- * Pause after a failure. It doubles from the minimum to the maximum, and is never longer than the
- * interval.
+ * Pause after a failure. The pause doubles from the minimum to the maximum, and is never longer
+ * than the interval.
  */
 const BACKOFF_MIN_MS = 1_000
 const BACKOFF_MAX_MS = 60_000
-/** While a fault lasts, it is logged again at this interval. */
+/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/** How long, and how often, to look for a log that its committer is still opening. */
+/**
+ * How long to look for a log that its committer is still opening. The next constant says how often.
+ */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
 type HeadAttestationsStatus = {
   /**
-   * Numbers of attestations: stored, given up because their enclave was replaced, and refused
-   * because they contradict the log.
+   * Three numbers of attestations: stored ones, dropped ones because their enclave was replaced,
+   * and refused ones because they contradict the log.
    */
   readonly kept: number
   readonly dropped: number
   readonly contradictions: number
-  /** Why the last attempt failed; null after a successful attempt. */
+  /** Why the last attempt failed. Null after a successful attempt. */
   readonly fault: { readonly name: string; readonly message: string } | null
 }
 
-/** Has the log attested at regular intervals. */
+/** Asks the enclave at regular intervals to attest the state of its log. */
 export type HeadAttestations = {
   start(): void
   /** Stops the running work. Resolves when all work has ended. */
@@ -57,9 +59,9 @@ export type HeadAttestationsOptions = {
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
-   * Fetches a recent block that will probably stay in the chain. A reorganisation could remove the
-   * newest block, and then the document's block could not be looked up. This block is a few seconds
-   * older, which does not matter compared with the interval.
+   * Fetches a recent block that will probably stay in the chain. A reorganisation of the chain
+   * could remove the newest block. A reader could then not look up the block that the document
+   * names. The fetched block is a few seconds older. This is short compared with the interval.
    */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
@@ -69,14 +71,17 @@ export type HeadAttestationsOptions = {
 }
 
 /**
- * Gives a part that has the enclave attest the state of its log together with a recent block's
- * hash, at once and then at every interval. An attestation is stored when the log committed here
- * has the same root at that size. The enclave also counts leaves that are not committed yet, so an
- * attestation is held until they are committed. It is dropped when its enclave is replaced before
- * that, because those leaves are lost. While an attestation is held, no other one is requested: it
- * shows more than a later one. Errors never leave the loop. Does NOT verify the documents'
- * signatures, because this gateway has no root certificates for them. A third party verifies them
- * (verifyHeadAttestation).
+ * Creates the part that asks the enclave to attest its log. It asks at once, and then at every
+ * interval. The enclave attests the state of its log together with the hash of a recent block. An
+ * attestation is stored if the log in this database has the same root at the attested size.
+ *
+ * The enclave also counts leaves that are not committed yet. So the gateway holds an attestation
+ * until these leaves are committed. If the enclave is replaced before that, the leaves are lost,
+ * and the attestation is dropped. While the gateway holds an attestation, it requests no other,
+ * because the held attestation shows more than a later one. Errors never leave the loop.
+ *
+ * Does NOT verify the documents' signatures, because this gateway has no root certificates for
+ * them. A third party verifies them (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -114,7 +119,10 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     return 'kept'
   }
 
-  /** Whether the first `size` leaves are committed. False when they will never be committed. */
+  /**
+   * Waits until the first `size` leaves are committed, then returns true. Returns false if they
+   * will never be committed.
+   */
   async function awaitCommit({ notary, size }: LogOfSize, signal: AbortSignal): Promise<boolean> {
     if (size === 0) return true
     try {
@@ -145,7 +153,8 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
       failuresInRow = 0
       fault = null
       faults.clear()
-      // The next enclave's log has no attestation yet, so this pause is short.
+      // After a dropped attestation, the log of the next enclave has no attestation yet. So this
+      // pause is short.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (thrown) {
       if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
@@ -168,14 +177,14 @@ type Outcome = 'kept' | 'dropped' | 'contradictions'
 
 type LogOfSize = { readonly notary: string; readonly size: number }
 
-/** The document belongs to another key than the one that the enclave had a moment ago. */
+/** The document belongs to another key. The enclave had a different key a moment ago. */
 class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
 /**
- * Compares what the enclave attested with the request. Throws EnclaveReplaced, and Error for any
- * other unexpected document.
+ * Compares the enclave's attestation with the request. Throws EnclaveReplaced, and throws Error for
+ * any other unexpected document.
  */
 function readReply(
   reply: HeadAttestationReply,

@@ -46,8 +46,8 @@ export const log = z.strictObject({
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
 /**
- * Heads of other logs that the enclave was shown while this log was empty. Null when the enclave
- * stated nothing.
+ * Heads of other logs that the enclave received while its own log was empty. Null when the enclave
+ * made no statement.
  */
 export const bootStatement = z.strictObject({
   notary: address,
@@ -123,7 +123,7 @@ export const leafList = z.strictObject({
   leaves: z.array(digest),
 })
 
-/** Records of a log that the caller may see. */
+/** Records in a log that the caller may see. */
 export const logRecordList = z.strictObject({
   notary: address,
   records: z.array(storedRecord),

@@ -16,12 +16,12 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Maximum number of reads without a key at a time. Reads beyond this limit are refused with 503,
- * because keys and the history use the same database.
+ * Maximum number of reads without a key at a time. Reads beyond this limit are refused with 503.
+ * The limit protects the database, which keys and the history use too.
  */
 export const PUBLIC_READS_MAX = 32
 
-/** Default number of logs or heads on a page, and the maximum. */
+/** Default number of logs or heads on a page. The next constant is the maximum. */
 const LOG_LIMIT_DEFAULT = 100
 const LOG_LIMIT_MAX = 1000
 
@@ -38,25 +38,28 @@ const newest = position.nullable().default(null)
 const limit = integerText({ min: 1, max: LOG_LIMIT_MAX }).default(LOG_LIMIT_DEFAULT)
 
 /**
- * Path parameter with the notary of a log. Accepts upper and lower case, with or without 0x. Gives
- * 0x and lower case.
+ * Path parameter that names the notary of a log. Accepts upper and lower case, with or without 0x.
+ * The parsed value has 0x and lower case.
  */
 const notaryParameter = z.object({ notary: address })
 
-/** A page of logs: the logs that follow notary `cursor`. */
+/** Query for a page of logs: the logs that follow the log of notary `cursor`. */
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/** A page of heads: heads with more leaves than `cursor`, or fewer leaves with `order=desc`. */
+/**
+ * Query for a page of heads: heads with more leaves than `cursor`. With `order=desc`, heads with
+ * fewer leaves than `cursor`.
+ */
 const headsQuery = z.object({
   limit,
   cursor: newest,
   order: z.enum(['asc', 'desc']).default('asc'),
 })
 
-/** An inclusion proof. The service checks that `index` is below `size`. */
+/** Query for an inclusion proof. The service checks that `index` is below `size`. */
 const inclusionQuery = z.object({ index: position, size: newest })
 
-/** A consistency proof. The service checks that `from` is at most `to`. */
+/** Query for a consistency proof. The service checks that `from` is at most `to`. */
 const consistencyQuery = z.object({ from: position, to: newest })
 
 /** Leaves from `start` up to, but not including, `end`. */
@@ -68,7 +71,7 @@ const recordsQuery = z.object({
   limit: integerText({ min: 1, max: LOG_RECORDS_LIMIT_MAX }).default(LOG_RECORDS_LIMIT_MAX),
 })
 
-/** Routes of the notaries' logs. All are public except the records. */
+/** Routes for the notaries' logs. All routes are public except the route for records. */
 export function logRoutes(logs: Logs): readonly Route[] {
   const publicReads = createAdmission({ callsMax: PUBLIC_READS_MAX, bytesMax: 0 })
   const open = {

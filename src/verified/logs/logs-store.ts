@@ -31,13 +31,13 @@ export type StoredHead = {
     /** 0x hex, like `blockHash`. */
     readonly txHash: string
     /**
-     * Earlier anchors of the same head, oldest first. Their hashes were given out, but they could
-     * not be mined.
+     * Earlier anchors of the same head, oldest first. The gateway published the hashes of these
+     * anchors, but the chain could not mine them.
      */
     readonly replaces: readonly string[]
     /**
-     * A head whose transaction cannot be mined counts as pending here, because another transaction
-     * will be made.
+     * State of the anchor. If the transaction cannot be mined, another transaction will be made, so
+     * the state here is pending.
      */
     readonly state: Exclude<AnchorState, 'taken'>
     /** Null while the anchor is not in a block. */
@@ -60,34 +60,38 @@ export type StoredLog = {
   readonly bootConfiguration: string
   /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
-  /** Number of committed leaves under an anchored head, and the root over them. */
+  /**
+   * Number of committed leaves under an anchored head. The next member is the root over these
+   * leaves.
+   */
   readonly size: number
   readonly root: Uint8Array
-  /** The newest head whose anchor is in a block; null before there is one. */
+  /** The newest head whose anchor is in a block. Null while there is no such head. */
   readonly head: StoredHead | null
   /**
-   * SHA-256 (hex) of the attestation document of the newest record; null when there are no records.
+   * SHA-256 (hex) of the attestation document that belongs to the newest record. Null when there
+   * are no records.
    */
   readonly attestationDigest: string | null
 }
 
 /**
- * Reads of logs. They show only the hash of a completion's leaf. Throws the driver's error when the
- * database fails.
+ * Reads logs. The results contain only the hash of a completion's leaf. Throws the driver's error
+ * when the database fails.
  */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
   /**
-   * A page of logs, newest first, that follows the log of notary `cursor` (null: starts with the
-   * newest). `hasMore`: further logs follow.
+   * Returns a page of logs, newest first. The page follows the log of notary `cursor`. With null,
+   * it starts at the newest log. `hasMore`: there are logs after this page.
    */
   list(query: {
     readonly limit: number
     readonly cursor: string | null
   }): Promise<{ readonly logs: readonly StoredLog[]; readonly hasMore: boolean } | 'unknown_cursor'>
   /**
-   * At most `limit` heads with more leaves than `afterSize` (null: from the first head), ascending
-   * by size.
+   * Returns at most `limit` heads with more leaves than `afterSize`, ascending by size. With null,
+   * starts at the first head.
    */
   listHeads(query: {
     readonly logId: number
@@ -95,8 +99,8 @@ export type LogsStore = {
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * At most `limit` heads with fewer leaves than `beforeSize` (null: from the last head),
-   * descending by size.
+   * Returns at most `limit` heads with fewer leaves than `beforeSize`, descending by size. With
+   * null, starts at the last head.
    */
   listHeadsBefore(query: {
     readonly logId: number
@@ -104,8 +108,9 @@ export type LogsStore = {
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * Hash of leaf `index`, its inclusion path in the log's first `size` leaves, and the root over
-   * these leaves. Reads at most 3 × log2(size) nodes. `index` < `size` ≤ the committed size.
+   * Returns the hash of leaf `index`, its inclusion path in the first `size` leaves of the log, and
+   * the root over these leaves. Reads at most 3 × log2(size) nodes. `index` < `size` ≤ the
+   * committed size.
    */
   readInclusion(query: {
     readonly logId: number
@@ -113,8 +118,8 @@ export type LogsStore = {
     readonly size: number
   }): Promise<InclusionProof>
   /**
-   * Proof that the log's first `to` leaves begin with its first `from` leaves. `from` ≤ `to` ≤ the
-   * committed size.
+   * Returns the proof that the first `to` leaves of the log begin with its first `from` leaves.
+   * `from` ≤ `to` ≤ the committed size.
    */
   readConsistency(query: {
     readonly logId: number
@@ -162,7 +167,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     return rows.map(toLog)
   }
 
-  /** Heads whose sizes are `beyond` the size of `from`, in this order. */
+  /** Reads heads whose sizes are `beyond` the size of `from`, in this order. */
   async function readHeads(page: {
     readonly logId: number
     readonly from: number
@@ -171,8 +176,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     readonly limit: number
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
-    // Goes from one head to the next. Without statistics (readNodes), one query would read and sort
-    // all later heads for a page.
+    // Goes from one head to the next. One query for the whole page would read and sort all later
+    // heads, because there are no statistics (readNodes).
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors
@@ -287,7 +292,7 @@ type LogRow = Omit<HeadRow, 'tx_hash'> & {
   readonly chain_id: number
   readonly contract: string
   readonly boot_configuration: string
-  /** Null, like all columns of the head, while no anchor is in a block. */
+  /** Null while no anchor is in a block, like all columns of the head. */
   readonly tx_hash: Uint8Array | null
   readonly head_size: number
   readonly head_root: Uint8Array

@@ -8,7 +8,9 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/** Number of records that one act erases. This stays well within the time limit of an act. */
+/**
+ * Number of records that one act erases. This number takes much less than the time limit of an act.
+ */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'
@@ -17,13 +19,13 @@ const reason = z.string().refine(isErasureReason)
 type Place = { readonly database: Pick<Database, 'queries'> }
 
 /**
- * Acts on stored requests and answers. Only the operator may use these acts. The proofs stay,
- * because they hold only hashes of the content.
+ * Acts on stored requests and answers. Only the operator may run these acts. Proofs are not erased,
+ * because they contain only hashes of the content.
  */
 export const erasureActs = {
   /**
-   * Erases the content of all records with this hash. Gives how many records have the hash, and how
-   * many of them lost their content.
+   * Erases the content of all records with this hash. Returns the number of records with the hash,
+   * and the number of records that lost their content.
    */
   record: defineAct({
     method: 'POST',
@@ -39,9 +41,7 @@ export const erasureActs = {
     trail: ({ hash, reason }, done) => [actOfErasure(hash, reason, done)],
     answer: (done) => done,
   }),
-  /**
-   * Erases all content of an account up to now. From then on, this content is not given to callers.
-   */
+  /** Erases all content of an account up to now. From then on, callers cannot read this content. */
   account: defineAct({
     method: 'PUT',
     path,
@@ -63,8 +63,8 @@ export const erasureActs = {
     answer: settleAccount,
   }),
   /**
-   * Removes a part of the erased content from the rows. It is repeated until all of this content is
-   * removed.
+   * Removes a part of the erased content from the rows. The caller repeats this act until all of
+   * this content is removed.
    */
   remove: defineAct({
     method: 'DELETE',
@@ -83,7 +83,7 @@ export const erasureActs = {
     trail: 'continues what was recorded',
     answer: (done) => done,
   }),
-  /** Null: the retention in the gateway's settings is used. */
+  /** Sets the retention of an account. Null uses the retention from the gateway's settings. */
   setRetention: defineAct({
     method: 'PUT',
     path: '/v1/admin/retention',

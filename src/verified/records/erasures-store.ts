@@ -5,43 +5,48 @@ import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
 import type { Erasure } from './record-content.ts'
 
-/** Who requested an erasure, and why. */
+/** Who requested an erasure, and the reason for the erasure. */
 export type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
 
-/** Content to be erased: of one account, or of calls without a known account (null). */
+/**
+ * Content that must be erased. It belongs to one account, or (null) to calls without a known
+ * account.
+ */
 export type DueContent = {
   readonly accountId: string | null
-  /** Includes completions that finished up to this time, Unix seconds. */
+  /** Includes completions that finished before or at this time, Unix seconds. */
   readonly through: number
-  /** Key of the act that erases this content. */
+  /** Database key of the act that erases this content. */
   readonly erasureId: number
 }
 
 /**
- * Erases requests and answers. The rows of the records stay, with everything that proves the
+ * Erases requests and answers. The rows of the records stay, with all the data that proves the
  * records. Every method throws the driver's error when the database fails.
  */
 export type ErasuresStore = {
   /**
-   * Erases at once the content of all records with this hash (hex, no prefix), of one account or of
-   * any account (null). Gives how many records have the hash, and how many of them lost their
-   * content now.
+   * Erases at once the content of all records with this hash (hex, no prefix). The records belong
+   * to one account or, with null, to any account. Returns the number of records with the hash, and
+   * the number of records that lost their content in this call.
    */
   eraseRecords(
     of: { readonly hash: string; readonly accountId: string | null },
     order: ErasureOrder,
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
-   * Erases all content of the account with this name, for completions that finished up to now.
-   * After this resolves, the content is not given to callers, even for a record that is committed
-   * later. The rows hold it until `eraseDue`. Null when there is no such account.
+   * Erases all content of the account with this name, for completions that finished before now.
+   * After this resolves, callers cannot read the content, even from a record that is committed
+   * later. The rows still contain the content until `eraseDue` removes it. Returns null when there
+   * is no such account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
-   * Gives the content to be erased of at most `limit` accounts. These accounts follow `after`
-   * (null: start with the first). Also gives the cursor of the last account, or null at the end.
-   * With `retentionDays`, content that is older is included for accounts without their own
-   * retention.
+   * Returns the content that must be erased for at most `limit` accounts. These are the accounts
+   * after the cursor `after`. With null, they start at the first account. Also returns the cursor
+   * of the last account, or null at the end. `retentionDays` applies to accounts that have no
+   * retention setting. For these accounts, the result includes content that is older than this
+   * number of days.
    */
   listDue(page: {
     readonly after: string | null
@@ -49,44 +54,50 @@ export type ErasuresStore = {
     readonly retentionDays: number | null
   }): Promise<{ readonly due: readonly DueContent[]; readonly cursor: string | null }>
   /**
-   * Gives the content that an erasure of this account has left in the rows; null when all is
-   * removed.
+   * Returns the content that was erased for this account but is still in the rows. Returns null
+   * when all of this content is removed.
    */
   findDue(accountName: string): Promise<DueContent | null>
   /**
-   * Erases the oldest due content of at most `limit` records, or fewer when they are large. Gives
-   * the number of records, 0 at the end. Gives 'busy' while another process erases.
+   * Erases the oldest due content of at most `limit` records. Erases fewer records when they are
+   * large. Returns the number of erased records, which is 0 at the end. Returns 'busy' while
+   * another process erases.
    */
   eraseDue(due: DueContent, limit: number): Promise<number | 'busy'>
   /**
-   * Deletes stored answers to calls with an Idempotency-Key, for accounts whose content was erased.
+   * Deletes stored answers to calls with an Idempotency-Key. Only deletes answers of accounts whose
+   * content was erased.
    */
   forgetAnswers(): Promise<number>
-  /** Sets how many days an account's content is kept; null uses the gateway's setting. */
+  /** Sets for how many days an account's content is kept. Null uses the gateway's setting. */
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
 /**
- * Whether the content of a record is stored. This is also the condition of the index
- * records_content.
+ * SQL condition: true if the content of a record is stored. The index records_content uses the same
+ * condition.
  */
 const HAS_CONTENT = sql`(request is not null or content is not null)`
 
-/** An enclave's clock may be ahead by this much. A later time is not believed. */
+/**
+ * Maximum time that an enclave's clock may be ahead. The store does not trust a time that is
+ * further ahead.
+ */
 const CLOCK_SKEW_SECONDS = 300
 
 /**
- * Bytes of stored content after which a statement stops erasing. Postgres keeps each 2 kB of
- * content as a row, and a record may have tens of megabytes.
+ * A statement stops erasing after this number of bytes of stored content. Postgres stores each 2 kB
+ * of content as a row, and one record may have tens of megabytes.
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
-/** Key of the advisory lock of the transactions, so that only one process erases at a time. */
+/** Key of the advisory lock that these transactions take. So only one process erases at a time. */
 const ERASE_LOCK = 7_100_317
 
 /**
- * Act that erased the content of a record, or all content of the record's account. An account's
- * content counts as erased from the request on; its rows are removed later.
+ * Selects the act that erased the content of a record, or the act that erased all content of the
+ * record's account. An account's content counts as erased from the time of the request. The content
+ * is removed from the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
@@ -106,8 +117,8 @@ export function createErasuresStore(
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
   /**
-   * Key of the act for content that is kept for this number of days. All such content has the same
-   * act.
+   * Returns the key of the act that erases content after this number of days. All such content has
+   * the same act.
    */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
@@ -159,8 +170,8 @@ export function createErasuresStore(
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
     async listDue({ after, limit, retentionDays }) {
-      // Goes from one account to the next in the index. The cost does not depend on the number of
-      // records of each account.
+      // Goes from one account to the next in the index. So the cost does not depend on how many
+      // records each account has.
       const { rows } = await sql<DueRow>`
         with recursive owners (account_id, ordinal) as (
           (select account_id, 1 from records
@@ -181,7 +192,7 @@ export function createErasuresStore(
         where o.account_id is not null order by o.ordinal`.execute(queries)
       const isEnd = rows.length < limit
       const due: DueContent[] = []
-      // Accounts have only a few different retention times, so there are few acts.
+      // Accounts have only a few different retention times. So there are only a few acts.
       const acts = new Map<number, Promise<number>>()
       const actOf = (days: number) => {
         const act = acts.get(days) ?? retentionAct(days)
@@ -229,7 +240,8 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Keys are kept for a day, so only accounts that were erased since then matter.
+      // Idempotency keys are kept for a day. So only accounts that were erased within the last day
+      // matter.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id
@@ -281,11 +293,11 @@ type DueRow = {
   readonly erasure_id: number | null
   readonly days: number | null
   readonly expired_through: number | null
-  /** Null when the last such content was removed after the row was found. */
+  /** Null if the last such content was removed after the query had found the row. */
   readonly oldest: number | null
 }
 
-/** The columns that an erasure sets in a record. */
+/** The column values that an erasure sets in a record. */
 function removal(at: RawBuilder<number>, erasureId: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`request = null, response = null, content = null, erased_at = ${at}, erasure_id = ${erasureId}`
 }

@@ -6,35 +6,35 @@ import { createFaultLog } from '../../runtime/fault-log.ts'
 import { createLoop, pause } from '../../runtime/loop.ts'
 import { createErasuresStore, type DueContent, type ErasuresStore } from './erasures-store.ts'
 
-/** How often to look for content that must be erased. */
+/** How often the sweeper looks for content that must be erased. */
 const SWEEP_INTERVAL_MS = 60_000
 /**
- * Number of records that one statement erases. This takes some milliseconds, so commits can run in
- * between.
+ * Number of records that one statement erases. Each statement takes only some milliseconds, so
+ * commits can run between two statements.
  */
 const ERASE_MAX = 200
 /** Pause between two such statements. */
 const BATCH_PAUSE_MS = 20
-/** Number of accounts that one statement looks through. */
+/** Number of accounts that one statement examines. */
 const ACCOUNTS_MAX = 500
-/** While a fault lasts, it is logged again at this interval. */
+/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 
 /**
- * Erases content whose retention has ended, and the content of accounts that had all their content
- * erased.
+ * Erases content whose retention has ended. Also erases the rest of the content of accounts for
+ * which a full erasure was requested.
  */
 export type ErasureSweeper = {
   start(): void
   /** Resolves when all work has ended. */
   stop(): Promise<void>
-  /** Looks through all accounts once. Gives the number of records whose content was erased. */
+  /** Examines all accounts once. Returns the number of records whose content was erased. */
   sweep(signal: AbortSignal): Promise<number>
 }
 
 /**
- * Erases content that a customer wants erased, and records this act in the log of administrators'
- * acts. An erasure that found no content is not recorded.
+ * Creates a function that erases content for a customer. It records this act in the log of
+ * administrators' acts. It does not record an erasure that found no content.
  */
 export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
   return (
@@ -49,7 +49,7 @@ export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
     )
 }
 
-/** Describes an erasure of all records with a hash, for the log of administrators' acts. */
+/** Describes an erasure of all records with a given hash, for the log of administrators' acts. */
 export function actOfErasure(
   hash: string,
   reason: string,
@@ -59,9 +59,9 @@ export function actOfErasure(
 }
 
 /**
- * Gives the sweeper, which is not started yet. Several gateways may run one on the same database,
- * but only one erases at a time. `retentionDays`: null keeps the content of accounts that have no
- * retention of their own.
+ * Creates the sweeper without starting it. Several gateways may run a sweeper on the same database,
+ * but only one erases at a time. `retentionDays` applies to accounts that have no retention
+ * setting. With null, the content of these accounts is kept.
  */
 export function createErasureSweeper({
   store,

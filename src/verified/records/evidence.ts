@@ -20,35 +20,35 @@ import type { RecordsStore, StoredRecord } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /**
- * How long to wait for a block whose proofs are not stored yet. After that the bundle is given
+ * How long to wait for a block whose proofs are not stored yet. After that, the bundle is returned
  * without the block.
  */
 const BLOCK_WAIT_MS = 3_000
 
 /**
  * Maximum number of public calls for evidence that wait for a block at a time. Calls beyond this
- * limit are answered without the block, because callers without a key must not hold their places
- * while a chain is slow.
+ * limit are answered without the block. Otherwise, callers without a key could hold their places
+ * for a long time while a chain is slow.
  */
 export const PUBLIC_WAITS_MAX = 4
 
 /** Evidence bundles, as JSON texts (attestation/evidence/formats.md). */
 export type RecordEvidence = {
   /**
-   * The bundle of the first record with this hash that the viewer may see, or null. It has no block
-   * while the anchor has not succeeded in a block, and when the block could not be read in time, or
-   * at all. `no_block` gives the reason.
+   * Returns the bundle of the first record with this hash that the viewer may see, or null. The
+   * bundle has no block in two cases: the anchor has not succeeded in a block yet, or the block
+   * could not be read (in time, or at all). `no_block` says which.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * A bundle for anyone, of any account's record. It is redacted: it has hashes instead of request
-   * and response. Null without a record. While PUBLIC_WAITS_MAX other calls wait for a block, the
-   * bundle has no block.
+   * Returns a bundle for any caller, from the record of any account. The bundle is redacted: it has
+   * hashes in place of request and response. Returns null when there is no record. While
+   * PUBLIC_WAITS_MAX other calls wait for a block, the bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
 }
 
-/** What evidence is made from, in addition to the records. */
+/** What evidence is made from besides the records. */
 type EvidenceSources = {
   readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
   readonly proofs: Pick<BlockProofs, 'prove'>
@@ -56,12 +56,15 @@ type EvidenceSources = {
   readonly chainId: number
 }
 
-/** Gives evidence from its sources. `isOpen` as in the history. */
+/**
+ * Creates the part that makes evidence from its sources. `isOpen` has the same meaning as in the
+ * history.
+ */
 export function createEvidence(
   options: EvidenceSources & {
     readonly records: Pick<RecordsStore, 'findByHash' | 'findProof'>
     readonly isOpen: boolean
-    /** What each bundle says about its source; null when the operator set nothing. */
+    /** What each bundle says about its source. Null when the operator set nothing. */
     readonly source: BundleSource | null
     readonly log: Logger
     readonly waitMs?: number
@@ -119,8 +122,8 @@ export function createEvidence(
 }
 
 /**
- * Runs a function that waits for a chain. When too many wait already, gives `not_read` at once
- * without a run.
+ * Runs a function that waits for a chain. If too many calls wait already, it does not run the
+ * function, and returns `not_read` at once.
  */
 type Wait = (run: () => Promise<BlockProof | NoBlockReason>) => Promise<BlockProof | NoBlockReason>
 

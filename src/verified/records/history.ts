@@ -13,35 +13,39 @@ type HistoryPageQuery = {
   readonly limit: number
   readonly cursor: string | null
   readonly filters?: RecordFilters
-  /** Text that the content must have; null for any content. Only for the viewer's own records. */
+  /**
+   * Text that the content must contain. Null for any content. This filter works only on the
+   * viewer's own records.
+   */
   readonly text?: string | null
 }
 
 /** The stored completions, as the JSON texts of the interface (2.4). */
 export type History = {
   /**
-   * A page, newest first. It has `completions`, and `cursor`: the id of the last completion when
-   * there may be more, else null. Throws ApiError `history_restricted`, and ValidationError for a
-   * cursor that is not the id of a record of the list.
+   * Returns a page, newest first. Its members are `completions` and `cursor`. `cursor` is the id of
+   * the last completion when there may be more completions, else null. Throws ApiError
+   * `history_restricted`. Throws ValidationError for a cursor that is not the id of a record in the
+   * list.
    */
   list(query: HistoryPageQuery): Promise<string>
-  /** The first record with this hash that the viewer may see, or null. */
+  /** Returns the first record with this hash that the viewer may see, or null. */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
    * Erases request and response of the viewer's own records with this hash. Never erases other
-   * accounts' records, even when the viewer may see them. Gives the first of these records after
-   * the erasure; null when there are no such records.
+   * accounts' records, even when the viewer may see them. Returns the first of the viewer's records
+   * after the erasure. Returns null when there are no such records.
    */
   erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
 }
 
-/** The reason for an erasure, and who requests the erasure from where. */
+/** The reason for an erasure, the person who requests it, and where the request comes from. */
 export type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
- * Gives the history from the records store. `isOpen`: every account may see all completions
- * (`filter=all`, and lookups by hash), as the interface defines it. Otherwise each account sees its
- * own completions, and only viewers with the right to see all do so.
+ * Creates the history, which reads from the records store. `isOpen`: every account may see all
+ * completions (`filter=all`, and lookups by hash), as the interface defines it. Otherwise each
+ * account sees only its own completions, except viewers with the right to see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
@@ -121,7 +125,7 @@ function unknownCursor(): ValidationError {
 
 /**
  * Warns when every account may read all accounts' completions. Does not warn in development,
- * because all accounts there belong to one person.
+ * because one person owns all accounts there.
  */
 export function warnOfOpenHistory(
   {

@@ -12,8 +12,8 @@ import { historyRoutes } from './history-routes.ts'
 import { createRecordsStore, type RecordsStore } from './records-store.ts'
 
 /**
- * Opens the stored completions. Gives their store, and the routes of history and evidence. Starts
- * to erase content whose retention has ended.
+ * Opens the stored completions. Returns their store, and the routes for history and evidence. Also
+ * starts the work that erases content whose retention has ended.
  */
 export function openRecords(
   config: {

@@ -13,7 +13,7 @@ export type Withheld =
   | ({ readonly kind: 'erased' } & Erasure)
   | { readonly kind: 'unavailable'; readonly code: ContentFault }
 
-/** Facts that stay after an erasure of content, in addition to the proofs. */
+/** Facts about an erasure of content. They stay after the erasure, like the proofs. */
 export type Erasure = {
   /** Unix seconds. */
   readonly at: number
@@ -25,12 +25,16 @@ export type Erasure = {
 type RecordContent = {
   readonly request: string | null
   readonly response: string | null
-  /** Absent when nothing is withheld: the texts are there, or were never known. */
+  /**
+   * Absent when nothing is withheld. Then either the texts are present, or the gateway never had
+   * them.
+   */
   readonly withheld?: Withheld
 }
 
 /**
- * The columns that content is read from. They belong to the record and to the act that erased it.
+ * The columns from which content is read. They belong to the record, and to the act that erased the
+ * record's content.
  */
 export type ContentRow = {
   readonly id: string
@@ -45,8 +49,8 @@ export type ContentRow = {
 }
 
 /**
- * Identity that the content of a record is encrypted for: the record's row, and the hash that the
- * content must have.
+ * The identity to which the encryption of a record's content is bound: the row of the record, and
+ * the hash that the content must have.
  */
 export function recordIdentity({
   id,
@@ -59,7 +63,9 @@ export function recordIdentity({
   return ['records', id, hash]
 }
 
-/** Gives the content of a record. Erased content is not given, even while it is still stored. */
+/**
+ * Returns the content of a record. Does not return erased content, even while it is still stored.
+ */
 export function readContent(row: ContentRow, cipher: ContentCipher | null): RecordContent {
   const { gone_at: at, gone_by: by, gone_for: reason, request, response, content } = row
   if (at !== null && by !== null && reason !== null)

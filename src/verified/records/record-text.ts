@@ -10,23 +10,23 @@ import { refusalOf, type Withheld } from './record-content.ts'
 import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
 /*
- * Builds JSON texts of records by joining strings, without serialising values. So the response is
- * included byte for byte as it was hashed, and a 32 MiB answer is not parsed before it is sent. The
- * joined values are hex, base64 and canonical JSON that the committer verified, so they need no
- * escapes.
+ * Builds JSON texts of records by joining strings, without serialising values. So the text includes
+ * the response byte for byte as it was hashed, and a 32 MiB answer is not parsed before it is sent.
+ * The joined values are hex, base64 and canonical JSON that the committer verified. Such values
+ * need no escapes.
  */
 
 /**
- * Reply to a call (interface, 2.3): the members of the response, then the members of the proof,
- * including `receipt` and `log`.
+ * Returns the reply to a call (interface, 2.3). First come the members of the response, then the
+ * members of the proof, including `receipt` and `log`.
  */
 export function createReplyText(record: AnsweredRecord): string {
   return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * The response of a call that is not encrypted; only such calls are answered here. Throws ApiError
- * `content_erased` and ContentUnavailable.
+ * Returns the response of a call that is not encrypted. Encrypted calls are never answered from
+ * here. Throws ApiError `content_erased` and ContentUnavailable.
  */
 export function responseOf({ response, withheld }: AnsweredRecord): string {
   if (withheld !== undefined) throw refusalOf(withheld)
@@ -35,17 +35,17 @@ export function responseOf({ response, withheld }: AnsweredRecord): string {
 }
 
 /**
- * The last chunk of a stream (canonical JSON text). Its own members come first, then the members of
- * the proof.
+ * Returns the last chunk of a stream (canonical JSON text). First come the chunk's own members,
+ * then the members of the proof.
  */
 export function lastChunkText(chunk: string, record: AnsweredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * Stored record (interface, 2.4), with `receipt` and `log`, and with `reanchored` when its head was
- * anchored again. The record of an encrypted call is `redacted`. So is a record whose content was
- * `erased` or is `withheld`.
+ * Returns a stored record (interface, 2.4), with `receipt` and `log`. It has `reanchored` if its
+ * head was anchored again. The record is `redacted` if the call was encrypted, if the content was
+ * `erased`, or if the content is `withheld`.
  */
 export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
@@ -55,8 +55,8 @@ export function recordText(record: StoredRecord): string {
 }
 
 /**
- * Members for request and response. For an encrypted call they say that the texts are not here, and
- * give the usage. For other calls without texts they give the reason.
+ * Returns the members for request and response. For an encrypted call, they say that the gateway
+ * has no texts, and they state the usage. For other calls without texts, they state the reason.
  */
 function contentText({ request, response, usage, withheld }: StoredRecord): string {
   if (request === null || response === null)
@@ -74,10 +74,10 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * A separate chunk for the proof, with empty choices. It is for streams of enclaves with protocol
- * version 1, which do not hold back the last chunk. Its `usage` is null as in all chunks. It is
- * left out when the caller requested usage, because the caller's SDK would replace the usage from
- * an earlier chunk with the null.
+ * Returns a separate chunk for the proof, with empty choices. Enclaves with protocol version 1 need
+ * it, because they do not hold back the last chunk of a stream. Its `usage` is null, as in all
+ * chunks. If the caller requested usage, `usage` is left out. Otherwise the caller's SDK would
+ * replace the usage from an earlier chunk with null.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -111,18 +111,19 @@ function logMember({ logProof }: AnsweredRecord): string {
 }
 
 /**
- * Members of a stored request that are shown as null when they are not set (interface, 2.4), in
- * this order.
+ * Members of a stored request, in this order. Members that are not set are shown as null
+ * (interface, 2.4).
  */
 export const ECHOED_MEMBERS = CHAT_MEMBERS
 
-/** Members of each message that are shown as null when they are not set. */
+/** Members of each message. Members that are not set are shown as null. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
- * Makes the request as a record shows it, from its canonical text. First come all members of the
- * interface, null when not set, and then the other members that the caller sent. Its hash is the
- * same, because hashing leaves out nulls.
+ * Makes the request that a record shows, from the canonical text of the request. First come all
+ * members of the interface, with null if they are not set. Then come the other members that the
+ * caller sent. The result has the same hash as the canonical text, because hashing leaves out
+ * nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
@@ -142,28 +143,28 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * Maximum length of the text of a page's records. A page may therefore end before its limit: one
- * record may be over 40 MiB.
+ * Maximum length of the text of all records on a page. A page may therefore end before its limit,
+ * because one record may have over 40 MiB.
  */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
-/** Number of records to read first, while their size is unknown. */
+/** Number of records in the first read of a page, while the size of the records is unknown. */
 export const FIRST_SLICE = 10
 
 /** Maximum number of records to read at a time. */
 export const SLICE_MAX = 250
 
 /**
- * JSON texts of a page's records. The cursor is that of the last record when there may be more,
- * else null.
+ * JSON texts of the records on a page. `cursor` is the cursor of the last record when there may be
+ * more records, else null.
  */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
- * Fills a page of at most `limit` records from `cursor` on (null: from the beginning). It reads
- * slice by slice, so it holds only a few more records than fit. `read` gives up to `limit` records
- * that follow a cursor. It also says where the page must end, if the page must end with these
- * records. Throws what `read` throws.
+ * Fills a page with at most `limit` records. The page follows `cursor`. With null, it starts at the
+ * beginning. The function reads slice by slice, so it holds only a few more records than fit on the
+ * page. `read` returns up to `limit` records that follow a cursor. If the page must end with these
+ * records, `read` also returns where. Throws what `read` throws.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -198,8 +199,8 @@ export async function fillPage<Cursor>(options: {
 }
 
 /**
- * Number of records to read next, so that only as many are held as still fit. It is estimated from
- * the size of the records before.
+ * Returns how many records to read next. Only as many records should be held as still fit on the
+ * page. The number is estimated from the size of the earlier records.
  */
 function sliceLimit(parts: {
   readonly left: number

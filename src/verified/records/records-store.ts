@@ -13,8 +13,8 @@ import { erasureOf } from './erasures-store.ts'
 import { type ContentRow, readContent, type Withheld } from './record-content.ts'
 
 /**
- * Position of a record in its log: the signed head of the commit that stored it, and the path from
- * the leaf to this head.
+ * Where a record is in its log: the signed head of the commit that stored the record, and the path
+ * from the record's leaf to this head.
  */
 type LogProof = {
   /** Number of leaves under the head. */
@@ -25,19 +25,22 @@ type LogProof = {
   readonly signature: string
   /** Inclusion path of the record's leaf, hex, leaf's sibling first (RFC 9162, 2.1.3). */
   readonly path: readonly string[]
-  /** What the head is signed for: id of the chain, and address of the contract (0x, lower case). */
+  /**
+   * What the head is signed for: the id of the chain. The next member is the address of the
+   * contract (0x, lower case).
+   */
   readonly chainId: number
   readonly contract: string
 }
 
 /**
- * A stored completion with everything that proves it. Texts are the canonical bytes that were
- * hashed. Never changes.
+ * A stored completion with all the data that proves it. Texts are the canonical bytes that were
+ * hashed. A stored record never changes.
  */
 export type StoredRecord = {
-  /** uuid; the cursor of history pages. */
+  /** uuid. History pages use it as their cursor. */
   readonly id: string
-  /** Signing account, 0x, lower case; the log's id. */
+  /** Address of the key that signs, 0x, lower case. It is also the id of the log. */
   readonly notary: string
   /** Index of the leaf in the notary's log. */
   readonly index: number
@@ -47,26 +50,27 @@ export type StoredRecord = {
   readonly request: string | null
   readonly response: string | null
   /**
-   * Why request and response of a call that is not encrypted are null. Absent when they are there.
+   * Why request and response are null although the call was not encrypted. Absent when they are not
+   * null.
    */
   readonly withheld?: Withheld
   readonly receipt: string
-  /** Usage that the response of an encrypted call states; null for other calls. */
+  /** Usage that the response of an encrypted call states. Null for other calls. */
   readonly usage: TokenUsage | null
   /** 0x + 65 bytes, uncompressed point. */
   readonly publicKey: string
   /** 0x + 65 bytes r||s||v. */
   readonly signature: string
-  /** Transaction that anchors the head of `logProof`, 0x + 32 bytes; never changes. */
+  /** Transaction that anchors the head of `logProof`, 0x + 32 bytes. This value never changes. */
   readonly txHash: string
   /**
-   * Later transactions that anchor the same head in place of `txHash`, in order. All before the
-   * last one could not be mined. Empty unless an anchor was lost.
+   * Later transactions that anchor the same head in place of `txHash`, in order. The chain could
+   * not mine the transactions before the last one. The list is empty unless an anchor was lost.
    */
   readonly reanchored: readonly string[]
   /** Attestation document, standard base64. */
   readonly attestation: string
-  /** Account that made the call; null when the context did not say. */
+  /** Account that made the call. Null when the call's context did not state an account. */
   readonly accountId: string | null
   readonly requestId: string | null
   /** When the enclave finished the completion, Unix seconds. */
@@ -75,7 +79,7 @@ export type StoredRecord = {
   readonly logProof: LogProof
 }
 
-/** The members of a record without the members of its head and its notary. */
+/** The members of a record except those that come from its head and its notary. */
 export type HeadlessRecord = Omit<
   StoredRecord,
   'notary' | 'publicKey' | 'txHash' | 'reanchored' | 'logProof'
@@ -88,22 +92,22 @@ export type AnsweredRecord = Omit<
 >
 
 /**
- * One page of the history, newest first. `cursor` is the id of its last record; null when there are
- * no older records.
+ * One page of the history, newest first. `cursor` is the id of the last record on the page. It is
+ * null when there are no older records.
  */
 type RecordPage = {
   readonly records: readonly StoredRecord[]
   readonly cursor: string | null
   /**
-   * Whether the page ends before its limit although more records follow. It then ends at the last
-   * record that was looked at.
+   * True if the page ends before its limit although more records follow. The page then ends at the
+   * last record that the search examined.
    */
   readonly isCut?: boolean
 }
 
 /** Which records a list includes. A filter that is null does not restrict the list. */
 export type RecordFilters = {
-  /** The requested model, or the returned model. */
+  /** Matches the model that was requested, or the model that the provider returned. */
   readonly model: string | null
   /** Name of the provider. */
   readonly provider: string | null
@@ -123,43 +127,46 @@ export const NO_FILTERS: RecordFilters = {
   isEncrypted: null,
 }
 
-/** Maximum number of records that a page with filters looks at. */
+/** Maximum number of records that the search examines for one page with filters. */
 export const FILTERED_RECORDS_MAX = 10_000
 
-/** Which records a query may see: those of one account, or all records (null). */
+/** Which records a query may see: the records of one account, or (null) all records. */
 export type RecordScope = { readonly accountId: string | null }
 
 /**
- * Reads of the history. The history has a record after the record's anchor is stored. A committed
- * record that waits for the anchor of its interval is not included yet. Throws the driver's error
- * when the database fails.
+ * Reads the history. A record is in the history after its anchor is stored. A committed record that
+ * still waits for the anchor of its interval is not in the history. Throws the driver's error when
+ * the database fails.
  */
 export type RecordsStore = {
-  /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
+  /** Returns the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
   /**
-   * Gives the first record with this hash of any account, without its content. Request, response
-   * and usage are null and are not read. Whether they were erased is not read either.
+   * Returns the first record with this hash, from any account, without the record's content.
+   * Request, response and usage are not read, and are null. It is not read either whether they were
+   * erased.
    */
   findProof(hash: string): Promise<StoredRecord | null>
   /**
-   * Gives the record that answers the call with this id (a uuid). Null while no such record is
+   * Returns the record that answers the call with this id (a uuid). Null while no such record is
    * committed.
    */
   findByCall(callId: string): Promise<StoredRecord | null>
-  /** Gives the record of one leaf. Null while the leaf is not committed. */
+  /** Returns the record of one leaf. Null while the leaf is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
-  /** Gives the records of the given leaves that are committed, by index. */
+  /** Returns the records of those given leaves that are committed, ordered by index. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
   /**
-   * Gives records like `findByIndexes`, but without head and proof, for a caller that has both.
-   * Records whose content was erased meanwhile are left out.
+   * Returns the same records as `findByIndexes`, but without head and proof, for a caller that
+   * already has them. If the content of a record was erased in the meantime, the record is left
+   * out.
    */
   findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
   /**
-   * Gives the page that follows `cursor` (null: the newest page). A cursor that is not the id of a
-   * record of this list gives 'unknown_cursor'. New records never shift a later page. With filters
-   * the page ends when FILTERED_RECORDS_MAX records were looked at, even if it is empty.
+   * Returns the page that follows `cursor`. With null, returns the newest page. Returns
+   * 'unknown_cursor' if the cursor is not the id of a record in this list. New records never shift
+   * a later page. With filters, the page ends when FILTERED_RECORDS_MAX records were examined, even
+   * if the page is empty.
    */
   list(
     query: RecordScope & {
@@ -168,7 +175,10 @@ export type RecordsStore = {
       readonly filters?: RecordFilters
     },
   ): Promise<RecordPage | 'unknown_cursor'>
-  /** Records of a log's leaves from index `start` on, ordered by index, at most `limit`. */
+  /**
+   * Returns at most `limit` records of a log, ordered by index. They are the records of the leaves
+   * from index `start` on.
+   */
   listFrom(
     query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
   ): Promise<readonly StoredRecord[]>
@@ -182,8 +192,8 @@ export function createRecordsStore({
   const readDocuments = createDocumentReader(queries)
 
   /**
-   * `page` chooses the records, so the joins cost only as much as these records. `start` is put at
-   * the beginning of the statement.
+   * Reads records. `page` selects the records first. So the cost of the joins depends only on the
+   * number of these records. `start` is the text at the beginning of the statement.
    */
   async function read(
     page: RawBuilder<unknown>,
@@ -259,7 +269,8 @@ export function createRecordsStore({
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
       const older = before === null ? sql`true` : sql`position < ${before}`
-      // One more record than requested shows whether there are older records.
+      // The query requests one record more than the page needs. This extra record shows that there
+      // are older records.
       const listed = sql`
         select * from records
         where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
@@ -279,9 +290,9 @@ export function createRecordsStore({
     },
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
-      // Records of a log have positions in the order of their leaves (commits.ts). Without these
-      // bounds, the database would look for an account's few records in the whole log, or in all
-      // logs of the account.
+      // Within a log, the positions of records have the same order as their leaves (commits.ts).
+      // The query uses this to set bounds. Without these bounds, the database would search the
+      // whole log for the few records of an account. Or it would search all logs of the account.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
@@ -325,8 +336,9 @@ type RecordRow = HeadlessRow &
   }
 
 /**
- * Lists end before the first record without an anchor, although later records may have anchors.
- * Otherwise this record would appear later, before records that the reader has already seen.
+ * A list ends before the first record without an anchor, although later records may have anchors.
+ * If the list skipped that record, the record would get its anchor later. It would then be inserted
+ * above records that the reader has already seen.
  */
 const FIRST_UNANCHORED = sql`coalesce((
   select min(u.position) from unanchored_heads h
@@ -363,7 +375,10 @@ function fits({
   return sql.join(all, sql` and `)
 }
 
-/** Id of the last of FILTERED_RECORDS_MAX records. Null when there are fewer records. */
+/**
+ * Returns the id of the last of FILTERED_RECORDS_MAX records. Returns null when there are fewer
+ * records.
+ */
 async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
     select id from (${looked}) f order by position desc offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(
@@ -374,7 +389,10 @@ async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<
 
 const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Position of the record with this id. Undefined when the record does not belong to this list. */
+/**
+ * Returns the position of the record with this id. Returns undefined when the record does not
+ * belong to this list.
+ */
 async function findPosition(
   queries: Queries,
   id: string,
@@ -445,20 +463,20 @@ function toHeadless(
 }
 
 /**
- * Number of documents kept in memory; the least recently used is evicted first. One document serves
- * all records of some hours.
+ * Number of documents that are kept in memory. The least recently used document is removed first.
+ * One document is enough for all records of some hours.
  */
 export const DOCUMENTS_CACHED_MAX = 64
 
 /**
- * Gives the standard base64 of a document that was read. Throws when the document was not
- * requested, or is not stored.
+ * Returns the standard base64 of a document that was read. Throws when the document was not
+ * requested, or when it is not stored.
  */
 type DocumentLookup = (digest: Uint8Array) => string
 
 /**
- * Gives a reader of attestation documents by digest. Documents never change, so recently read ones
- * come from memory.
+ * Creates a reader of attestation documents by digest. Documents never change. So documents that
+ * were read recently come from memory.
  */
 export function createDocumentReader(
   queries: Queries,

@@ -8,24 +8,24 @@ import { ContentUnavailable } from '../../storage/errors.ts'
 import { readContent, recordIdentity } from './record-content.ts'
 
 /**
- * Number of positions that one batch looks through, and bytes of stored content after which a batch
- * ends.
+ * Number of positions that one batch examines. A batch also ends after the number of bytes of
+ * stored content in the second constant.
  */
 const BATCH_POSITIONS = 2_000
 const BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * Encrypts stored content with the newest key: content that is not encrypted, and content under
- * older keys. It works batch by batch, so it can be stopped and started again at any time. Finished
- * content is then skipped.
+ * Encrypts stored content with the newest key. This applies to content that is not encrypted, and
+ * to content under older keys. The work is done batch by batch, so it can be stopped and started
+ * again at any time. After a new start, finished content is skipped.
  */
 export function createContentOperations(database: Pick<Database, 'queries' | 'content'>) {
   const { queries, content } = database
   return {
     /**
-     * Lists the keys that content was encrypted with, but never a key itself. Gives whether this
-     * process has each key, and whether it encrypts with it. `retired_at`: when no content was left
-     * under this key.
+     * Lists the keys that encrypted stored content, but never a key itself. For each key, says
+     * whether this process has the key, and whether this process encrypts with the key.
+     * `retired_at` is the time when no content was left under the key.
      */
     async keys() {
       const rows = await queries
@@ -42,7 +42,8 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
       }))
     },
     /**
-     * Encrypts the batch after a position. `next` is the position to go on from; null at the end.
+     * Encrypts the batch that follows a position. `next` is the position where the next batch
+     * starts. It is null at the end.
      */
     async encrypt(after: number) {
       if (content === null) return 'no_key'
@@ -72,9 +73,9 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
 const NOT_GONE = { gone_at: null, gone_by: null, gone_for: null }
 
 /**
- * Replaces the content at these positions with new content (base64). A record that was erased
- * meanwhile gets no content. Rows are locked in position order, so that two processes that do this
- * cannot block each other forever.
+ * Replaces the content at these positions with new content (base64). If a record was erased in the
+ * meantime, it gets no content. Rows are locked in the order of their positions. So two processes
+ * that run this cannot block each other forever.
  */
 async function replaceContent(
   { queries }: Pick<Database, 'queries'>,
@@ -93,7 +94,7 @@ async function replaceContent(
     from held join given using (position) where r.position = held.position`.execute(queries)
 }
 
-/** SQL condition on a sealed column: the content is not under the newest key. */
+/** SQL condition on an encrypted column. True if the newest key did not encrypt the content. */
 function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
   return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
 }
@@ -108,9 +109,9 @@ type OldRecord = {
 }
 
 /**
- * Gives the next records to encrypt, and the position to go on from (null at the end). A batch has
- * a fixed number of positions, even if few of their records must be encrypted. So no batch takes
- * long.
+ * Returns the next records to encrypt, and the position where the next batch starts (null at the
+ * end). A batch has a fixed number of positions, even if only few of the records there must be
+ * encrypted. So no batch takes long.
  */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,
@@ -143,7 +144,8 @@ async function chooseRecords(
 }
 
 /**
- * Encrypts the stored answers to calls with an Idempotency-Key. Only answers of one day are stored.
+ * Encrypts the stored answers to calls with an Idempotency-Key. An answer is stored for only one
+ * day.
  */
 async function encryptAnswers(
   { queries }: Pick<Database, 'queries'>,

@@ -3,14 +3,15 @@ import { refusalOf } from './record-content.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'
 
 /**
- * Maximum number of records that one page of a search looks into, and maximum number of their
- * characters.
+ * Maximum number of records that one page of a search examines. The next constant is the maximum
+ * number of characters in these records.
  */
 export const SEARCHED_RECORDS_MAX = 500
 export const SEARCHED_LENGTH_MAX = 16 * 1024 * 1024
 
 /**
- * Number of records that are read and held at a time. Their size is unknown before they are read.
+ * Number of records that are read at a time and held in memory. The size of a record is unknown
+ * before it is read.
  */
 const SLICE = 10
 
@@ -18,14 +19,15 @@ const SLICE = 10
 type Found = {
   readonly records: readonly StoredRecord[]
   readonly hasMore: boolean
-  /** Cursor at which the page must end; absent when the page may go on. */
+  /** Cursor at which the page must end. Absent when the page may continue. */
   readonly endsAt?: string | null
 }
 
 /**
- * Gives a function that reads an account's records whose content has `text`, in upper or lower
- * case, newest first. This process searches each record, because stored content may be encrypted. A
- * page ends when enough records were searched, and the next page continues there.
+ * Creates a function that reads those records of an account whose content contains `text`. Upper
+ * and lower case are equal. The newest records come first. This process examines each record
+ * itself, because stored content may be encrypted. A page ends when enough records were examined.
+ * The next page continues there.
  */
 export function createContentSearch(
   records: Pick<RecordsStore, 'list'>,
@@ -52,17 +54,18 @@ export function createContentSearch(
       if (cursor === null) return { records: found, hasMore: false }
       if (page.isCut || searched >= SEARCHED_RECORDS_MAX || length >= SEARCHED_LENGTH_MAX)
         return { records: found, hasMore: true, endsAt: cursor }
-      // Other requests are served between slices.
+      // This lets the process serve other requests between slices.
       await setImmediate()
     }
   }
 }
 
 /**
- * Searches the texts of messages and answers, but not names of members or settings. A record with
- * altered bytes counts as found, because it may have the text; the record itself then says that it
- * cannot be read. Throws ContentUnavailable when the key is missing, because most other records
- * will lack it too.
+ * Searches the texts of messages and answers, but not names of members or settings. If the stored
+ * bytes of a record were altered, the record counts as found, because it may have contained the
+ * text. A read of this record then reports that the content cannot be read. Throws
+ * ContentUnavailable when the key is missing, because this process then lacks the key for most
+ * other records too.
  */
 function hasText({ request, response, withheld }: StoredRecord, wanted: string): boolean {
   if (withheld?.kind === 'unavailable') {

@@ -1,17 +1,17 @@
 import type { Caller } from '../../api/context.ts'
 import type { RecordScope } from './records-store.ts'
 
-/** The account and the rights that records are read with. */
+/** The account and the rights with which records are read. */
 export type Viewer = {
   readonly accountId: string
   /**
-   * Whether the key may see the records of all accounts (scope `history:all`). Other keys see only
-   * their own account's records.
+   * True if the key may see the records of all accounts (scope `history:all`). Other keys see only
+   * the records of their own account.
    */
   readonly seesAll: boolean
 }
 
-/** Gives the viewer that a caller's key stands for. */
+/** Returns the viewer for a caller's key. */
 export function viewerOf({ accountId, scopes }: Caller): Viewer {
   return { accountId, seesAll: scopes.includes('history:all') }
 }

@@ -23,10 +23,10 @@ import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
 
-/** How often to fetch evidence again while it has no block. */
+/** How often the page fetches evidence again while the evidence has no block. */
 const EVERY_MS = 4_000
 
-/** The page `/c/{hash}`. `name` is the text in the path in place of the hash. */
+/** The page `/c/{hash}`. `name` is the text at the place of the hash in the path. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
@@ -180,7 +180,10 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** Whether the operator shows evidence only to people who may read the completion. */
+/**
+ * True if the fault means that the operator shows evidence only to people who may read the
+ * completion.
+ */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }
@@ -215,7 +218,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
 }
 
 /**
- * The facts that the evidence states. They can be trusted only as far as the verdict above says.
+ * The facts that the evidence states. The reader can trust them only if the verdict above is good.
  */
 function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
   const { provider, model, notary, index } = facts

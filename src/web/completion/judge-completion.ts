@@ -10,16 +10,16 @@ export type CompletionJudgement =
   | { readonly kind: 'other'; readonly got: string | null }
 
 /**
- * Judges the evidence that the gateway gave for `hash` (hex, no prefix). The checks are those of
- * the page that checks any evidence, but without a chain. Rejects with AbortError when `checker`
- * gets another job.
+ * Judges the evidence that the gateway sent for `hash` (hex, no prefix). Makes the same checks as
+ * the page that checks any evidence, but asks no chain. Rejects with AbortError when `checker` gets
+ * another job.
  */
 export async function judgeCompletion(
   given: Json,
   demands: {
     readonly hash: string
     readonly expectations: GivenExpectations
-    /** The answer that its caller kept, or a saved proof. */
+    /** The answer that the caller kept, or a saved proof. */
     readonly kept: Blob | null
     readonly checker: Checker
   },
@@ -42,7 +42,7 @@ export async function judgeCompletion(
   return { kind: 'judged', outcome }
 }
 
-/** Whether the evidence has no block yet. More evidence then follows. */
+/** True if the evidence has no block yet. The page can then fetch evidence with a block later. */
 export function isWaiting(given: Json): boolean {
   return isJsonObject(given) && memberOf(given, 'block') === null
 }

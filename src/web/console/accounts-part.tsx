@@ -16,7 +16,10 @@ const ACCOUNTS_PATH = '/v1/admin/accounts'
 /** Number of accounts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: customers, what they may use, and whether they may make calls. */
+/**
+ * For the operator: lists customers, what each customer may use, and whether the customer may make
+ * calls.
+ */
 export function AccountsPart() {
   const session = useSession()
   const [chosen, setChosen] = useState<string | null>(null)
@@ -63,7 +66,10 @@ function columnsOf({
 }: {
   readonly onBudgets: (name: string) => void
   readonly onSet: () => void
-  /** Called when the state of the account has changed. Its budgets may no longer exist. */
+  /**
+   * Called when the state of the account has changed. The budgets of the account may no longer
+   * exist then.
+   */
   readonly onGone: () => void
 }): readonly Column<AccountDescription>[] {
   return [

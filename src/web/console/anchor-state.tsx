@@ -11,7 +11,7 @@ const STATES: Readonly<Record<AnchorStateName, readonly [Tone, string]>> = {
   taken: ['warn', 'nonce was taken'],
 }
 
-/** The state of an anchor in words; only a confirmed anchor is green. */
+/** The state of an anchor in words. Only a confirmed anchor is green. */
 export function AnchorStateLabel({
   state,
   block = null,

@@ -15,7 +15,10 @@ import { type Column, Table } from './table.tsx'
 
 const EVERY_MS = 5_000
 
-/** For the operator: waiting commits and anchors, the reasons why they wait, and the payers. */
+/**
+ * For the operator: the commits and anchors that wait, the reasons why they wait, and the relayers
+ * that pay.
+ */
 export function AnchorsPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -190,7 +193,7 @@ const RELAYER_COLUMNS: readonly Column<RelayerDescription>[] = [
 const WEI_DIGITS = 18
 const SHOWN_DIGITS = 6
 
-/** Wei (decimal) as ether, with six decimals. */
+/** Converts wei (decimal) to ether, with six decimals. */
 function etherText(wei: string): string {
   const digits = wei.padStart(WEI_DIGITS + 1, '0')
   const whole = digits.slice(0, -WEI_DIGITS)

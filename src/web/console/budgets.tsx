@@ -12,7 +12,7 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const BUDGETS_PATH = '/v1/admin/budgets'
-/** Maximum number of budgets shown for an account. */
+/** Maximum number of budgets that are shown for one account. */
 const BUDGETS_MAX = 500
 
 type Budget = Omit<BudgetDescription, 'account'>
@@ -30,7 +30,9 @@ const COLUMNS: readonly Column<Budget>[] = [
   },
 ]
 
-/** What the holder of a key may still use, by the budgets of the account and of the key. */
+/**
+ * What the holder of a key may still use. The budgets of the account and of the key decide this.
+ */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   return (
     <>
@@ -177,7 +179,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
 
 const NANO = 1_000_000_000n
 
-/** Parses an amount of money into billionths. Null for a text that is not an amount. */
+/** Parses an amount of money into billionths. Returns null for a text that is not an amount. */
 function parseAmount(what: string, text: string): number | null {
   const [, whole, fraction] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined || (fraction !== undefined && what !== 'money')) return null

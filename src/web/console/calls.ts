@@ -8,7 +8,7 @@ export const HISTORY_PATH = '/v1/verified/chat/completions'
 /** A stored call, in the form of the history. */
 export type Call = StoredRecordReply
 
-/** The calls to list: all that match a query, or the call with this hash. */
+/** Which calls to list: all calls that match a query, or only the call with this hash. */
 export type Wanted =
   | { readonly kind: 'query'; readonly query: string }
   | { readonly kind: 'hash'; readonly hash: string }
@@ -46,23 +46,24 @@ async function findCall(session: Pick<Session, 'ask'>, hash: string): Promise<re
   }
 }
 
-/** The first digits of a hash. People recognise a call by them. */
+/** Returns the first digits of a hash, by which people recognise a call. */
 export function shortHash({ hash }: Pick<Call, 'hash'>): string {
   return hash.slice(0, 12)
 }
 
-/** Whether the call was encrypted, so that only its caller and the enclave could read it. */
+/** True if the call was encrypted. Only the caller and the enclave could read it. */
 export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }
 
-/** The text of the last message. Null when the service does not give the text. */
+/** Returns the text of the last message. Null when the service does not return this text. */
 export function questionOf({ request }: Call): string | null {
   return request === null ? null : textOf(request.messages.at(-1)?.content)
 }
 
 /**
- * The text of the first answer, or of the refusal. Null when the service does not give the text.
+ * Returns the text of the first answer, or of the refusal. Null when the service does not return
+ * this text.
  */
 export function answerOf({ response }: Call): string | null {
   if (response === null) return null
@@ -75,8 +76,8 @@ export function answerOf({ response }: Call): string | null {
 }
 
 /**
- * Tokens of question and answer, as the provider stated them. Null when the provider stated
- * nothing.
+ * Returns the tokens of question and answer, as the provider stated them. Null when the provider
+ * did not state them.
  */
 export function tokensOf({
   usage,
@@ -86,8 +87,8 @@ export function tokensOf({
 }
 
 /**
- * The text of a message, or the texts of its parts. For a part that is not text, the name of its
- * type.
+ * Returns the text of a message, or the texts of its parts. For a part that is not text, returns
+ * the name of the part's type.
  */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content

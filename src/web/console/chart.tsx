@@ -15,8 +15,8 @@ export type ChartData = {
 const HEIGHT = 180
 
 /**
- * A chart, and the same values as a table. The space on the page is reserved before the values are
- * loaded. The drawing library is loaded when the first chart is shown.
+ * A chart, and the same values as a table. The page reserves the space for the chart before the
+ * values are loaded. The page loads the drawing library when it shows its first chart.
  */
 export function Chart({
   title,
@@ -31,7 +31,7 @@ export function Chart({
   readonly unit: string
   /** Null while the values are not loaded. */
   readonly data: ChartData | null
-  /** Whether the times are whole days in UTC. */
+  /** True if the times are whole days in UTC. */
   readonly isUtc?: boolean
 }) {
   const place = useRef<HTMLDivElement>(null)
@@ -104,7 +104,7 @@ function textOf(value: number | null): string {
   return value === null ? '–' : numberText(value)
 }
 
-/** Chooses how far back a chart goes. */
+/** Lets the reader choose how far back a chart goes. */
 export function SpanSelect<Span extends { readonly name: string }>({
   id,
   spans,
@@ -142,8 +142,7 @@ function writeTime(seconds: number, isUtc: boolean): string {
 }
 
 /**
- * Draws the chart, and draws it again when width or colours change. The returned function stops
- * this.
+ * Draws the chart. Draws it again when width or colours change. Returns a function that ends this.
  */
 function draw(
   Plot: typeof uPlot,

@@ -7,15 +7,19 @@ import { PARTS, type Part, partIdOf, pathOf } from './parts.tsx'
 import { askHolder, may, openSession, type Session, SessionContext } from './session.ts'
 import { type SignedIn, SignIn } from './sign-in.tsx'
 
-/** Whether there is a session, or its start is being checked. */
+/** Whether there is a session, or the page is still checking a kept key. */
 type SignState =
   | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
-  // The tab kept this key over a reload. The gateway is asked again for the holder of this key.
+  // The tab kept this key when the page was reloaded. The page asks the gateway again who holds
+  // this key.
   | { readonly kind: 'asking'; readonly key: string }
   | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
   | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)
 
-/** The console: a form that asks for a key, and then the parts that this key may see. */
+/**
+ * The console. First it shows a form that asks for a key. Then it shows the parts that this key may
+ * see.
+ */
 export function ConsolePage() {
   const [state, setState] = useState<SignState>(() => {
     const key = tabKey()
@@ -170,8 +174,8 @@ function NotShown({
 }
 
 /**
- * The part that the address names. Going to another part does not load a page, because the key
- * would be lost. It moves the focus to the part's heading.
+ * The part that the address names. A change to another part does not load a page, because the key
+ * would then be lost. The focus moves to the heading of the new part.
  */
 function usePart() {
   const [partId, setPartId] = useState(() => partIdOf(location.pathname))
@@ -192,8 +196,8 @@ function usePart() {
 }
 
 /**
- * Goes to another part after a click. If the click asks for another tab or window, the browser
- * handles it.
+ * Goes to another part after a click. If the click requests another tab or window, the browser
+ * handles the click.
  */
 function follow(event: MouseEvent, go: () => void): void {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return

@@ -12,13 +12,14 @@ import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
 /**
- * How often the list is read. Enclaves appear, drain and disappear without an act of the reader.
+ * How often the page reads the list. Enclaves appear, drain and disappear without an act of the
+ * reader.
  */
 const EVERY_MS = 3_000
 
 /**
- * For the operator: the enclaves of this gateway, with buttons that take them into use and out of
- * use.
+ * For the operator: the enclaves of this gateway. Buttons make the gateway use an enclave, or stop
+ * using it.
  */
 export function EnclavesPart() {
   const session = useSession()
@@ -50,7 +51,7 @@ export function EnclavesPart() {
   )
 }
 
-/** The meaning of each state for the calls of an enclave (src/enclaves/endpoint-state.ts). */
+/** For each state of an enclave, what it means for calls (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',

@@ -14,7 +14,10 @@ import type { CallAnchors } from './use-call-anchors.ts'
 
 const KINDS = Object.keys(EXPORTS) as readonly ExportKind[]
 
-/** Saves the selected calls as a file; without a selection, all calls that match the filters. */
+/**
+ * Saves the selected calls as a file. If no calls are selected, saves all calls that match the
+ * filters.
+ */
 export function ExportButtons({
   wanted,
   calls,

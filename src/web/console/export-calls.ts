@@ -4,7 +4,10 @@ import { type Call, HISTORY_PATH, isEncrypted, readCalls, tokensOf, type Wanted 
 import type { Session } from './session.ts'
 import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.ts'
 
-/** Maximum number of calls in one file, and approximate maximum of characters. */
+/**
+ * Maximum number of calls in one file. The next constant is the approximate maximum number of
+ * characters.
+ */
 const CALLS_MAX = 5_000
 const BUNDLES_MAX = 500
 const LENGTH_MAX = 128 * 1024 * 1024
@@ -24,17 +27,19 @@ export const EXPORTS = {
 } as const
 export type ExportKind = keyof typeof EXPORTS
 
-/** A file, and what it lacks. */
+/** A file, and what is missing in the file. */
 export type Exported = {
   readonly text: string
   readonly count: number
-  /** Whether more calls match than the file has. */
+  /** True if more calls match than the file contains. */
   readonly isCut: boolean
-  /** Number of calls for which the gateway gave no evidence. */
+  /** Number of calls for which the gateway sent no evidence. */
   readonly missing: number
 }
 
-/** Where the calls come from: a list that is loaded, or all calls that match. */
+/**
+ * Where the calls come from: a list that is already loaded, or a query whose results are all read.
+ */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
 /** Writes a file of calls. Throws OwnGatewayFault, and the reason of an aborted `signal`. */
@@ -104,8 +109,8 @@ async function* pagesOf(
 }
 
 /**
- * A bundle as one line. Its bytes are unchanged, except for line ends between its members. Null
- * when there is no bundle.
+ * Reads a bundle as one line. The only bytes that change are line ends between members of the
+ * bundle. Returns null when there is no bundle.
  */
 async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
   try {

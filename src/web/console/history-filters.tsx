@@ -4,7 +4,7 @@ import { ALL_CALLS, type Call, type Wanted } from './calls.ts'
 import { may, useSession } from './session.ts'
 import { queryOf } from './use-pages.ts'
 
-/** The outcomes of an answer, by their names in its receipt. */
+/** The outcomes of an answer, by the names that receipts use for them. */
 export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonly [Tone, string]>> =
   {
     complete: ['good', 'complete'],
@@ -14,13 +14,18 @@ export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonl
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
-/** Gives the calls that match the filters in the form. A complete hash needs no other filter. */
+/**
+ * Reads from the form which calls to list. If the form has a complete hash, other filters are not
+ * needed.
+ */
 function wantedOf(fields: FormData): Wanted {
   const [, hash] = HASH.exec(String(fields.get('q') ?? '').trim()) ?? []
   return hash === undefined ? { kind: 'query', query: queryOf(fields) } : { kind: 'hash', hash }
 }
 
-/** The filters of the history. On a narrow screen they are folded, so that the calls come first. */
+/**
+ * The filters of the history. On a narrow screen they are folded. So the calls come first there.
+ */
 export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wanted) => void }) {
   const session = useSession()
   const form = useRef<HTMLFormElement>(null)

@@ -25,7 +25,7 @@ import { usePages } from './use-pages.ts'
 
 /** Number of calls on a page. A call may have megabytes. */
 const PAGE_MAX = 50
-/** Maximum characters of a question in the list. */
+/** Maximum number of characters of a question that the list shows. */
 const EXCERPT_LENGTH_MAX = 120
 
 /**
@@ -132,7 +132,7 @@ function foundText(
   { hasMore, isAll }: { readonly hasMore: boolean; readonly isAll: boolean },
 ): string {
   if (count > 0) return `${count} shown, ${hasMore ? 'there are more' : 'all there are'}.`
-  // One search looks at a limited number of calls.
+  // One search examines only a limited number of calls.
   if (hasMore) return 'Nothing matches so far, but there are older calls.'
   return isAll
     ? 'There are no calls yet. Ask something in the playground.'
@@ -224,7 +224,7 @@ function Anchor({ of: call, anchors }: { readonly of: Call; readonly anchors: Ca
   )
 }
 
-/** The beginning of a question, or the reason why it is missing. */
+/** Shows the beginning of a question, or the reason why the question is missing. */
 function Question({ call }: { readonly call: Call }) {
   const question = questionOf(call)
   if (question !== null) return <OutsideText text={excerptOf(question)} isOneLine={true} />

@@ -15,7 +15,7 @@ import { ActionState, useAction } from './use-action.tsx'
 type Key = KeyListReply['keys'][number]
 
 const KEYS_PATH = '/v1/dashboard/keys'
-/** Number of rows shown at first. An account may have 10,000 keys. */
+/** Number of rows that are shown at first. An account may have 10,000 keys. */
 const ROWS_MAX = 50
 
 /** The keys of the account, or of all accounts. Lists, creates and revokes keys. */
@@ -63,7 +63,10 @@ export function KeysPart() {
   )
 }
 
-/** Why the key of this session may not create keys. Null when it may. */
+/**
+ * Returns why the key of this session may not create keys. Returns null when the key may create
+ * keys.
+ */
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
@@ -159,7 +162,8 @@ function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
 }
 
 /**
- * Orders keys: active keys before revoked keys, and newer keys before older keys within each group.
+ * Orders keys. Active keys come before revoked keys. Within each of these groups, newer keys come
+ * before older keys.
  */
 function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
   const rank = (key: Key) => (stateOf(key, nowSeconds) === 'active' ? 0 : 1)
@@ -288,8 +292,8 @@ function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone
 const OWN_END = 'own'
 
 /**
- * The lifetimes that a key may give to new keys. A key that expires cannot give a lifetime beyond
- * its own end.
+ * The lifetimes that this session's key may give to new keys. If this key expires, a new key must
+ * not live longer than this key.
  */
 function lifetimesFor(
   ownEnd: number | null,
@@ -300,7 +304,7 @@ function lifetimesFor(
   return [...shorter, ['as your own key does', OWN_END]]
 }
 
-/** End of a lifetime, Unix seconds. Null when the key never expires. */
+/** Returns the time when a lifetime ends, Unix seconds. Null when the key never expires. */
 function endOf(days: FormDataEntryValue | null, ownEnd: number | null): number | null {
   if (days === OWN_END) return ownEnd
   return days === '' ? null : Math.floor(Date.now() / 1000) + Number(days) * DAY_SECONDS

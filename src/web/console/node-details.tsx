@@ -15,7 +15,7 @@ import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
-/** How often a node is read. Its calls come without an act of the reader. */
+/** How often the page reads a node. Calls reach the node without an act of the reader. */
 const EVERY_MS = 3_000
 
 /** The details of a node: its models, its machine and its work. */
@@ -96,7 +96,7 @@ const INFERENCE_COLUMNS: readonly Column<NodeStatsReply['completed_inferences'][
   },
 ]
 
-/** One fact about a node. `value` is null when it is unknown. */
+/** One fact about a node. `value` is null when the fact is unknown. */
 function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {
   return (
     <div>
@@ -112,7 +112,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: string |
   )
 }
 
-/** What the agent says about its machine. These are claims, not facts. */
+/** Returns what the agent states about its machine. These are claims that nothing proves. */
 function machineOf(node: Node): string | null {
   if (node.cpu_model === null) return null
   const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
@@ -132,7 +132,9 @@ export function speedLabel(tokensPerSecond: number): string {
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
 }
 
-/** A duration as `2 d 3 h`, `5 min` or `under a minute`; `–` for zero. */
+/**
+ * Returns a duration in seconds as `2 d 3 h`, `5 min` or `under a minute`. Returns `–` for zero.
+ */
 export function lengthOf(seconds: number): string {
   if (seconds === 0) return '–'
   const parts: string[] = []
@@ -187,7 +189,7 @@ function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   )
 }
 
-/** Gives every hour of the span, also hours without calls. */
+/** Returns every hour of the span, including hours without calls. */
 function hoursOf(
   history: NodeHistoryReply | null,
   count: number,

@@ -3,8 +3,8 @@ import { CopyButton } from '../kit/values.tsx'
 import { NEW_TAB } from './new-tab.ts'
 
 /**
- * A notary as a link to its log. The link opens a new tab, because leaving the page would lose this
- * tab's key.
+ * Shows a notary as a link to its log. The link opens a new tab. If the reader left this page, this
+ * tab's key would be lost.
  */
 export function NotaryLink({ notary }: { readonly notary: string }) {
   const short = shortenHex(notary)

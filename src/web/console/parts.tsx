@@ -15,12 +15,12 @@ export type Part = {
   /** Last segment of the part's path: `keys` in `/console/keys`. */
   readonly id: string
   readonly name: string
-  /** The scope that a key needs for this part; null: any key may see the part. */
+  /** The scope that a key needs for this part. Null if every key may see the part. */
   readonly scope: Scope | null
   readonly show: ComponentType
   /**
-   * Whether the part stays in the page while another part is shown. Without this, its conversation
-   * would be lost.
+   * True if the part stays in the page while another part is shown. Otherwise the conversation in
+   * the part would be lost.
    */
   readonly isKept?: boolean
 }
@@ -51,7 +51,7 @@ export function pathOf({ id }: Pick<Part, 'id'>): string {
   return `${CONSOLE_PATH}/${id}`
 }
 
-/** The part that a path names. Null for the path of the console itself. */
+/** Returns the part that a path names. Null for the path of the console itself. */
 export function partIdOf(path: string): string | null {
   const [, id = ''] = /^\/console\/([^/]+)\/?$/.exec(path) ?? []
   return id === '' ? null : id

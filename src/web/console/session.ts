@@ -10,16 +10,19 @@ export type Session = {
   readonly holder: KeyHolderReply
   /** Calls the gateway with the key. If the gateway no longer accepts the key, the session ends. */
   readonly ask: <Answer>(path: string, call?: Omit<PageCall, 'key'>) => Promise<Answer>
-  /** Like `ask`, but gives the answer as an unchanged text, to save it. */
+  /** Like `ask`, but returns the answer as an unchanged text that can be saved. */
   readonly askText: (path: string) => Promise<string>
-  /** Removes the key. `reason` is shown beside the form that asks for another key. */
+  /** Removes the key and ends the session. The form that asks for another key shows `reason`. */
   readonly signOut: (reason?: string) => void
 }
 
-/** Path of the request for a key's holder. */
+/** Path of the request that returns the holder of a key. */
 const HOLDER_PATH = '/v1/dashboard/me'
 
-/** Asks for the holder of a key. Throws OwnGatewayFault, with status 401 for an invalid key. */
+/**
+ * Asks the gateway for the holder of a key. Throws OwnGatewayFault, with status 401 for an invalid
+ * key.
+ */
 export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderReply> {
   return askOwnGateway<KeyHolderReply>(HOLDER_PATH, {
     key,
@@ -46,14 +49,14 @@ export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session 
   }
 }
 
-/** Whether a key has a scope. */
+/** True if the session's key has a scope. */
 export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean {
   return holder.scopes.includes(scope)
 }
 
 export const SessionContext = createContext<Session | null>(null)
 
-/** The session, for parts that only a signed-in reader sees. */
+/** Returns the session. Only for parts of the page that require a signed-in reader. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
   if (session === null) throw new TypeError('expected a signed-in key')

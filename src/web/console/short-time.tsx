@@ -4,8 +4,8 @@ type Exactness = 'day' | 'minute' | 'second'
 const LENGTHS: Readonly<Record<Exactness, number>> = { day: 10, minute: 16, second: 19 }
 
 /**
- * A time for a table, `2026-11-26 14:41`, by the reader's clock. Its title has the full time in
- * UTC.
+ * A time in a table, `2026-11-26 14:41`, in the reader's time zone. The title of the element has
+ * the full time in UTC.
  */
 export function ShortTime({
   seconds,

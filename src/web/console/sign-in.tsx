@@ -4,27 +4,28 @@ import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { askHolder } from './session.ts'
 
-/** A key that the reader just typed, and its holder. */
+/** A key that the reader just typed, and the holder of this key. */
 export type SignedIn = {
   readonly key: string
   readonly holder: KeyHolderReply
-  /** Whether the key stays after a reload of the page. */
+  /** True if the key stays after a reload of the page. */
   readonly isKept: boolean
 }
 
 /** The form of a key that the gateway accepts (src/api/authenticate.ts). */
 const KEY_TEXT = /^[\x21-\x7e]{1,512}$/
 
-/** Asks for an API key, and shows its holder. */
+/** Asks for an API key, and shows the holder of this key. */
 export function SignIn({
   reason,
   wasIn,
   onSignedIn,
 }: {
-  /** Why the last session ended; null when there was no session. */
+  /** Why the last session ended. Null when there was no session. */
   readonly reason: string | null
   /**
-   * Whether there was a session before. The focus must then be set, because its element is gone.
+   * True if there was a session before. The element that had the focus is then gone, so the focus
+   * must be set.
    */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void

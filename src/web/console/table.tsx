@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 
 /** A column of a table: its title, and a function for its cells. */
 export type Column<Row> = {
-  /** Title above the cells. In a card, it is before the value. */
+  /** Title above the cells. In a card, the title is before the value. */
   readonly title: string
   /**
    * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
@@ -11,17 +11,17 @@ export type Column<Row> = {
    * long as there is room.
    */
   readonly kind?: 'name' | 'number' | 'actions' | 'choice' | 'excerpt'
-  /** Whether the column always has the same width, so that its neighbours do not move. */
+  /** True if the column always has the same width, so that the columns beside it do not move. */
   readonly isSteady?: boolean
-  /** Whether the column is left out while a panel is open beside the table. */
+  /** True if the column is hidden while a panel is open beside the table. */
   readonly isExtra?: boolean
   readonly cell: (row: Row) => ComponentChildren
 }
 
 /**
- * A compact table, one line for each row. On a narrow screen each row is a card, which shows name
- * and actions in full, and other values below their titles. The space on the page is reserved
- * before the rows are loaded.
+ * A compact table with one line for each row. On a narrow screen each row is a card. The card shows
+ * name and actions in full, and the other values below their titles. The page reserves the space
+ * for the table before the rows are loaded.
  */
 export function Table<Row>({
   label,
@@ -40,9 +40,9 @@ export function Table<Row>({
   readonly keyOf: (row: Row, place: number) => string | number
   /** Shown when the table has no rows. */
   readonly empty: ComponentChildren
-  /** The key of the row whose details are open. */
+  /** The key of the row whose details are open. Null when no details are open. */
   readonly currentKey?: string | number | null
-  /** Whether the table fits on a narrow screen without cards. */
+  /** True if the table fits on a narrow screen without cards. */
   readonly isSmall?: boolean
   /** A CSS class for a table whose cards have their own layout. */
   readonly name?: string
@@ -94,7 +94,7 @@ function Cell<Row>({ column, row }: { readonly column: Column<Row>; readonly row
   )
 }
 
-/** Whether cells of this kind need a title. Buttons and boxes have their own labels. */
+/** True if cells of this kind need a title. Buttons and boxes have their own labels. */
 function isTitled<Row>({ kind }: Column<Row>): boolean {
   return kind !== 'actions' && kind !== 'choice'
 }

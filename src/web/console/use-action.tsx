@@ -6,13 +6,15 @@ import { Busy, FaultNotice } from '../kit/notices.tsx'
 export type Action = {
   readonly isActing: boolean
   readonly fault: unknown
-  /** Runs `act`. Resolves to whether it succeeded. Its error becomes `fault`. */
+  /**
+   * Runs `act`. Resolves to true if `act` succeeded. If `act` failed, the error becomes `fault`.
+   */
   readonly run: (act: () => Promise<void>) => Promise<boolean>
   /** Removes the fault of the last act. */
   readonly reset: () => void
 }
 
-/** Runs one act at a time. An act may take some time, and may fail. */
+/** Runs one act at a time. An act may take some time. It may also fail. */
 export function useAction(): Action {
   const [isActing, setIsActing] = useState(false)
   const [fault, setFault] = useState<unknown>(null)
@@ -40,7 +42,7 @@ export function ActionState({
 }: {
   readonly action: Action
   readonly what: string
-  /** Advice about the fault, when the page knows better advice than the fault itself gives. */
+  /** Advice about the fault. Set if the page has better advice than the fault itself. */
   readonly children?: ComponentChildren
 }) {
   return (

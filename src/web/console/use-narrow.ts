@@ -1,11 +1,15 @@
 import { useEffect, useState } from 'preact/hooks'
 
 /**
- * Below this width, rows become cards and panels become sheets. console.css uses the same width.
+ * On a screen that is narrower than this, rows become cards and panels become sheets. console.css
+ * uses the same width.
  */
 const NARROW = '(max-width: 47.99rem)'
 
-/** Whether the screen is as narrow as a phone's. Renders again when this changes. */
+/**
+ * True if the screen is as narrow as a phone's screen. Renders the component again when this
+ * changes.
+ */
 export function useNarrow(): boolean {
   const [isNarrow, setIsNarrow] = useState(() => matchMedia(NARROW).matches)
   useEffect(() => {

@@ -16,11 +16,12 @@ type Reply = {
   readonly isWhole: boolean
 }
 
-/** Maximum length of an answer that is read, characters. A page cannot show more. */
+/** Maximum length of an answer that the page reads, characters. A page cannot show more. */
 const REPLY_LENGTH_MAX = 1_000_000
 
 /**
- * A call as code. Below it are its fields, and a button that makes the call with this tab's key.
+ * A call as code. Below the code are the fields of the call, and a button that makes the call with
+ * this tab's key.
  */
 export function CallSample({
   operation,
@@ -214,7 +215,7 @@ function ReplyView({
   )
 }
 
-/** Lays out JSON over several lines. Leaves other text unchanged. */
+/** Formats JSON over several lines. Returns other text unchanged. */
 function layOut(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2)
@@ -223,7 +224,7 @@ function layOut(text: string): string {
   }
 }
 
-/** Gives the answer part by part, as it arrives. Throws the errors of fetch. */
+/** Yields the answer part by part, as the parts arrive. Throws the errors of fetch. */
 async function* replies(
   { url, method, headers, body }: SampleCall,
   key: string | null,
@@ -259,7 +260,7 @@ async function* replies(
   yield { status, requestId, text, isWhole: true }
 }
 
-/** The parts of a form. A part with binary data is a file. */
+/** Returns the parts of a form. A part with binary data is a file. */
 function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'] {
   const isFile = (schema: unknown) =>
     typeof schema === 'object' && schema !== null && Reflect.get(schema, 'format') === 'binary'
@@ -271,7 +272,9 @@ function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'
   }
 }
 
-/** The call that the filled fields describe. Optional parameters that are empty are left out. */
+/**
+ * Returns the call that the filled fields describe. Leaves out optional parameters that are empty.
+ */
 function sampleOf(
   operation: Operation,
   {

@@ -2,12 +2,15 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton } from '../kit/values.tsx'
 
 /**
- * Maximum number of shown characters. A proof has about ten thousand, mostly of its attestation
- * document.
+ * Maximum number of characters that are shown. A proof has about ten thousand characters. Most of
+ * them belong to the attestation document.
  */
 const SHOWN_MAX = 50_000
 
-/** Code with a button that copies it. `label` names the code and the button. Wide lines scroll. */
+/**
+ * Code with a button that copies the code. `label` names the code and the button. Wide lines
+ * scroll.
+ */
 export function CodeBlock({ label, text }: { readonly label: string; readonly text: string }) {
   return (
     <div class="code-block">

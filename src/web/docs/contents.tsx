@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks'
 import type { Group } from './interface.ts'
 
 /**
- * The table of contents. It is beside the page where there is room, otherwise folded above the
- * page.
+ * The table of contents. It is beside the page if there is enough space. Otherwise it is folded
+ * above the page.
  */
 export function Contents({ groups }: { readonly groups: readonly Group[] }) {
   const [isOpen, setIsOpen] = useState(() => matchMedia('(min-width: 56rem)').matches)
@@ -67,7 +67,7 @@ function GroupEntry({
   isOpen,
 }: {
   readonly group: Group
-  /** Whether the operations are listed too. */
+  /** True if the list includes the operations. */
   readonly isOpen: boolean
 }) {
   return (
@@ -90,7 +90,7 @@ function GroupEntry({
   )
 }
 
-/** A path that may break to a new line after each slash. */
+/** Shows a path that may continue on a new line after each slash. */
 function breakable(path: string) {
   return path.split('/').map((segment, at) => (
     <Fragment key={segment}>

@@ -50,7 +50,7 @@ function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
   )
 }
 
-/** The operations with the same tag. They share a page. */
+/** The operations that have the same tag. They are on the same page. */
 export type Group = {
   readonly name: string
   /** Path of the group's page. */
@@ -58,7 +58,10 @@ export type Group = {
   readonly operations: readonly Operation[]
 }
 
-/** The groups in the document's order. Groups only for administrators come last. */
+/**
+ * Returns the groups in the order of the document. Groups that are only for administrators come
+ * last.
+ */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]
@@ -66,7 +69,7 @@ export function groupsOf(document: InterfaceDocument): readonly Group[] {
     .toSorted((one, other) => Number(isForAdmins(one)) - Number(isForAdmins(other)))
 }
 
-/** Gives the path of a group's page: `Verified chat` → `/docs/verified-chat`. */
+/** Returns the path of a group's page: `Verified chat` → `/docs/verified-chat`. */
 function pathOf(name: string): string {
   return `/docs/${name.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')}`
 }
@@ -76,18 +79,22 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
 }
 
 /**
- * The key that an operation needs: none, or a key with these scopes. An empty list accepts any key.
+ * Returns which key an operation needs: no key, or a key with these scopes. An empty list means
+ * that any key is accepted.
  */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }
 
-/** Gives the schema that a reference names. A schema that is not a reference is given unchanged. */
+/**
+ * Returns the schema that a reference names. If the schema is not a reference, returns the schema
+ * unchanged.
+ */
 export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
   return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
 }
 
-/** The name of a referenced schema. Empty for a schema that is not a reference. */
+/** Returns the name of a referenced schema. Empty for a schema that is not a reference. */
 export function nameOf(schema: JsonSchema): string {
   return typeof schema.$ref === 'string' ? schema.$ref.replace('#/components/schemas/', '') : ''
 }

@@ -15,7 +15,10 @@ export function LanguageTabs({
   readonly children: ComponentChildren
 }) {
   const tabOf = (name: Language) => `${id}-${name}`
-  /** Keyboard behaviour of ARIA tabs: arrow keys choose a tab, and Tab leaves the tabs. */
+  /**
+   * Keyboard behaviour of ARIA tabs: the arrow keys choose a tab, and the Tab key leaves the row of
+   * tabs.
+   */
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0
     const next = LANGUAGES.at((LANGUAGES.indexOf(language) + step) % LANGUAGES.length)

@@ -3,15 +3,15 @@ export type SampleCall = {
   /** Full URL, `https://gateway.example/v1/models?limit=1`. */
   readonly url: string
   readonly method: string
-  /** Whether the call needs an API key. */
+  /** True if the call needs an API key. */
   readonly hasKey: boolean
-  /** Headers without the header for the key, and without the body's content type. */
+  /** Headers of the call, except the header for the key and the content type of the body. */
   readonly headers: Readonly<Record<string, string>>
-  /** JSON text; null when the call has no body. */
+  /** JSON text. Null when the call has no body. */
   readonly body: string | null
   /**
-   * Names of the form's parts that are files, and the other parts with their values. Null when the
-   * call has no form.
+   * The names of those parts of the form that are files, and the other parts with their values.
+   * Null when the call has no form.
    */
   readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
 }
@@ -22,8 +22,8 @@ export const LANGUAGES = ['curl', 'Node', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /**
- * Gives a call as code that runs without changes. The key comes from AFFIDAVIT_API_KEY. Each text
- * of the call is quoted for the language.
+ * Returns a call as code that runs without changes. The code reads the key from AFFIDAVIT_API_KEY.
+ * Each text in the call is quoted as the language requires.
  */
 export function writeSample(language: Language, call: SampleCall): string {
   return WRITERS[language](call)
@@ -32,7 +32,7 @@ export function writeSample(language: Language, call: SampleCall): string {
 const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
   curl({ url, method, hasKey, headers, body, form }) {
     const lines = [
-      // With -g, curl does not read brackets in a URL as patterns.
+      // With -g, curl does not treat brackets in a URL as patterns.
       `curl -g${method === 'GET' ? '' : ` -X ${method}`} ${quoteShell(url)}`,
       ...(hasKey ? ['-H "authorization: Bearer $AFFIDAVIT_API_KEY"'] : []),
       ...headersOf(headers, body).map(([name, value]) => `-H ${quoteShell(`${name}: ${value}`)}`),
@@ -101,7 +101,7 @@ const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
       `    ${quoteJson(method)},`,
       `    ${quoteJson(url)},`,
       ...(given.length === 0 ? [] : ['    headers={', ...given, '    },']),
-      // The body is a text, because Python has other words than JSON for true, false and null.
+      // The body is a string, because Python has different words for JSON's true, false and null.
       ...(body === null ? [] : [`    data=${quoteJson(body)}.encode(),`]),
       ...(form === null
         ? []
@@ -141,15 +141,15 @@ function quoteShell(text: string): string {
 
 /**
  * Quotes a text for JSON, JavaScript and Python. These three languages share the escapes that the
- * text needs, but cannot write half of a surrogate pair.
+ * text needs. They cannot write half of a surrogate pair.
  */
 function quoteJson(text: string): string {
   return escapeLineEnds(JSON.stringify(text))
 }
 
 /**
- * Escapes two characters that JSON strings may contain unescaped. Editors and older engines end the
- * line at them.
+ * Escapes two characters that JSON strings may contain unescaped. Editors and older JavaScript
+ * engines end the line at these characters.
  */
 function escapeLineEnds(json: string): string {
   return json.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')

@@ -3,7 +3,8 @@ import type { JsonSchema } from '../../api/schemas.ts'
 import { Prose } from './prose.tsx'
 
 /**
- * A JSON Schema. One line describes it. Its members, items and forms follow, each of them folded.
+ * A JSON Schema. One line describes the schema. Below it are the members, items and forms of the
+ * schema, each of them folded.
  */
 export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   const hasLine = describeInLine(schema) !== 'object' || typeof schema.description === 'string'
@@ -20,8 +21,8 @@ export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
 }
 
 /**
- * A schema inside another one. Its content is rendered when the reader opens it, because it may be
- * long.
+ * A schema inside another schema. Its content may be long. So the page renders this content only
+ * when the reader opens it.
  */
 export function InnerSchema({ schema }: { readonly schema: JsonSchema }) {
   const [isOpen, setIsOpen] = useState(false)
@@ -134,8 +135,8 @@ const RANGES = [
 ] as const
 
 /**
- * A range in words, `1 to 512 characters`. Empty when there are no limits. The limits of safe
- * integers are left out.
+ * Returns a range in words, `1 to 512 characters`. Empty when there are no limits. Leaves out the
+ * limits of safe integers.
  */
 function rangeWords(least: unknown, most: unknown, unit: string): string {
   const bounds = [least, most].map((bound) =>
@@ -153,7 +154,7 @@ function rangeWords(least: unknown, most: unknown, unit: string): string {
   return words === '' || unit === '' ? words : `${words} ${unit}`
 }
 
-/** For a schema that is either null or another schema: gives that other schema. */
+/** If a schema allows either null or one other schema, returns that other schema. */
 function withoutNull(schema: JsonSchema): {
   readonly schema: JsonSchema
   readonly isNullable: boolean
@@ -171,7 +172,7 @@ function formsOf(schema: JsonSchema): readonly JsonSchema[] {
   return [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(({ type }) => type !== 'null')
 }
 
-/** Whether a schema has parts that its one line does not show. */
+/** True if a schema has parts that its line of description does not show. */
 function hasParts(given: JsonSchema): boolean {
   const { schema } = withoutNull(given)
   const { properties, items, allOf } = schema

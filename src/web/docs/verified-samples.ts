@@ -2,13 +2,13 @@ import { type Language, writeSample } from './samples.ts'
 
 /** A verified call in one language, with the steps before and after it. */
 export type VerifiedSample = {
-  /** A shell command to run before the call; null when none is needed. */
+  /** A shell command to run before the call. Null when no command is needed. */
   readonly before: { readonly what: string; readonly command: string } | null
   readonly code: string
   readonly after: string
 }
 
-/** Gives the code of a verified call to a gateway. It runs without changes. */
+/** Returns code that makes a verified call to a gateway. The code runs without changes. */
 export function writeVerifiedSample(
   language: Language,
   call: { readonly origin: string; readonly model: string },

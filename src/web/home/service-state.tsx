@@ -9,33 +9,35 @@ import { Count } from '../kit/values.tsx'
 
 const { arrayOf, countOf, objectOf, textOf } = formsOf('bad_answer', "the gateway's answer: ")
 
-/** How often the state is read while the page is visible. */
+/** How often the page reads the state while the page is visible. */
 const EVERY_MS = 10_000
 
 /** The public part of the service's state. */
 export type ServiceState = {
   /**
-   * The failing parts among the parts that verified completions need. Empty when all parts work.
+   * Those parts that verified completions need and that fail now. Empty when all needed parts work.
    */
   readonly failing: readonly string[]
   readonly isChainFailing: boolean
-  /** Whether the security module is simulated. Evidence from such a service proves nothing. */
+  /** True if the security module is simulated. Evidence from such a service proves nothing. */
   readonly isStaging: boolean
-  /** Whether the enclave, the chain and the models may also be simulated. */
+  /** True if the enclave, the chain and the models may be simulated too. */
   readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
   /** Number of leaves in the newest logs. */
   readonly leaves: number
-  /** Whether there are further logs. Their leaves are not counted. */
+  /** True if there are further logs, whose leaves are not counted. */
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
-  /** Patterns of ids (`gpt-*`) of other models that answer with evidence, by provider. */
+  /**
+   * Patterns of ids (`gpt-*`), by provider. They match further models that answer with evidence.
+   */
   readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
-/** The service's state. It is read again every few seconds. */
+/** Returns the service's state, which the page reads again every few seconds. */
 export function useServiceState() {
   return useLoaded(readState, [], { everyMs: EVERY_MS })
 }
@@ -64,7 +66,7 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
   }
 }
 
-/** The patterns in an answer, by provider. A gateway may omit them. */
+/** Reads the patterns from an answer, by provider. A gateway may omit the patterns. */
 function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
   const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
   const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
@@ -99,7 +101,7 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   }
 }
 
-/** Names of the parts, for the report of a fault. */
+/** Names of the parts, as the page shows them in the report of a fault. */
 const PARTS: Readonly<Record<string, string>> = {
   enclave: 'the enclave does not answer',
   attestation: 'its attestation is not valid',
@@ -107,13 +109,13 @@ const PARTS: Readonly<Record<string, string>> = {
   database: 'the database does not answer',
 }
 
-/** Shows the state of the service. `state` is null before it is known. */
+/** Shows the state of the service. `state` is null while the state is unknown. */
 export function ServiceParts({
   state,
   isLost,
 }: {
   readonly state: ServiceState | null
-  /** Whether the gateway does not answer now. `state` is then from an earlier answer. */
+  /** True if the gateway does not answer now. `state` is then from an earlier answer. */
   readonly isLost: boolean
 }) {
   return (
@@ -166,7 +168,7 @@ export function ServiceParts({
   )
 }
 
-/** States clearly when evidence from this service proves nothing. */
+/** Says clearly if evidence from this service proves nothing. */
 function Simulated({ isStaging, isDevelopment }: ServiceState) {
   if (!isStaging && !isDevelopment) return null
   return (
@@ -259,7 +261,7 @@ function Line({
   )
 }
 
-/** The models. Their ids, names and patterns come from the operator and the providers. */
+/** The models. The operator and the providers choose their ids, names and patterns. */
 function Models({ models, patterns }: ServiceState) {
   const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (

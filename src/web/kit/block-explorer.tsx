@@ -3,15 +3,18 @@ import { escapeLine } from './outside-text.tsx'
 import { CopyButton, Hex } from './values.tsx'
 
 /**
- * URLs of the reader's own block explorer. They contain `{tx}` and `{block}`; each is '' when there
- * is no explorer.
+ * URL templates for the reader's own block explorer. `tx` contains `{tx}`, and `block` contains
+ * `{block}`. Each is '' when the reader has set no explorer.
  */
 export type BlockExplorer = { readonly tx: string; readonly block: string }
 
 const NAMES = { tx: 'affidavit:explorer:tx', block: 'affidavit:explorer:block' } as const
 const NONE: BlockExplorer = { tx: '', block: '' }
 
-/** The block explorer that the reader set in this browser, and a function that sets another one. */
+/**
+ * Returns the block explorer that the reader set in this browser, and a function that sets another
+ * block explorer.
+ */
 export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplorer) => void] {
   const [explorer, setExplorer] = useState(read)
   const keep = (given: BlockExplorer) => {
@@ -20,7 +23,7 @@ export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplor
       localStorage.setItem(NAMES.tx, given.tx)
       localStorage.setItem(NAMES.block, given.block)
     } catch {
-      // The explorer is kept only while this page is open.
+      // The browser stores nothing, so the explorer is kept only while this page is open.
     }
   }
   return [explorer, keep]
@@ -38,8 +41,8 @@ function read(): BlockExplorer {
 }
 
 /**
- * Puts a value into a URL template. Null when the template is not an http(s) URL with the
- * placeholder, or when the value would change the target of the URL.
+ * Puts a value into a URL template. Returns null when the template is not an http(s) URL with the
+ * placeholder. Also returns null when the value would make the URL lead to another target.
  */
 export function fillTemplate(
   template: string,
@@ -62,7 +65,10 @@ function parseUrl(text: string): URL | null {
   return URL.canParse(text) ? new URL(text) : null
 }
 
-/** A transaction's hash. It can be copied, and is a link to the reader's block explorer. */
+/**
+ * The hash of a transaction. The reader can copy the hash. The hash is a link to the reader's block
+ * explorer.
+ */
 export function TransactionLink({
   hash,
   explorer,
@@ -79,7 +85,10 @@ export function TransactionLink({
   )
 }
 
-/** A block's number. It can be copied, and is a link to the reader's block explorer. */
+/**
+ * The number of a block. The reader can copy the number. The number is a link to the reader's block
+ * explorer.
+ */
 export function BlockLink({
   number,
   explorer,

@@ -2,7 +2,7 @@ import type { Check } from '../../../attestation/finding.ts'
 import { State, type Tone } from './notices.tsx'
 import { OutsideText } from './outside-text.tsx'
 
-/** The tone in which the outcome of a check is shown. */
+/** For each outcome of a check, the tone in which the page shows the outcome. */
 export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   passed: 'good',
   failed: 'bad',
@@ -16,7 +16,7 @@ export type CheckView = {
   readonly about: string
 }
 
-/** The checks, each with its outcome and its finding. */
+/** Shows the checks. Each check has its outcome and its finding. */
 export function CheckList({
   checks,
   view,

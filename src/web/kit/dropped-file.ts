@@ -1,22 +1,23 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /*
- * The reader can drop a file on any page. The page that checks evidence then checks the file in
- * this browser. A page that takes files gets the file at once. Any other page stores the file in
- * this browser's database and opens /verify, which reads the file from there and deletes it. The
- * file is never sent anywhere.
+ * The reader can drop a file on any page. The page /verify then checks the file in this browser. If
+ * the open page takes files itself, it gets the file at once. Any other page stores the file in
+ * this browser's database and opens /verify. The page /verify reads the file from the database and
+ * deletes it there. The file is never sent anywhere.
  */
 
 type Take = (file: Blob) => void
 
-/** The function of this page that takes a file. Null when this page does not take files. */
+/** The function with which this page takes a file. Null when this page does not take files. */
 let taker: Take | null = null
 
 /** The fragment that makes /verify take the stored file. */
 const KEPT_MARK = '#dropped'
 
 /**
- * Takes the files that the reader drops anywhere on this page, and a file that another page stored.
+ * Calls `take` with each file that the reader drops anywhere on this page, and with a file that
+ * another page stored.
  */
 export function useDroppedFiles(take: Take): void {
   const latest = useRef(take)
@@ -29,7 +30,7 @@ export function useDroppedFiles(take: Take): void {
       takeKeptFile().then(
         (file) => file !== null && mine(file),
         () => {
-          // The browser lost the stored file. The page behaves as if a link had opened it.
+          // The browser lost the stored file. This page then behaves as if a link had opened it.
         },
       )
     }
@@ -40,9 +41,9 @@ export function useDroppedFiles(take: Take): void {
 }
 
 /**
- * Sends files that the reader drops anywhere to a check. `isOver`: a file is dragged over the page.
- * `isLost`: the last file could not be stored for the next page. A part of the page that handles
- * drops itself gets these drops.
+ * Passes files that the reader drops anywhere on the page to a check. `isOver`: the reader drags a
+ * file over the page. `isLost`: the last file could not be stored for the next page. If a part of
+ * the page handles drops itself, that part gets the files that are dropped on it.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)
@@ -85,12 +86,12 @@ const DATABASE = 'affidavit'
 const STORE = 'dropped'
 const KEY = 'file'
 
-/** Stores one file in place of any other. Rejects when this browser stores nothing. */
+/** Stores one file, which replaces any stored file. Rejects when this browser stores nothing. */
 async function keepFile(file: Blob): Promise<void> {
   await inStore((store) => store.put(file, KEY))
 }
 
-/** Gives the stored file and deletes it. Null when no file is stored. */
+/** Returns the stored file and deletes it from the store. Null when no file is stored. */
 async function takeKeptFile(): Promise<Blob | null> {
   const value = await inStore((store) => {
     const reading = store.get(KEY)
@@ -100,7 +101,9 @@ async function takeKeptFile(): Promise<Blob | null> {
   return value instanceof Blob ? value : null
 }
 
-/** Gives the result of a request after all changes made by `use` are durable. */
+/**
+ * Runs `use`. Waits until all changes by `use` are durable. Then returns the result of the request.
+ */
 async function inStore(use: (store: IDBObjectStore) => IDBRequest): Promise<unknown> {
   const database = await new Promise<IDBDatabase>((resolve, reject) => {
     const opening = indexedDB.open(DATABASE, 1)

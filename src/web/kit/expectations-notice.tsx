@@ -1,16 +1,19 @@
 import { summaryOf } from './expectations.ts'
 import { clearExpectations, refuseDevelopment, useExpectations } from './tab-expectations.ts'
 
-/** Says whose expectations a page uses for its checks. Lets the reader stop using them. */
+/**
+ * Says whose expectations a page uses for its checks. The reader can stop the use of these
+ * expectations here.
+ */
 export function ExpectationsNotice({
   isRevocationUsed = true,
   isUnderVerdict = false,
 }: {
-  /** Whether this page uses revocation lists. */
+  /** True if this page uses revocation lists. */
   readonly isRevocationUsed?: boolean
   /**
-   * Whether this is a line under a verdict. The verdict itself then says what a development root is
-   * worth.
+   * True if this notice is a line under a verdict. The verdict itself then explains what a
+   * development root proves.
    */
   readonly isUnderVerdict?: boolean
 }) {

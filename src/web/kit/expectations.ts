@@ -9,9 +9,12 @@ export type Held = {
   readonly own: FormExpectations
   /** The page where the reader last changed the expectations. */
   readonly place: string
-  /** Whether the reader accepted some of the expectations from a link. */
+  /** True if the reader accepted some of the expectations from a link. */
   readonly isLinked: boolean
-  /** What a development gateway says to expect of its own enclaves. Null for any other gateway. */
+  /**
+   * The expectations that a development gateway states for its own enclaves. Null for any other
+   * gateway.
+   */
   readonly development: FormExpectations | null
   readonly isDevelopmentRefused: boolean
 }
@@ -31,9 +34,9 @@ export type InForce = {
 }
 
 /**
- * Gives the expectations that are in force. The statements of a development gateway count only
- * while the reader has not said which enclaves to expect. Other demands of the reader are added to
- * them.
+ * Returns the expectations that are in force. The statements of a development gateway count only
+ * while the reader has not stated which enclaves to expect. If they count, the reader's other
+ * demands are added to them.
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
@@ -46,7 +49,7 @@ export function inForceOf({ own, development, isDevelopmentRefused }: Held): InF
   return { kind: summaryOf(own).length === 0 ? 'none' : 'own', expectations: own }
 }
 
-/** Whether the expectations name code, configurations or roots. */
+/** True if the expectations name code, configurations or roots. */
 function saysWhich(given: FormExpectations): boolean {
   return (
     given.anyMeasurement ||
@@ -58,7 +61,7 @@ function saysWhich(given: FormExpectations): boolean {
   )
 }
 
-/** The expectations as a list of short phrases. */
+/** Returns the expectations as a list of short phrases. */
 export function summaryOf(given: FormExpectations): readonly string[] {
   const keys = countLines(given.releaseKeys)
   const sets = given.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '').length
@@ -90,17 +93,17 @@ function counted(count: number, one: string, several = `${one}s`): string | null
 }
 
 /**
- * A file in the form for the tab's storage. It has the file's text, or its bytes when the file is
- * not text.
+ * A file in the form for the tab's storage. It has the text of the file. If the file is not text,
+ * it has the bytes of the file.
  */
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
-/** The members of the form that are files. */
+/** The members of the form that contain files. */
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /**
- * Writes the part of the expectations that outlives the page as text. The expectations of a
- * development gateway are not written, because they are fetched again.
+ * Encodes as text the part of the expectations that is stored beyond the life of the page. The
+ * expectations of a development gateway are not in this part, because the page fetches them again.
  */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held
@@ -122,7 +125,7 @@ async function keepFile(file: File): Promise<KeptFile> {
   }
 }
 
-/** Reads a text of writeHeld. Any other text gives no expectations. */
+/** Parses a text that writeHeld wrote. Any other text gives no expectations. */
 export function readHeld(text: string): Held {
   try {
     const { own, place, isLinked, isDevelopmentRefused } = JSON.parse(text)
@@ -141,7 +144,7 @@ export function readHeld(text: string): Held {
         }
       : NOTHING_HELD
   } catch {
-    // The text was written by another version of this page.
+    // Another version of this page wrote the text.
     return NOTHING_HELD
   }
 }

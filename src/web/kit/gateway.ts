@@ -9,13 +9,16 @@ import {
   NoAnswer,
 } from '../../../client/gateway.ts'
 
-/** Why the gateway did not give what the page requested. */
+/** Why the page did not receive from its gateway what it requested. */
 export class OwnGatewayFault extends Error {
-  /** HTTP status; 0 when there was no answer. */
+  /** HTTP status. 0 when there was no answer. */
   readonly status: number
-  /** The error's own code (`insufficient_scope`), or a code of this page. */
+  /** The code from the gateway's error (`insufficient_scope`), or a code that this page defines. */
   readonly code: string
-  /** Id by which the operator finds the call in the log. Null when there was no answer. */
+  /**
+   * Id that the operator can search for in the gateway's log to find the call. Null when there was
+   * no answer.
+   */
   readonly requestId: string | null
   /** JSON of the answer. Undefined when there was no answer. */
   readonly answer: unknown
@@ -49,8 +52,8 @@ export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
 }
 
 /**
- * Sends a request to this page's own gateway, and gives the JSON of the answer. Throws
- * OwnGatewayFault for an error and when there is no answer, and AbortError when `signal` is
+ * Sends a request to the gateway that served this page. Returns the JSON of the answer. Throws
+ * OwnGatewayFault for an error, and when there is no answer. Throws AbortError when `signal` is
  * aborted. Does NOT check that the answer has the expected form: a page shows what its own gateway
  * says, and checks only evidence.
  */
@@ -62,8 +65,8 @@ export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): 
 }
 
 /**
- * Requests a text to save from this page's own gateway. The text is unchanged. Throws like
- * askOwnGateway.
+ * Requests a text from the gateway that served this page, so that the reader can save the text. The
+ * text is unchanged. Throws like askOwnGateway.
  */
 export async function askText(path: string, call: PageCall = {}): Promise<string> {
   const answer = await sendCall(path, call)
@@ -72,8 +75,8 @@ export async function askText(path: string, call: PageCall = {}): Promise<string
 }
 
 /**
- * Requests evidence from this page's own gateway. The JSON is read exactly: the page reads the same
- * members and digits that it checks. Throws like askOwnGateway.
+ * Requests evidence from the gateway that served this page. The JSON is read exactly: the page
+ * reads the same members and digits that it checks. Throws like askOwnGateway.
  */
 export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
   const answer = await sendCall(path, call)
@@ -90,7 +93,10 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
   }
 }
 
-/** Maximum bytes of an answer. A request has up to 10 MiB, and its answer has little more. */
+/**
+ * Maximum number of bytes in an answer. A request has up to 10 MiB. Its answer is only a little
+ * larger.
+ */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
@@ -114,14 +120,14 @@ async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
   }
 }
 
-/** No cookies are sent, because the key identifies the caller. */
+/** Sends no cookies, because the key alone identifies the caller. */
 const fetchAlone: Fetch = (input, init) => fetch(input, { ...init, credentials: 'omit' })
 
 function isOk({ status }: GatewayAnswer): boolean {
   return status >= 200 && status < 300
 }
 
-/** Makes the fault from an answer with an error status. */
+/** Creates the fault from an answer that has an error status. */
 export async function readFault(response: Response): Promise<OwnGatewayFault> {
   const bytes = new Uint8Array(await response.arrayBuffer())
   return faultOf({ status: response.status, headers: response.headers, bytes })
@@ -152,7 +158,7 @@ function faultOf(answer: GatewayAnswer): OwnGatewayFault {
 }
 
 /**
- * The first message in the body of a validation error: `{"detail": [{"loc": [...], "msg":
+ * Returns the first message in the body of a validation error: `{"detail": [{"loc": [...], "msg":
  * "..."}]}`.
  */
 function firstDetail(value: unknown): string | null {

@@ -11,12 +11,12 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   bad: '✗',
   open: '–',
   warn: '!',
-  // The check passed, but it depends on a root that proves nothing to other people.
+  // The check passed. But it depends on a root that proves nothing to other people.
   development: '✓',
 }
 
 /**
- * Whether the content depends on a root that is not AWS's. Then no state in the content is green.
+ * True if the content depends on a root that is not AWS's. Then no state in the content is green.
  */
 export const Development = createContext(false)
 
@@ -38,7 +38,7 @@ export function State({
   )
 }
 
-/** Says what failed and what to do. Has a button that tries again, if that can help. */
+/** Says what failed and what to do. If another attempt can help, there is a button for it. */
 export function FaultNotice({
   fault,
   onRetry,
@@ -46,7 +46,7 @@ export function FaultNotice({
 }: {
   readonly fault: unknown
   readonly onRetry?: () => void
-  /** Advice, when the page knows better advice than the fault itself gives. */
+  /** Advice. Set if the page has better advice than the fault itself. */
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
@@ -86,12 +86,14 @@ function adviceFor(fault: unknown): string {
 }
 
 /**
- * How long to wait before a notice about waiting is shown. Faster work needs no notice, so the page
- * does not flicker.
+ * How long work may take before the page shows a notice that work is in progress. Faster work shows
+ * no notice, so that the page does not flicker.
  */
 export const PATIENCE_MS = 1_000
 
-/** Says that work is in progress. `done` (0 to 1) is given when the progress is known. */
+/**
+ * Says that work is in progress. If the progress is known, `done` is the finished part (0 to 1).
+ */
 export function Busy({
   what,
   done = null,

@@ -1,14 +1,17 @@
 import { useState } from 'preact/hooks'
 import { escapeControls } from '../../../attestation/report/printable.ts'
 
-/** Number of characters shown at first. More would make a page slow, and hide what follows. */
+/**
+ * Number of characters that are shown at first. More text would make a page slow, and would hide
+ * what is below the text.
+ */
 export const SHOWN_LENGTH_MAX = 4_000
 
 /**
  * Shows text from outside the page as plain text. Characters that control a terminal or the
- * direction of text become escapes. The number of marks on one character is limited. Line feeds and
- * tabs are kept. A long text is shown step by step, starting with its beginning. `isOneLine` also
- * escapes line feeds.
+ * direction of text become escapes. The number of combining marks on one character is limited. Line
+ * feeds and tabs stay. If a text is long, the page first shows its beginning, and the reader can
+ * show more step by step. `isOneLine` turns line feeds into escapes too.
  */
 export function OutsideText({
   text,
@@ -37,18 +40,16 @@ export function OutsideText({
   )
 }
 
-/** Does not cut between the two halves of a surrogate pair. */
+/** Returns where to cut the text, but never between the two halves of a surrogate pair. */
 function endOf(text: string, length: number): number {
   const unit = text.charCodeAt(length)
   return unit >= 0xdc00 && unit <= 0xdfff ? length + 1 : length
 }
 
-/**
- * Makes text safe to show on one line: control characters and similar characters become escapes.
- */
+/** Makes text safe for one line: control characters and similar characters become escapes. */
 export const escapeLine = escapeControls
 
-/** Makes text safe to show on several lines. Like escapeLine, but line feeds and tabs are kept. */
+/** Makes text safe for several lines. Works like escapeLine, but line feeds and tabs stay. */
 export function escapeText(text: string): string {
   return text.replace(/[^\n\t]+/g, escapeControls)
 }

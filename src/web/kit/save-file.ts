@@ -1,10 +1,10 @@
-/** Gives the reader a download with this text. */
+/** Starts a download of a file with this text. */
 export function saveFile(name: string, text: string, type = 'application/json'): void {
   const url = URL.createObjectURL(new Blob([text], { type }))
   const link = document.createElement('a')
   link.href = url
   link.download = name
   link.click()
-  // The URL is released later, because some browsers read it after the click.
+  // The URL is released later, because some browsers read the URL only some time after the click.
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

@@ -10,12 +10,12 @@ export type SearchHit = {
   readonly what: string
 }
 
-/** Result of a search. `isCut`: there are more results than these hits. */
+/** Result of a search. `isCut`: there are more results than the hits in this answer. */
 export type SearchAnswer = {
   readonly hits: readonly SearchHit[]
   readonly isCut: boolean
   /**
-   * Whether completions were not searched, because the operator gives evidence only to accounts.
+   * True if the search skipped completions because the operator gives evidence only to accounts.
    */
   readonly isRestricted: boolean
 }
@@ -26,8 +26,8 @@ const { arrayOf, countOf, hexOf, objectOf, textOf } = formsOf(
 )
 
 /**
- * Reads the gateway's answer, which may have any form. Throws FormatError `bad_answer`. A hit leads
- * only to pages of this gateway.
+ * Reads the gateway's answer, which may have any form. Throws FormatError `bad_answer`. A hit can
+ * lead only to pages of this gateway.
  */
 export function readSearchAnswer(json: Json): SearchAnswer {
   const found = objectOf(json, 'it')
@@ -65,8 +65,8 @@ export function readSearchAnswer(json: Json): SearchAnswer {
 }
 
 /**
- * The words for a search without results: what was searched, where, and what else the reader can
- * try.
+ * Returns the words for a search without results. They say what was searched, where, and what the
+ * reader can try next.
  */
 export function notFoundWords(
   { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,

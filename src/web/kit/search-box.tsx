@@ -16,7 +16,8 @@ type Sought = Exclude<TypedSearch, { kind: 'unfit' }>
 const TIMEOUT_MS = 15_000
 
 /**
- * The search of every page. With one result it opens the page. With several results it lists them.
+ * The search, which every page has. If there is one result, the search opens its page. If there are
+ * several, the search lists them.
  */
 export function SearchBox() {
   const [typed, setTyped] = useState('')

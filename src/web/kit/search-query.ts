@@ -1,6 +1,6 @@
 /**
- * The text that a reader typed into the search, as a question for the gateway or as a reason why
- * the page does not ask.
+ * What the reader typed into the search. It is either a question for the gateway, or the reason why
+ * the page does not ask the gateway.
  */
 export type TypedSearch =
   | { readonly kind: 'hash' | 'notary' | 'block'; readonly text: string }
@@ -8,7 +8,7 @@ export type TypedSearch =
   | { readonly kind: 'unfit'; readonly message: string }
 
 /**
- * Reads a text that a reader typed or pasted. If the text is not a valid question, it never leaves
+ * Parses a text that a reader typed or pasted. If the text is not a valid question, it never leaves
  * the page.
  */
 export function readSearchQuery(typed: string): TypedSearch {

@@ -1,6 +1,7 @@
 /*
- * Completions whose pages were opened in this tab, by leaf. The public log does not show the
- * completion of a leaf, but the reader of this tab knows the hash. The list ends with the tab.
+ * Completions whose pages were opened in this tab, by leaf. The public log does not show which
+ * completion a leaf belongs to. But this tab knows the hashes of the completions that its reader
+ * opened. The list ends with the tab.
  */
 
 const NAME = 'affidavit:completions'
@@ -11,7 +12,7 @@ const SEEN_MAX = 200
 /** The leaf of a completion. */
 export type Leaf = { readonly notary: string; readonly index: number }
 
-/** Keeps the leaf of a completion whose page was opened. */
+/** Stores the leaf and the hash of a completion whose page was opened. */
 export function keepCompletion({ notary, index }: Leaf, hash: string): void {
   try {
     const kept = Object.entries(readAll()).filter(([leaf]) => leaf !== `${notary}/${index}`)
@@ -23,15 +24,18 @@ export function keepCompletion({ notary, index }: Leaf, hash: string): void {
 }
 
 /**
- * Hash of the completion of a leaf, 64 hex digits. Null when the completion was not opened in this
- * tab.
+ * Returns the hash of the completion that belongs to a leaf, 64 hex digits. Null when the
+ * completion was not opened in this tab.
  */
 export function findCompletion({ notary, index }: Leaf): string | null {
   const hash = readAll()[`${notary}/${index}`]
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
-/** The content may have any form, because extensions and people can also write to this storage. */
+/**
+ * Reads the stored list. It may have any form, because extensions and people can write to this
+ * storage too.
+ */
 function readAll(): Readonly<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(sessionStorage.getItem(NAME) ?? '{}')

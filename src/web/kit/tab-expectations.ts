@@ -11,9 +11,9 @@ import {
 import { IS_COPY } from './frame.tsx'
 
 /*
- * The reader's expectations of enclaves, shared by all pages of this tab. They are in the tab's own
- * storage, which ends with the tab. A saved copy of a page keeps them only in memory: other files
- * on the reader's disk could write to a storage that the copy reads.
+ * The expectations that the reader has of enclaves. All pages of this tab share them. They are in
+ * the tab's own storage, which ends with the tab. A saved copy of a page keeps them only in memory.
+ * Otherwise other files on the reader's disk could write to a storage that the saved copy reads.
  */
 
 const NAME = 'affidavit-expectations'
@@ -22,8 +22,8 @@ const NAME = 'affidavit-expectations'
 type TabExpectations = Held & {
   readonly inForce: InForce
   /**
-   * Whether the tab's storage keeps the expectations. If they are too large for it, they end with
-   * this page.
+   * True if the tab's storage keeps the expectations. If they are too large for the storage, they
+   * end with this page.
    */
   readonly isKept: boolean
 }
@@ -32,7 +32,7 @@ const stored = readHeld(storedText())
 let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
 const listeners = new Set<(now: TabExpectations) => void>()
 
-/** The current expectations; a component renders again when they change. */
+/** Returns the current expectations. The component renders again when they change. */
 export function useExpectations(): TabExpectations {
   const [now, setNow] = useState(current)
   useEffect(() => {
@@ -43,7 +43,7 @@ export function useExpectations(): TabExpectations {
   return now
 }
 
-/** Sets expectations that the reader gave, or accepted from a link. */
+/** Sets expectations that the reader typed, or accepted from a link. */
 export function giveExpectations(
   part: Partial<FormExpectations>,
   { isLinked = current.isLinked } = {},
@@ -57,7 +57,7 @@ export function clearExpectations(): void {
   change({ own, place, isLinked })
 }
 
-/** Keeps the statements of a development gateway about its enclaves. */
+/** Stores what a development gateway states about its enclaves. */
 export function holdDevelopment(development: FormExpectations): void {
   set({ ...current, development })
 }
@@ -84,7 +84,8 @@ function publish(next: TabExpectations): void {
 let writes = 0
 
 /**
- * Writing needs time to read files. If a later change has started meanwhile, this one is dropped.
+ * Stores the expectations. This takes time, because files must be read first. If the expectations
+ * change again during this time, this call stores nothing.
  */
 async function keep(): Promise<void> {
   if (IS_COPY) return
@@ -96,8 +97,8 @@ async function keep(): Promise<void> {
 }
 
 /**
- * Stores the text. False when the storage is full or missing. The old expectations are removed
- * first, so they do not come back.
+ * Stores the text. Returns false when the storage is full or missing. Removes the old text first,
+ * so that old expectations cannot come back.
  */
 function store(text: string): boolean {
   try {
@@ -119,8 +120,8 @@ function storedText(): string {
 }
 
 /**
- * The browser may restore an old page. That page has missed changes on other pages, so it reads
- * them now.
+ * The browser may restore an old page from its history. The restored page missed the changes that
+ * other pages made, so it reads the expectations now.
  */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return

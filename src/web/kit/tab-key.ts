@@ -1,14 +1,14 @@
 /**
- * The API key of this tab. It is in memory. If the reader wants to keep it over a reload, it is in
- * the tab's own storage, which ends with the tab. It is never in a URL, in a cookie, or in a
- * storage that other tabs can read.
+ * The API key of this tab. It is in memory. If the reader wants to keep it over a reload, it is
+ * also in the tab's own storage, which ends with the tab. It is never in a URL, in a cookie, or in
+ * a storage that other tabs can read.
  */
 
 const NAME = 'affidavit-key'
 
 let held: string | null = null
 
-/** The key of the session; null when there is no session. */
+/** Returns the key of the session. Null when there is no session. */
 export function tabKey(): string | null {
   held ??= storedKey()
   return held

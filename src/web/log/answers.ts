@@ -21,8 +21,8 @@ import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 
 /*
  * Reads the gateway's answers about its logs. Every member is checked, because the gateway may lie.
- * All functions throw OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong
- * member.
+ * All functions throw OwnGatewayFault. They also throw FormatError `bad_answer` with the name of
+ * the wrong member.
  */
 
 const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
@@ -33,7 +33,7 @@ const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
 /** Number of heads in one request. */
 export const HEADS_SHOWN = 10
 
-/** A signed head, as a list of heads has it. */
+/** A signed head, in the form that a list of heads has. */
 export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
 
 /** A log as the gateway describes it. */
@@ -42,14 +42,17 @@ export type DescribedLog = Omit<LogReply, 'head' | 'boot_configuration'> & {
   readonly boot_configuration: JsonObject
 }
 
-/** The chain and contract for which the notary signs its heads. They are part of what it signs. */
+/**
+ * Returns the chain and contract for which the notary signs its heads. The signed text includes the
+ * chain and the contract.
+ */
 export function domainOf({ chain_id: chainId, contract }: DescribedLog): LogDomain {
   return { chainId, contract }
 }
 
 /**
- * All logs, but at most `LOGS_MAX`. `isWhole`: there are no more logs. `faults`: why other logs in
- * the list cannot be read.
+ * Reads all logs, but at most `LOGS_MAX`. `isWhole`: there are no more logs. `faults`: the reasons
+ * why some logs in the list cannot be read.
  */
 export async function readLogs(signal: AbortSignal): Promise<{
   readonly logs: readonly DescribedLog[]
@@ -59,7 +62,7 @@ export async function readLogs(signal: AbortSignal): Promise<{
   const logs: DescribedLog[] = []
   const faults: FormatError[] = []
   let cursor: string | null = null
-  // The number of requests is limited, because the gateway may give any number of empty pages.
+  // Limits the number of requests, because the gateway may send any number of empty pages.
   let asked = 0
   do {
     const after: string = cursor === null ? '' : `&cursor=${cursor}`
@@ -84,7 +87,7 @@ export async function readLogs(signal: AbortSignal): Promise<{
 export const LOGS_MAX = 500
 const LOGS_ASKED = 100
 
-/** One log. Null when this gateway has no log of this notary. */
+/** Reads one log. Null when this gateway has no log from this notary. */
 export async function readLog(notary: string, signal: AbortSignal): Promise<DescribedLog | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
@@ -96,18 +99,24 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
   }
 }
 
-/** Heads of a log, newest first, and the attestations of the log's state. */
+/** Heads of a log, newest first, and the attestations of the states of this log. */
 export type HeadPage = {
   readonly heads: readonly Head[]
   /**
-   * Head attestations, ordered by size. They are not read yet: verifyHeadAttestation reads them.
+   * Head attestations, ordered by size. They are not parsed here: verifyHeadAttestation parses
+   * them.
    */
   readonly attestations: readonly Json[]
-  /** The next page has heads smaller than this size. Null when there is no next page. */
+  /**
+   * The next page has heads with fewer leaves than this number. Null when there is no next page.
+   */
   readonly cursor: number | null
 }
 
-/** The newest heads. With `below`, the newest heads with fewer leaves than `below`. */
+/**
+ * Reads the newest heads. With `below`, reads the newest of those heads that have fewer leaves than
+ * `below`.
+ */
 export async function readHeads(
   notary: string,
   { below, signal }: { readonly below: number | null; readonly signal: AbortSignal },
@@ -122,7 +131,7 @@ export async function readHeads(
   }
 }
 
-/** The signed head with exactly `size` leaves. Null when there is no such head. */
+/** Reads the signed head with exactly `size` leaves. Null when there is no such head. */
 export async function readHeadAt(
   notary: string,
   size: number,
@@ -133,7 +142,7 @@ export async function readHeadAt(
   return head?.size === size ? head : null
 }
 
-/** The first heads with more than `above` leaves, ordered by size. */
+/** Reads the first heads with more than `above` leaves, ordered by size. */
 export async function readHeadsAbove(
   notary: string,
   {
@@ -150,7 +159,7 @@ export async function readHeadsAbove(
 /** Leaves from `start` up to, but not including, `end`. */
 export type LeafRange = { readonly start: number; readonly end: number }
 
-/** The hashes of leaves, hex, in the order of the leaves. */
+/** Reads the hashes of leaves, hex, in the order of the leaves. */
 export async function readLeaves(
   notary: string,
   { start, end }: LeafRange,
@@ -163,8 +172,9 @@ export async function readLeaves(
 }
 
 /**
- * Leaves in a range whose completions an API key may read. `hash`: hash of the leaf, computed from
- * the receipt. `completion`: hash of the completion, as the receipt states it.
+ * Reads the leaves in a range whose completions an API key may read. `hash`: the hash of the leaf,
+ * which this function computes from the receipt. `completion`: the hash of the completion, as the
+ * receipt states it.
  */
 export async function readOwnLeaves(
   notary: string,
@@ -182,7 +192,7 @@ export async function readOwnLeaves(
   })
 }
 
-/** The proof that the log with `from` leaves is the beginning of the log with `to` leaves. */
+/** Reads the proof that the log with `from` leaves is the beginning of the log with `to` leaves. */
 export async function readConsistency(
   notary: string,
   {
@@ -196,7 +206,7 @@ export async function readConsistency(
   return parsePath(json.path)
 }
 
-/** A leaf's hash, and the path from the leaf to the root over `size` leaves. */
+/** Reads the hash of a leaf, and the path from the leaf to the root over `size` leaves. */
 export async function readInclusion(
   notary: string,
   {
@@ -217,7 +227,10 @@ export async function readInclusion(
   }
 }
 
-/** The enclave's statement about earlier logs, not read yet. Null when there is no statement. */
+/**
+ * Reads the enclave's statement about earlier logs, without parsing it. Null when there is no
+ * statement.
+ */
 export async function readBootStatement(
   notary: string,
   signal: AbortSignal,
@@ -239,15 +252,15 @@ export async function readBootStatement(
   }
 }
 
-/** An enclave that runs now, as the gateway says. */
+/** An enclave that runs now, according to the gateway. */
 export type ServedEnclave = {
   readonly notary: string
   readonly status: 'in_use' | 'draining'
-  /** The enclave's current attestation document, standard base64, not read yet. */
+  /** The enclave's current attestation document, standard base64. It is not parsed here. */
   readonly attestation: string
 }
 
-/** The enclaves that run now. */
+/** Reads the list of the enclaves that run now. */
 export async function readEnclaves(signal: AbortSignal): Promise<readonly ServedEnclave[]> {
   const json = objectOf(await askEvidence('/v1/notaries', { signal }), 'it')
   return arrayOf(json.notaries, 'notaries', { min: 0, max: 1_000 }).map((json) => {
@@ -261,7 +274,8 @@ export async function readEnclaves(signal: AbortSignal): Promise<readonly Served
 }
 
 /**
- * A document that a notary's enclave makes now with `nonce` (hex). Standard base64, not read yet.
+ * Requests a new document from a notary's enclave. The enclave makes it now, with `nonce` (hex).
+ * Returns standard base64, which is not parsed here.
  */
 export async function readFreshDocument(
   notary: string,
@@ -271,7 +285,7 @@ export async function readFreshDocument(
   return textOf(objectOf(await askEvidence(path, { signal }), 'it').attestation, 'attestation')
 }
 
-/** The members of a reply. None of them is read yet. */
+/** The members of a reply. None of them is parsed yet. */
 type Named<Reply> = { readonly [Name in keyof Reply]?: Json }
 
 const ADDRESS = { form: /^0x[0-9a-f]{40}$/, expectation: '0x and 40 lower-case hex digits' }
@@ -338,7 +352,7 @@ function parsePath(json: Json | undefined): readonly Uint8Array[] {
   )
 }
 
-/** The text at a path of names in JSON. Null when there is no text. */
+/** Returns the text in JSON at a path of member names. Null when there is no text. */
 export function textAt(json: Json | undefined, ...names: readonly string[]): string | null {
   let value = json
   for (const name of names) value = isJsonObject(value) ? memberOf(value, name) : undefined

@@ -17,16 +17,19 @@ import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import type { DescribedLog } from './answers.ts'
 
-/** The result of checking a running enclave's document against a log. */
+/** The result of a check: the document of a running enclave, compared with a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
-  /** The content of the document, even if checks failed. Null when the document cannot be read. */
+  /**
+   * The content of the document, even if checks failed. Null when the document cannot be parsed.
+   */
   readonly document: AttestationDocument | null
 }
 
 /**
- * Checks the document of an enclave that runs now. `nonce`: the nonce that the document was
- * requested with; null without a nonce. If `policy` has no expectations, the code is not checked.
+ * Checks the document of an enclave that runs now. `nonce`: the nonce that was sent with the
+ * request for the document. It is null if the request had no nonce. If `policy` has no
+ * expectations, the code is not checked.
  */
 export async function checkEnclaveDocument(
   log: DescribedLog,
@@ -71,8 +74,8 @@ export async function checkEnclaveDocument(
 }
 
 /**
- * Verifies at the current time and not at the document's own time, because the gateway says that
- * the enclave runs now.
+ * Verifies the document at the current time, and not at the time in the document. The gateway says
+ * that the enclave runs now, so the document must be valid now.
  */
 async function verifyNow(
   bytes: Attempt<Uint8Array>,

@@ -3,7 +3,10 @@ import { ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 
-/** A head with its notary's signature, in the form of lists and of the browser's storage. */
+/**
+ * A head with the signature from its notary. Lists of heads and the browser's storage use this
+ * form.
+ */
 export type ListedHead = {
   readonly size: number
   /** Hex without prefix. */
@@ -12,11 +15,11 @@ export type ListedHead = {
   readonly signature: string
 }
 
-/** The notary of a head, and its chain and contract. */
+/** The notary of a head, and the chain and contract that the head is signed for. */
 export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
 
 /**
- * Gives the head after checking that its notary signed it. Throws ProofError `wrong_signer`,
+ * Checks that the notary signed the head, then returns the head. Throws ProofError `wrong_signer`,
  * FormatError. Does NOT prove that the head is anchored, or the newest.
  */
 export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): TreeHead {
@@ -25,9 +28,9 @@ export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): Tre
 }
 
 /**
- * Checks that the log of `second` is the log of `first` with new leaves at the end, and that the
- * notary signed both heads. Gives the number of new leaves. Throws ProofError `wrong_signer` and
- * `inconsistent`, FormatError.
+ * Checks two things. The log of `second` must be the log of `first` with new leaves at the end. And
+ * the notary must have signed both heads. Returns the number of new leaves. Throws ProofError
+ * `wrong_signer` and `inconsistent`, FormatError.
  */
 export function checkGrowth(
   owner: HeadOwner,
@@ -45,9 +48,9 @@ export function checkGrowth(
 }
 
 /**
- * Checks that a leaf is at its index under a head that the notary signed. `expected` (32 bytes):
- * the leaf's hash that the reader knows. Throws ProofError `wrong_signer`, `not_included` and
- * `other_leaf`, FormatError.
+ * Checks that a leaf is at its index in the log, under a head that the notary signed. `expected`
+ * (32 bytes): the hash that the reader expects for this leaf. Throws ProofError `wrong_signer`,
+ * `not_included` and `other_leaf`, FormatError.
  */
 export function checkLeaf(
   owner: HeadOwner,

@@ -10,7 +10,10 @@ import { Hex, Time } from '../kit/values.tsx'
 import { type DescribedLog, readFreshDocument, type ServedEnclave } from './answers.ts'
 import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
 
-/** The enclave that holds the notary's key, as its attestation document describes it. */
+/**
+ * The enclave that holds the notary's key. The page describes it as the enclave's attestation
+ * document does.
+ */
 export function EnclavePanel({
   log,
   enclave,
@@ -119,8 +122,8 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
 }
 
 /**
- * What the document states about the enclave's code. It can be trusted only as far as the checks
- * above say.
+ * What the document states about the enclave's code. The reader can trust this only if the checks
+ * above passed.
  */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))

@@ -11,16 +11,17 @@ import { isOtherRoot, readGivenExpectations } from '../verify/read-expectations.
 
 /** The reader's expectations of the log's enclave. */
 type Expected = {
-  /** Null until the expectations are read. */
+  /** Null until the page has parsed the expectations. */
   readonly policy: BundlePolicy | null
-  /** Whether a root other than AWS's is trusted. */
+  /** True if a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
-  /** Why the expectations are invalid; null when they are valid. */
+  /** Why the expectations are invalid. Null when they are valid. */
   readonly fault: unknown
 }
 
 /**
- * This tab's expectations, in the form for the checks of a log. Invalid expectations are ignored.
+ * Returns this tab's expectations, in the form that the checks of a log use. Ignores invalid
+ * expectations.
  */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
@@ -31,7 +32,8 @@ export function useExpected(): Expected {
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
     const read = await readGivenExpectations({ ...given, revocationLists: [] })
-    // Statements of an enclave have no outcome, and are not looked up on a chain.
+    // These members are left out. An enclave's statement has no outcome, and is not looked up on a
+    // chain.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {
@@ -39,7 +41,9 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
   }
 }
 
-/** Asks what the reader expects of the enclave and its statements, and which root to trust. */
+/**
+ * Asks what the reader expects of the enclave and its statements. Also asks which root to trust.
+ */
 export function LogExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
   return (
     <>

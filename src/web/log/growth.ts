@@ -6,13 +6,16 @@ import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
 
 /** Whether a log continues the head that this browser saw earlier. */
 export type Growth =
-  /** No head was seen earlier; this is the first one. `isKept`: the browser keeps this head. */
+  /**
+   * This browser saw no head earlier, so this head is the first. `isKept`: the browser stores this
+   * head.
+   */
   | { readonly kind: 'first'; readonly isKept: boolean }
-  /** The log has all leaves of `since` in the same order, and has `size` leaves now. */
+  /** The log has all leaves of `since` in the same order. It has `size` leaves now. */
   | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
   /**
-   * The log does not continue the head, or its notary did not sign it. This state stays until the
-   * reader leaves the page.
+   * The log does not continue the earlier head, or its notary did not sign the new head. This state
+   * stays until the reader leaves the page.
    */
   | {
       readonly kind: 'broken'
@@ -25,8 +28,8 @@ export type Growth =
 
 /**
  * Watches one log. Each new head must continue the previous head. The first head must continue the
- * head of an earlier visit. A head that passes this check is kept for the next visit. A head that
- * does not pass is never kept.
+ * head from the last visit. A head that passes this check is stored for the next visit. A head that
+ * does not pass is never stored.
  */
 export function createGrowthWatch(options: {
   readonly notary: string
@@ -71,9 +74,9 @@ export function createGrowthWatch(options: {
   }
 
   return {
-    /** The last head that passed the check; null before the first. */
+    /** Returns the last head that passed the check. Null before the first head has passed. */
     last: () => last,
-    /** Checks what the gateway shows now. Throws only AbortError. */
+    /** Checks the head that the gateway returns now. Throws only AbortError. */
     async observe(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<Growth> {
       if (broken !== null) return broken
       try {
@@ -82,8 +85,8 @@ export function createGrowthWatch(options: {
       } catch (fault) {
         if (signal.aborted) throw fault
         const reason = fault instanceof Error ? fault.message : String(fault)
-        // If a proof is missing or cannot be read, this shows nothing about the log. The proof may
-        // come later.
+        // A proof that is missing or cannot be parsed shows nothing about the log. The gateway may
+        // send the proof later.
         if (!(fault instanceof ProofError || fault instanceof FormatError) || isUnread(fault))
           return { kind: 'open', since: last, reason }
         broken = { kind: 'broken', since: last, head, reason }
@@ -93,7 +96,7 @@ export function createGrowthWatch(options: {
   }
 }
 
-/** Whether the gateway's answer could not be read, so that nothing was checked. */
+/** True if the gateway's answer could not be parsed. Then nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
     fault instanceof OwnGatewayFault ||

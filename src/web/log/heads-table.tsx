@@ -7,7 +7,10 @@ import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type RowPlace, useArrival } from './place.ts'
 
-/** Tones of the anchor states. The gateway reports these states; pages do not ask a chain here. */
+/**
+ * Tones of the anchor states. The gateway reports these states. The pages of a log do not ask a
+ * chain.
+ */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',
@@ -21,8 +24,8 @@ export function HeadAnchorLabel({ state }: { readonly state: Head['anchor']['sta
 }
 
 /**
- * The heads of a log, with space for a full page. When a new head comes, the rows do not move: each
- * row shows the next head.
+ * The heads of a log. The table has space for a full page. When a new head comes, the rows stay at
+ * their places, and each row shows the next newer head.
  */
 export function HeadsTable({
   log,
@@ -60,8 +63,8 @@ export function HeadsTable({
         </thead>
         <tbody>
           {heads.map((head, at) => (
-            // The key is the position of the row and not its head. Otherwise new rows would shift
-            // the page.
+            // The key is the row's position. If the key were the head, new rows would shift the
+            // page.
             <tr
               key={at}
               id={`head-${head.size}`}
@@ -127,8 +130,8 @@ function HeadCells({
 }
 
 /**
- * Checks whether the notary signed a head. Each head is checked only once, because the list is read
- * every few seconds.
+ * Returns a function that checks whether the notary signed a head. It checks each head only once,
+ * because the page reads the list every few seconds.
  */
 function useSignatureCheck(log: DescribedLog): (head: Head) => boolean {
   const known = useRef(new Map<string, boolean>())

@@ -21,21 +21,21 @@ const LEAVES_SHOWN = 10
 type Leaf = {
   readonly index: number
   readonly hash: string
-  /** The first head that covers the leaf. Null when the gateway gives none of its heads. */
+  /** The first head that covers the leaf. Null when the gateway does not return such a head. */
   readonly head: Head | null
   /**
-   * Hash of the leaf's completion, when this tab's key may read the completion, or this tab opened
-   * its page.
+   * Hash of the completion that the leaf belongs to. Known only if this tab's key may read the
+   * completion, or if this tab opened the page of the completion.
    */
   readonly completion: string | null
 }
 
 type LeafPage = {
-  /** Leaves of the page, newest first. */
+  /** Leaves on the page, newest first. */
   readonly leaves: readonly Leaf[]
   /**
-   * Why this tab's key shows no completions. Null when it shows completions, or when there is no
-   * key.
+   * Why the page shows no completions although this tab has a key. Null when it shows completions,
+   * or when there is no key.
    */
   readonly keyFault: unknown
 }
@@ -102,15 +102,18 @@ export function LeavesPart({
 }
 
 /**
- * The end of the page with leaf `index`. Pages are counted from the newest leaf. Null when the log
- * has no such leaf.
+ * Returns the end of the page that contains leaf `index`. Pages are counted from the newest leaf.
+ * Null when the log has no such leaf.
  */
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null
   return size - LEAVES_SHOWN * Math.floor((size - 1 - index) / LEAVES_SHOWN)
 }
 
-/** The leaves of the page that ends before `end`. The page is full if the log has enough leaves. */
+/**
+ * Returns the range of the page that ends before leaf `end`. The page is full if the log has enough
+ * leaves.
+ */
 function rangeBefore(end: number, size: number): LeafRange {
   const start = Math.max(0, Math.min(end, size) - LEAVES_SHOWN)
   return { start, end: Math.min(size, start + LEAVES_SHOWN) }
@@ -173,7 +176,7 @@ function LeavesTable({
           {leaves.map((leaf, at) => {
             const isHere = leaf.index === wanted
             return (
-              // The key is the position of the row and not its leaf, so that rows do not move.
+              // The key is the row's position. If the key were the leaf, rows would move.
               <tr
                 key={at}
                 id={`leaf-${leaf.index}`}

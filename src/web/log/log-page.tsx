@@ -28,12 +28,12 @@ import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
 import { createSeenHeads, openStorage } from './seen-heads.ts'
 
-/** How often the log is read while the page is visible. */
+/** How often the page reads the log while the page is visible. */
 const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** The page `/log/{notary}`. `name` is the text in the path in place of the notary. */
+/** The page `/log/{notary}`. `name` is the text at the place of the notary in the path. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
@@ -141,15 +141,15 @@ function NoLog({ notary }: { readonly notary: string }) {
   )
 }
 
-/** Data about the log's enclave. It is loaded once. */
+/** Data about the log's enclave. The page loads this data once. */
 type Beside = Awaited<ReturnType<typeof readBeside>>
 
 async function readBeside(notary: string, signal: AbortSignal) {
   const [enclaves, boot, { EnclaveParts }, { readCode }] = await Promise.all([
     readEnclaves(signal),
     readBootStatement(notary, signal),
-    // The code that checks documents is half of the page. The part that needs it is below the first
-    // view, so it is loaded later.
+    // The code that checks documents is half of the page. The part that needs this code is below
+    // the first view. So the code is loaded later.
     import('./enclave-parts.tsx'),
     import('./enclave-code.ts'),
   ])
@@ -157,7 +157,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** Parts that are loaded after the log. They do not move the parts above them. */
+/** Parts that are loaded after the log. When they appear, the parts above them do not move. */
 function LogParts({
   shown: { log, newest },
   beside,
@@ -211,7 +211,8 @@ function LogParts({
 }
 
 /**
- * The main facts about a log: the number of answers, the enclave, its age, and the newest anchor.
+ * The main facts about a log: the number of its answers, its enclave, its age, and its newest
+ * anchor.
  */
 function Figures({
   shown,
@@ -261,7 +262,7 @@ function Figures({
   )
 }
 
-/** Says whether the page updates live. Lets the reader stop the updates. */
+/** Says whether the page updates live. The reader can stop the updates here. */
 function LiveLine({
   loaded: { fault },
   shown,
@@ -294,7 +295,7 @@ function LiveLine({
   )
 }
 
-/** The words for a screen reader when the log has grown. */
+/** Returns the words that a screen reader reads aloud when the log has grown. */
 function useGrowthWords(size: number | null): string {
   const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
     size: null,

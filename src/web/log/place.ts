@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-/** A row on the page of a log, as the fragment of the address names it. */
+/** A row on the page of a log. The fragment of the address names it. */
 export type RowPlace =
   | { readonly kind: 'head'; readonly size: number }
   | { readonly kind: 'leaf'; readonly index: number }
@@ -26,9 +26,9 @@ export function usePlace(): RowPlace | null {
 }
 
 /**
- * The shown page of a list; null is the newest page. At first it is `named`, the page with the row
- * that the address names. The reader may turn to another page. If the address then names another
- * row, the page is `named` again.
+ * The page of a list that is shown. Null is the newest page. At first it is `named`, which is the
+ * page with the row that the address names. The reader may choose another page. If the address then
+ * names another row, the page is `named` again.
  */
 export function usePageOf(
   place: RowPlace | null,
@@ -45,7 +45,8 @@ export function usePageOf(
 }
 
 /**
- * For the row that the address names: scrolls to the row and focuses it once, as soon as it exists.
+ * For the row that the address names: scrolls to the row and focuses the row, as soon as the row
+ * exists. Does this only once.
  */
 export function useArrival(place: RowPlace | null, isThere: boolean) {
   const row = useRef<HTMLTableRowElement>(null)

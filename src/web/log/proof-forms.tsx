@@ -26,10 +26,10 @@ type Verdict =
   | { readonly kind: 'unfit'; readonly reason: string }
   | { readonly kind: 'fault'; readonly fault: unknown }
 
-/** The reader's input cannot be checked. The message says which input can be checked. */
+/** The reader's input cannot be checked. The message says what the reader can enter. */
 class UnfitInput extends Error {}
 
-/** Holds the verdict for the current input. The verdict is removed when the form changes. */
+/** Holds the verdict for the current input. Removes the verdict when the form changes. */
 function useVerdict(check: (signal: AbortSignal) => Promise<ComponentChildren>) {
   const [verdict, setVerdict] = useState<Verdict>({ kind: 'none' })
   const round = useRef(0)
@@ -96,7 +96,7 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
   )
 }
 
-/** Checks that the log of one head is the beginning of the log of another head. */
+/** Checks that the log under one head is the beginning of the log under another head. */
 export function ConsistencyForm({
   log,
   newest,
@@ -271,7 +271,10 @@ function readLeaf(given: string): Uint8Array | null {
   return decodeHex(text)
 }
 
-/** Gives the head with exactly this size, because the notary does not sign other sizes. */
+/**
+ * Returns the head with exactly this size. A check needs such a head, because the notary does not
+ * sign other sizes.
+ */
 async function needHead(log: DescribedLog, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)

@@ -2,7 +2,8 @@ import type { DescribedLog, Head } from './answers.ts'
 import type { ListedHead } from './check-log.ts'
 
 /**
- * The newest head of a log that this browser has checked. Each later head must continue this head.
+ * The newest head of a log among the heads that this browser has checked. Each later head must
+ * continue this head.
  */
 export type SeenHead = ListedHead & {
   readonly chainId: number
@@ -15,17 +16,17 @@ export type SeenHead = ListedHead & {
 export type SeenHeads = {
   find(notary: string): SeenHead | null
   /**
-   * Keeps a head. A smaller head does not replace a larger one. False when this browser stores
-   * nothing.
+   * Stores a head. A smaller head does not replace a larger head. Returns false when this browser
+   * stores nothing.
    */
   keep(notary: string, seen: SeenHead): boolean
-  /** The notaries that have a seen head. */
+  /** Returns the notaries for which a head is stored. */
   list(): readonly string[]
 }
 
 /**
- * Keeps seen heads in a storage of the browser, such as localStorage. Null when there is no
- * storage.
+ * Stores seen heads in a storage of the browser, such as localStorage. `storage` is null when there
+ * is no storage.
  */
 export function createSeenHeads(storage: Storage | null): SeenHeads {
   const find: SeenHeads['find'] = (notary) => {
@@ -39,7 +40,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
     find,
     keep(notary, seen) {
       try {
-        // Another tab may have stored a larger head, which must not be lost.
+        // Another tab may have stored a larger head. This larger head must not be lost.
         if ((find(notary)?.size ?? 0) > seen.size) return true
         storage?.setItem(nameOf(notary), JSON.stringify(seen))
         return storage !== null
@@ -58,7 +59,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
   }
 }
 
-/** This browser's own storage. Null when the browser refuses it. */
+/** Returns this browser's own storage. Null when the browser does not allow storage. */
 export function openStorage(): Storage | null {
   try {
     return localStorage
@@ -67,7 +68,7 @@ export function openStorage(): Storage | null {
   }
 }
 
-/** The part of a head that is stored. */
+/** Returns the part of a head that is stored. */
 export function seenOf(log: DescribedLog, { size, root, signature }: Head, atMs: number): SeenHead {
   return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
 }
@@ -78,7 +79,10 @@ function nameOf(notary: string): string {
 
 const NAME_FORM = /^affidavit:seen:(0x[0-9a-f]{40})$/
 
-/** The content may have any form, because extensions and people can also write to this storage. */
+/**
+ * Parses a stored head. It may have any form, because extensions and people can write to this
+ * storage too.
+ */
 function parseSeen(value: unknown): SeenHead | null {
   if (typeof value !== 'object' || value === null) return null
   const { size, root, signature, chainId, contract, atMs } = value as Record<string, unknown>

@@ -13,7 +13,10 @@ import { Count, Time } from '../kit/values.tsx'
 import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
-/** The enclave's statements about the log's state after a block, newest first. */
+/**
+ * The enclave's statements about the state of the log, newest first. Each statement names a block
+ * that existed before the statement.
+ */
 export function TimePanel({
   log,
   attestations,
@@ -26,7 +29,7 @@ export function TimePanel({
   readonly explorer: BlockExplorer
 }) {
   const shown = attestations.toReversed().slice(0, SHOWN_MAX)
-  // Statements are compared by text, because the gateway may change an earlier statement.
+  // Compares statements by their text, because the gateway may change an earlier statement.
   const text = JSON.stringify(shown)
   const { value } = useLoaded(async () => checkAll(log, shown, policy), [log.notary, text, policy])
   return (

@@ -1,7 +1,9 @@
 import { useContext } from 'preact/hooks'
 import { Development, State } from '../kit/notices.tsx'
 
-/** The verdict of the checks on an enclave's statement. Says so when not everything was checked. */
+/**
+ * The verdict of the checks on an enclave's statement. If some checks were not made, this says so.
+ */
 export function VerdictState({
   verdict,
 }: {

@@ -1,6 +1,6 @@
 import { ExpectationFault } from './expectation-fault.ts'
 
-/** Maximum bytes of a file with expectations. Files of releases may be larger. */
+/** Maximum size of a file with expectations, bytes. Files with releases may be larger. */
 export const FILE_BYTES_MAX = 1024 * 1024
 
 /**

@@ -62,7 +62,10 @@ function isHttpUrl(text: string): boolean {
   return URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol)
 }
 
-/** The explorer's base URL without a slash at its end. Empty when the text is not a valid URL. */
+/**
+ * Returns the explorer's base URL without a slash at the end. Empty when the text is not a valid
+ * URL.
+ */
 export function explorerOf(text: string): string {
   const trimmed = text.trim()
   return isHttpUrl(trimmed) ? new URL(trimmed).href.replace(/\/+$/, '') : ''

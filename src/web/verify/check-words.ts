@@ -3,8 +3,9 @@ import type { BundleCheckName } from '../../../attestation/evidence/bundle-repor
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**
- * The links of the chain, from the request to the block. `needs`: other links that must hold.
- * Without them, this link proves nothing about the question and answer that are shown.
+ * The links of the chain, from the request to the block. `needs`: other links that this link
+ * depends on. If one of them is broken, this link proves nothing about the question and answer that
+ * are shown.
  */
 export const LINKS = [
   { name: 'request', title: 'Request and answer', about: 'the question and the answer', needs: [] },
@@ -44,12 +45,15 @@ export const LINKS = [
 
 export type LinkName = (typeof LINKS)[number]['name']
 
-/** Names of all checks. `attestation` stands for all checks on a record's document. */
+/**
+ * Names of all checks. `attestation` stands for all checks of the document that belongs to a
+ * record.
+ */
 export type CheckName = BundleCheckName | RecordCheckName | ExchangeCheckName | 'attestation'
 
 /**
- * The link that a check belongs to, and what the check shows when it passed. `also`: a second link
- * that needs the check.
+ * The link that a check belongs to, and what the check shows if it passed. `also`: a second link
+ * that depends on the check.
  */
 export type CheckWords = {
   readonly link: LinkName
@@ -101,7 +105,8 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'notary',
     shows: 'The answer was finished while the document was valid.',
   },
-  // For a record, this single check shows that the document is genuine, and which code it names.
+  // For a record, this single check covers the whole document. It shows that the document is
+  // genuine, and which code the document names.
   attestation: {
     link: 'notary',
     also: 'code',
@@ -143,7 +148,10 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   },
 }
 
-/** Checks that are made only when there is something to check. A link is complete without them. */
+/**
+ * Checks that are made only if the evidence has the thing to check. A link is complete without
+ * these checks.
+ */
 export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'stream hash',
   'proof given',
@@ -163,7 +171,9 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'block on chain': 'Give the URL of a chain endpoint that you trust, and press “Ask the chain”.',
 }
 
-/** The words for a check. Null for an unknown name, which is then shown unchanged. */
+/**
+ * Returns the words for a check. Null for an unknown name. The page then shows this name unchanged.
+ */
 export function wordsOf(name: string): CheckWords | null {
   return Object.hasOwn(CHECK_WORDS, name) ? CHECK_WORDS[name as CheckName] : null
 }

@@ -3,15 +3,16 @@ import { holdDevelopment } from '../kit/tab-expectations.ts'
 import { type Filled, NO_EXPECTATIONS } from './job.ts'
 
 /**
- * Time limit for the answer. The page waits for it, so that it does not check twice at the start.
+ * Time limit for the answer. The page waits for this answer before its first check. Otherwise it
+ * would have to check twice.
  */
 const TIMEOUT_MS = 3_000
 
 /**
- * On a page of a development gateway, fetches what the gateway says about its own enclaves. On
- * other pages, in production and in a saved copy, it asks nothing. Never rejects: when there is no
- * answer, the page expects nothing. `readFile` gives the fields that a file fills; it runs in a
- * worker if the page has one.
+ * On a page from a development gateway, requests what the gateway states about its own enclaves. On
+ * other pages (in production, and in a saved copy) it requests nothing. Never rejects: if there is
+ * no answer, the page has no expectations. `readFile` returns the form fields that a file fills. It
+ * runs in a worker if the page has a worker.
  */
 export async function takeDevelopmentExpectations(
   readFile: (file: File) => Promise<Filled>,

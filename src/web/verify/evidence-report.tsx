@@ -21,7 +21,7 @@ import { Verdict } from './verdict.tsx'
 
 /**
  * The report on a bundle or on records. It has the verdict, the question and the answer, all links,
- * and a list of what is not proved.
+ * and a list of what the evidence does not prove.
  */
 export function EvidenceReport({
   judged,
@@ -31,7 +31,7 @@ export function EvidenceReport({
 }: {
   readonly judged: Extract<JobOutcome, { kind: 'evidence' }>['judged']
   readonly expected: Expected
-  /** Base URL of a block explorer. When it is empty, there are no links. */
+  /** Base URL of a block explorer. If it is empty, the report has no links to an explorer. */
   readonly explorer: string
   /** Shown under the verdict. */
   readonly children?: ComponentChildren
@@ -80,16 +80,22 @@ export function EvidenceReport({
   )
 }
 
-/** The exchange of a single record. Several records have no common question, so they give null. */
+/**
+ * Returns the question and answer of a single record. Returns null for several records, because
+ * they have no common question.
+ */
 function exchangeOfOne(records: readonly SubjectReport[]): ShownExchange | null {
   const [record, another] = records
   return record === undefined || another !== undefined ? null : record.exchange
 }
 
-/** Maximum length of the shown beginning of a question or answer, characters. */
+/** Maximum number of characters of a question or answer that the page shows under the verdict. */
 const GIST_LENGTH_MAX = 160
 
-/** The beginnings of the question and answer that the verdict is about. */
+/**
+ * Shows the beginning of the question and the beginning of the answer. The verdict is about this
+ * question and this answer.
+ */
 function Gist({ exchange: { asked, said } }: { readonly exchange: ShownExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
   const answer = said?.[0] ?? null
@@ -145,7 +151,7 @@ function BundleReportView({
   )
 }
 
-/** Further advice about what is not proved. */
+/** Returns further advice about what the evidence does not prove. */
 function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly string[] {
   if (judged.kind === 'records')
     return [
@@ -160,7 +166,7 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
   ]
 }
 
-/** A sentence that contains text from outside, but never a link. */
+/** Shows a sentence that contains text from outside the page. It never shows a link. */
 function OneLine({ text }: { readonly text: string }) {
   return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }
@@ -252,7 +258,9 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
   )
 }
 
-/** Maximum number of records shown. The others are only counted. */
+/**
+ * Maximum number of records that are shown. The page only states the number of the other records.
+ */
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
@@ -262,7 +270,7 @@ function RecordsReport({
   readonly records: readonly SubjectReport[]
   readonly isMarked: boolean
 }) {
-  // Failed records come first, so that the reader need not look for them.
+  // Failed records come first. So the reader sees them at once.
   const sorted = records.toSorted((one, other) => Number(one.ok) - Number(other.ok))
   const shown = sorted.slice(0, RECORDS_SHOWN)
   return (
@@ -298,7 +306,7 @@ function RecordsReport({
   )
 }
 
-/** The advice to the reader about a doubt. */
+/** Returns the advice to the reader about a doubt. */
 function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':

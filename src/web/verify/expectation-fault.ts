@@ -1,4 +1,4 @@
-/** An invalid expectation. Nothing is checked until the reader corrects it. */
+/** An expectation is invalid. The page checks nothing until the reader corrects it. */
 export class ExpectationFault extends Error {
   /** The advice to the reader. */
   readonly advice: string

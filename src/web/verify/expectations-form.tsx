@@ -4,7 +4,7 @@ import { ExpectationFault } from './expectation-fault.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
 import type { FormExpectations } from './job.ts'
 
-/** Asks what the reader expects, before or after the evidence is given. */
+/** Asks what the reader expects. The reader may answer before or after giving the evidence. */
 export function ExpectationsForm({
   given,
   readFile,
@@ -12,12 +12,13 @@ export function ExpectationsForm({
 }: {
   readonly given: FormExpectations
   /**
-   * Reads a file that fills fields. It runs in a worker when the page itself does not load
+   * Reads a file that fills form fields. Runs in a worker if the page itself does not load
    * cryptography.
    */
   readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
   /**
-   * Called only with the changed part, because two changes may come before the page renders again.
+   * Called with the part that has changed, and not with all expectations. The reason is that two
+   * changes may come before the page renders again.
    */
   readonly onChange: (part: Partial<FormExpectations>) => void
 }) {
@@ -134,7 +135,7 @@ export function ExpectationsForm({
   )
 }
 
-/** Fills fields from a file, so that the reader sees the content of the file. */
+/** Fills form fields from a file. So the reader sees the content of the file. */
 function FillFromFile({
   readFile,
   onFill,

@@ -4,12 +4,12 @@ import { ExpectationsForm } from './expectations-form.tsx'
 import type { Filled } from './job.ts'
 
 /**
- * Asks what the reader expects. For a page that checks again only when the reader presses a button.
+ * Asks what the reader expects. For pages that check again only when the reader presses a button.
  */
 export function ExpectedDemand({
   readFile,
 }: {
-  /** Gives the fields that a file fills. */
+  /** Returns the form fields that a file fills. */
   readonly readFile: (file: File) => Promise<Filled>
 }) {
   const { own } = useExpectations()

@@ -18,16 +18,16 @@ import {
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
 
-/** A file that the reader chose. Its kind is recognised from its form. */
+/** A file that the reader chose. The page recognises the kind of the file from its content. */
 export type ExpectedFile = { readonly name: string } & (
   | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
   | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
 )
 
-/** Maximum size of a file that is read, bytes. Releases may have this size. */
+/** Maximum size of a file that the page reads, bytes. Files with releases may be this large. */
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
-/** The words for each kind. */
+/** For each kind of file, the words that the page shows. */
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
   expectations: 'expectations',
   release: 'signed release',
@@ -37,8 +37,9 @@ const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
 }
 
 /**
- * Recognises the kind of a file. The client, or the fields of a page, read the file exactly later.
- * Throws ExpectationFault for a file that is not of a known kind.
+ * Recognises the kind of a file. Does not check the file fully: the client, or the fields of a
+ * page, parse the file exactly later. Throws ExpectationFault for a file that is not of a known
+ * kind.
  */
 export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
   const { text, json } = read(bytes)
@@ -59,8 +60,8 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
 
 /**
  * Adds a file of any kind to the reader's expectations. If two files have the same name, the later
- * one is used. A file of expectations replaces the fields that it fills. Throws ExpectationFault
- * like fillExpectations.
+ * file is used. A file with expectations replaces the form fields that it fills. Throws
+ * ExpectationFault like fillExpectations.
  */
 export function addExpectedFile(
   own: FormExpectations,
@@ -90,9 +91,10 @@ export function addExpectedFile(
 }
 
 /**
- * Gives the form fields that a file of expectations or measurements fills, so that the reader sees
- * them. A file of expectations must pass the same checks as in the client and on the command line.
- * Throws ExpectationFault for a file that fails them, and for any other kind of file.
+ * Returns the form fields that a file fills, so that the reader sees them. The file must contain
+ * expectations or measurements. A file with expectations must pass the same checks as in the client
+ * and on the command line. Throws ExpectationFault for a file that fails these checks, and for any
+ * other kind of file.
  */
 export function fillExpectations(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
@@ -139,8 +141,8 @@ const EXPECTED_MEMBERS = [
 ]
 
 /**
- * The text and its value. Null for bytes that are not UTF-8, and for a text that is not a JSON
- * object which all parsers read alike.
+ * Returns the text and the parsed value. `text` is null for bytes that are not UTF-8. `json` is
+ * null for a text that is not a JSON object, or that different parsers would read differently.
  */
 function read(bytes: Uint8Array): {
   readonly text: string | null
@@ -158,10 +160,10 @@ function read(bytes: Uint8Array): {
 }
 
 /**
- * Gives registers by name (`PCR0`). They come from `{"PCR0": "…"}` or `{"0": "…"}`, or from such an
- * object under `Measurements` in the output of image builders. Null for an object without
- * registers. A register that is left out would not be demanded. So a member that only looks like a
- * register is refused.
+ * Returns registers by name (`PCR0`). They come from `{"PCR0": "…"}` or `{"0": "…"}`. They may also
+ * come from such an object under `Measurements`, which image builders write. Returns null for an
+ * object without registers. If a register were left out, it would not be demanded. So a member that
+ * only looks like a register is refused.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
@@ -181,8 +183,8 @@ function registersOf(json: JsonObject): JsonObject | null {
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /**
- * Writes one register per line. A value that is not text is refused: if it were left out, it would
- * not be demanded.
+ * Writes one register per line. Refuses a value that is not text. If such a value were left out, it
+ * would not be demanded.
  */
 function writeSet(set: Json, file: string): string {
   const registers = isJsonObject(set) ? registersOf(set) : null

@@ -4,13 +4,16 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/** The reader's expectations as the reader gave them: texts of fields, and files. */
+/**
+ * The reader's expectations in the form in which the reader entered them: texts of fields, and
+ * files.
+ */
 export type GivenExpectations = {
-  /** Signed releases, or lists of them. */
+  /** Signed releases, or lists of signed releases. */
   readonly releases: readonly Blob[]
   /** Release keys, one per line. */
   readonly releaseKeys: string
-  /** How many of the release keys must have signed. Empty means one. */
+  /** How many of the release keys must have signed a release. Empty means one key. */
   readonly releaseSigners: string
   /** `PCR0=hex`, one per line. */
   readonly measurements: string
@@ -18,18 +21,21 @@ export type GivenExpectations = {
   readonly allowDebug: boolean
   /** Digests of boot configurations, one per line. */
   readonly configurations: string
-  /** Boot configurations as JSON. */
+  /** Boot configurations, as files with JSON. */
   readonly configurationFiles: readonly Blob[]
-  /** PEM of roots to trust in place of AWS's. */
+  /** PEM of root certificates to trust in place of AWS's. */
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
-  /** Outcomes of an incomplete answer that the reader accepts. */
+  /** Outcomes of incomplete answers. The reader accepts answers with these outcomes. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
-  /** Only for a document without other evidence: its nonce, hex. `0x` stands for an empty nonce. */
+  /**
+   * The nonce of a document, hex. Only for a document without other evidence. `0x` stands for an
+   * empty nonce.
+   */
   readonly nonce: string
-  /** The time at which a document without other evidence must be valid. */
+  /** The time at which a document must be valid. Only for a document without other evidence. */
   readonly time: 'now' | 'own' | 'given'
   /** A time in ISO 8601, or in Unix seconds. */
   readonly at: string
@@ -37,7 +43,10 @@ export type GivenExpectations = {
   readonly maxAge: string
 }
 
-/** The expectations as the form's fields have them. Their blobs are files that the reader chose. */
+/**
+ * The expectations in the form that the page's fields have. Their blobs are files that the reader
+ * chose.
+ */
 export type FormExpectations = GivenExpectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
@@ -45,7 +54,7 @@ export type FormExpectations = GivenExpectations & {
   readonly revocationLists: readonly File[]
 }
 
-/** Expectations that are all empty. */
+/** Expectations in which every field is empty. */
 export const NO_EXPECTATIONS: FormExpectations = {
   releases: [],
   releaseKeys: '',
@@ -65,7 +74,7 @@ export const NO_EXPECTATIONS: FormExpectations = {
   at: '',
   maxAge: '',
 }
-/** The fields that a file fills. */
+/** The form fields that a file fills. */
 export type Filled = Pick<
   FormExpectations,
   | 'releases'
@@ -78,20 +87,22 @@ export type Filled = Pick<
   | 'rootText'
 >
 
-/** The kind of a source. `auto`: recognised from its first bytes. */
+/**
+ * The kind of a source. `auto`: the page recognises the kind from the first bytes of the source.
+ */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 
-/** One source to check, and what to check it against. */
+/** One source to check, and the data to compare it with. */
 export type Job = {
   readonly source: Blob
   readonly kind: SourceKind
-  /** Files that the reader kept: the request body that was sent, and the answer that came. */
+  /** Files that the reader kept: the body of the request, and (in the next member) the answer. */
   readonly request: Blob | null
   readonly answer: Blob | null
-  /** Whether the call whose stream was kept had an `Idempotency-Key`. */
+  /** True if the kept stream belongs to a call that had an `Idempotency-Key`. */
   readonly idempotent: boolean
   readonly expectations: GivenExpectations
-  /** The chain's endpoint to ask about the block. Null when the chain is not asked. */
+  /** The endpoint of the chain, which is asked about the block. Null if the chain is not asked. */
   readonly rpc: string | null
 }
 
@@ -103,21 +114,27 @@ export type JobOutcome =
       readonly kind: 'release'
       readonly file: ReleaseFile
       readonly judged: ReleaseJudgement
-      /** For each release of a list: whether documents that are made now are accepted. */
+      /**
+       * One status for each release in a list. It says whether documents from this release are
+       * accepted if they are made now.
+       */
       readonly statuses: readonly { readonly status: string; readonly message: string }[]
     }
   | { readonly kind: 'image'; readonly found: ImageFound }
-  /** The source could not be checked. The message says why, and the advice says what to do. */
+  /**
+   * The source could not be checked. `message` states why, and `advice` states what the reader can
+   * do.
+   */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** The parts of a job's expectations that the report's advice depends on. */
+/** The parts of a job's expectations that decide which advice the report gives. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
-  /** Whether a root other than AWS's is trusted. */
+  /** True if a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
   readonly chain: boolean
-  /** Lines about files of releases. They say who signed which release. */
+  /** Lines about the files with releases. They say who signed which release. */
   readonly releases: readonly string[]
 }
 
@@ -126,7 +143,7 @@ export type DocumentFound =
       readonly valid: true
       readonly facts: AttestationFacts
       readonly anyCode: boolean
-      /** Whether a root other than AWS's is trusted. */
+      /** True if a root other than AWS's is trusted. */
       readonly isDevelopment: boolean
     }
   | {
@@ -140,7 +157,10 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** Messages from the page to its worker: a job, or a file that fills fields of expectations. */
+/**
+ * Messages from the page to its worker. A message is a job, or a file that fills fields of
+ * expectations.
+ */
 export type JobRequest = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
 /** Messages from the worker to the page. */
 export type JobReply =

@@ -2,7 +2,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import type { Linked } from './link.ts'
 
 /**
- * Expectations from a link are claims of the link's author. The reader decides whether to use them.
+ * Says that expectations from a link are claims of the link's author. The reader decides whether
+ * the page uses them.
  */
 export function LinkedNotice({
   linked,

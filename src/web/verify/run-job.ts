@@ -44,18 +44,19 @@ import {
 } from './read-expectations.ts'
 
 /**
- * Maximum size of a source that is read as a whole, bytes. The command line has the same limit.
- * Images are read in parts.
+ * Maximum size of a source that is read as a whole, bytes. The command line uses the same limit.
+ * Images have no such limit, because they are read in parts.
  */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
-/** Maximum size of a file of revocation lists, bytes. The command line has the same limit. */
+/** Maximum size of a file with revocation lists, bytes. The command line uses the same limit. */
 const LISTS_BYTES_MAX = 4 * 1024 * 1024
-/** Time limit for an answer of the chain's endpoint. */
+/** Time limit for an answer from the chain's endpoint. */
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * Checks one source as the job says. `onProgress` is called with the finished part, 0 to 1, when it
- * is known. Never rejects because of the source: a source that cannot be checked gives `refused`.
+ * Checks one source as the job says. If the progress is known, `onProgress` is called with the
+ * finished part, 0 to 1. A source that cannot be checked never makes this reject. The outcome is
+ * then `refused`.
  */
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {
@@ -77,7 +78,7 @@ export async function runJob(job: Job, onProgress: (done: number) => void): Prom
   }
 }
 
-/** Browsers offer no cryptography to a page that was loaded over http from another machine. */
+/** If a page was loaded over http from another machine, browsers offer it no cryptography. */
 function checkContext(): void {
   if (globalThis.isSecureContext) return
   throw new ExpectationFault(
@@ -87,8 +88,8 @@ function checkContext(): void {
 }
 
 /**
- * Recognises the kind of a source from its first bytes. This only chooses the checks, and creates
- * no trust.
+ * Recognises the kind of a source from its first bytes. The kind only decides which checks are
+ * made. It creates no trust.
  */
 async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
@@ -142,7 +143,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   }
 }
 
-/** Gives a verifier that looks up certificates in the reader's revocation lists. */
+/** Creates a verifier that looks up certificates in the reader's revocation lists. */
 async function openVerifier(
   { revocationLists }: GivenExpectations,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
@@ -216,7 +217,7 @@ async function judgeRelease(job: Job, read: JobExpectations): Promise<JobOutcome
   return { kind: 'release', file, judged: judgeReleaseFile(file, read.trust), statuses }
 }
 
-/** Bytes of an image that are read between two progress reports. */
+/** Number of bytes of an image to read between two progress reports. */
 const PROGRESS_BYTES = 4 * 1024 * 1024
 
 async function measure(
@@ -252,7 +253,9 @@ async function* readChunks(
   }
 }
 
-/** Whether the image has the expected measurements. Null when no measurements are expected. */
+/**
+ * True if the image has the expected measurements. Null when the reader expects no measurements.
+ */
 function compareMeasurements(
   { measurements }: EifReport,
   { measurements: sets, releases = [] }: JobExpectations['expected']['attestation'],
@@ -273,7 +276,7 @@ function compareMeasurements(
   return wanted.length === 0 ? null : wanted.some(isSame)
 }
 
-/** Why nothing could be checked, and what the reader can do. */
+/** Returns why nothing could be checked, and what the reader can do. */
 function refusalOf(fault: unknown): JobOutcome {
   if (fault instanceof ExpectationFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }

@@ -3,10 +3,13 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { writeEvidencePage } from './saved-file.ts'
 
-/** The result of saving a file. */
+/** The result of an attempt to save a file. */
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
-/** Saves a file with the evidence, its report, and the page that checks the evidence. */
+/**
+ * Saves one file that contains the evidence, the report on the evidence, and the page that checks
+ * the evidence.
+ */
 export function SaveEvidence({ source }: { readonly source: Blob }) {
   const [saved, setSaved] = useState<Saved | null>(null)
   const save = async () => {

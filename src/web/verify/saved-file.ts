@@ -12,17 +12,18 @@ import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
 /**
- * Maximum length of a page that a gateway may give for saving, characters. The real page is much
+ * Maximum length of the page that a gateway sends for saving, characters. The real page is much
  * smaller.
  */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
-/** The minimum that must come before the data in a page. */
+/** The minimum of HTML that must come before the data in a page. */
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**
- * The evidence inside this page, as a file with only that data. So it is read as strictly as a
- * dropped file. Null when this page has no evidence.
+ * The evidence inside this page, as a file that has only the data with the evidence. So this
+ * evidence is read as strictly as a file that the reader drops. Null when this page has no
+ * evidence.
  */
 export const OWN_EVIDENCE: File | null = findOwnEvidence()
 
@@ -35,10 +36,10 @@ function findOwnEvidence(): File | null {
 }
 
 /**
- * Gives the saved page with the evidence in `source`: a bundle, a record or a saved proof, or a
- * page that contains one of these. Only this evidence goes into the saved page. Also gives the hash
- * of the completion that the evidence names, and whether the page shows question and answer.
- * Rejects for evidence that is not JSON.
+ * Returns the saved page with the evidence from `source`. `source` is a bundle, a record or a saved
+ * proof, or a page that contains one of these. The saved page contains no other evidence. Also
+ * returns the hash of the completion that the evidence names, and whether the page shows question
+ * and answer. Rejects for evidence that is not JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
@@ -66,8 +67,8 @@ function hashIn(evidence: Json): string | null {
 }
 
 /**
- * Whether the evidence has a member with one of these names. Looks into a bundle, its record, a
- * saved proof, or a record.
+ * True if the evidence has a member with one of these names. Looks for the member in a bundle, in
+ * the bundle's record, in a saved proof, or in a record.
  */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
@@ -83,7 +84,10 @@ async function fetchPage(): Promise<string> {
   return page
 }
 
-/** What this file states about its maker, and its digest. Null when the page is incomplete. */
+/**
+ * Returns what this file states about its maker, and the digest of the file. Null when the page is
+ * incomplete.
+ */
 export function readOwnPage(): EvidencePage | null {
   try {
     return readEvidencePage(encodeUtf8(writeOwnPage()))
@@ -92,10 +96,14 @@ export function readOwnPage(): EvidencePage | null {
   }
 }
 
-/** Writes this document again without its evidence. A page opened from a disk cannot be fetched. */
+/**
+ * Writes this document again without its evidence. This is needed because a page that was opened
+ * from a disk cannot be fetched.
+ */
 function writeOwnPage(): string {
   const policy = attributeOf('meta[http-equiv="content-security-policy"]', 'content')
-  // Browser extensions may add elements. The policy shows which elements are ours.
+  // Browser extensions may add elements to the document. The page's policy shows which elements
+  // belong to the page.
   const textOf = (name: 'script' | 'style') =>
     [...document.querySelectorAll(name)]
       .map(({ textContent }) => textContent ?? '')

@@ -2,7 +2,8 @@ import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
 /**
- * Maximum length of a text that is put into the field. A longer text is used without being shown.
+ * Maximum length of a text that the field shows, characters. A longer text is used, but the field
+ * does not show it.
  */
 const FIELD_LENGTH_MAX = 50_000
 
@@ -51,7 +52,8 @@ export function SourceInput({
           onChange={({ currentTarget }) => {
             const [file] = currentTarget.files ?? []
             if (file !== undefined) onSource(file)
-            // The reader may choose the same file again after a change of the file.
+            // The reader may change a file and then choose it again. So the field must forget the
+            // chosen file.
             currentTarget.value = ''
           }}
         />
@@ -69,7 +71,7 @@ export function SourceInput({
           onPaste={(event) => {
             const pasted = event.clipboardData?.getData('text') ?? ''
             if (pasted.length <= FIELD_LENGTH_MAX) return
-            // Many megabytes in a field would make the page slow.
+            // A field with many megabytes of text would make the page slow.
             event.preventDefault()
             takeText(pasted)
           }}

@@ -4,16 +4,17 @@ import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from 
 /** Runs jobs in a worker, one at a time. */
 export type Checker = {
   /**
-   * Gives the result of a job. `onProgress` is called with the finished part. A new job ends the
-   * running job, and the promise of the ended job rejects with AbortError.
+   * Runs a job and returns its result. `onProgress` is called with the finished part. A new job
+   * ends the running job. The promise of the running job then rejects with AbortError.
    */
   run(job: Job, onProgress: (done: number) => void): Promise<JobOutcome>
-  /** Ends the running job. Its promise rejects with AbortError. */
+  /** Ends the running job. The promise of this job rejects with AbortError. */
   stop(): void
 }
 
 /**
- * Gives a checker. The worker's script is loaded at once, because the network may be gone later.
+ * Creates a checker. It loads the worker's script at once, because the network may not be available
+ * later.
  */
 export function createChecker(): Checker {
   let end: (() => void) | null = null
@@ -66,7 +67,7 @@ export function createChecker(): Checker {
 }
 
 /**
- * Gives the form fields that a file fills. A second worker reads the file, so a running check
+ * Returns the form fields that a file fills. A second worker reads the file, so a running check
  * continues. Rejects with ExpectationFault for a file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
@@ -96,8 +97,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * Loads the worker's text. In a served page it is a separate script, so that the page shows sooner.
- * A saved page contains the text.
+ * Loads the text of the worker's script. In a served page this text is a separate file, so that the
+ * page appears sooner. A saved page contains the text.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
@@ -111,8 +112,8 @@ function loadText(): Promise<string> {
 }
 
 /**
- * Starts the worker from its text in a blob, in a served page and in a saved page. The page's
- * policy allows workers only from such blobs.
+ * Starts the worker from a blob that contains the worker's text. This is the same in a served page
+ * and in a saved page. The page's policy allows workers only from such blobs.
  */
 async function startWorker(): Promise<Worker> {
   const url = URL.createObjectURL(new Blob([await loadText()], { type: 'text/javascript' }))
@@ -129,8 +130,8 @@ type TrustedTypes = {
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
 /**
- * The URL, marked with this page's policy for browsers that require this. The policy accepts only
- * blobs.
+ * Marks the URL with this page's trusted-types policy, for browsers that require this. The policy
+ * accepts only URLs of blobs.
  */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }

@@ -18,12 +18,12 @@ const TONES = {
 } as const satisfies Record<Standing, string>
 const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
-/** Id of the heading of a result, so that the page can move the focus there. */
+/** Id of the heading above a result. The page uses the id to move the focus to the heading. */
 export const RESULT_ID = 'result'
 
 /**
- * The verdict in the largest type, with a sentence for every reader. `headline` is a line for
- * engineers. A verdict is never green when a development enclave signed the evidence.
+ * The verdict in the largest type, with a sentence that every reader can understand. `headline` is
+ * a line for engineers. If a development enclave signed the evidence, the verdict is never green.
  */
 export function Verdict({
   standing,

@@ -34,8 +34,8 @@ type Progress =
   | { readonly kind: 'failed'; readonly fault: unknown }
 
 /**
- * The reader's input at the beginning of a check. The chain's endpoint is included only when the
- * chain was asked.
+ * The reader's input when a check begins. It includes the chain's endpoint only if the chain was
+ * asked.
  */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
@@ -50,7 +50,7 @@ export function VerifyPage() {
   const { own, inForce } = useExpectations()
   const { expectations } = inForce
   const [isExpecting, setIsExpecting] = useState(false)
-  // Under a verdict, the forms are folded until the reader opens them.
+  // When a verdict is shown, the forms below it are folded until the reader opens them.
   const [isOpen, setIsOpen] = useState(true)
   const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
   const [linked, setLinked] = useState(() => readFragment(location.hash))
@@ -221,7 +221,7 @@ function isOther(one: Given, other: Given): boolean {
   return one.values.some((value, at) => value !== other.values[at])
 }
 
-/** Runs one check at a time, in a worker. The worker starts with the first check. */
+/** Runs one check at a time in a worker. The worker is started when the first check starts. */
 function useChecker(onOutcome: (outcome: JobOutcome) => void) {
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
   const checker = useRef<Checker | null>(null)
@@ -254,8 +254,8 @@ function useChecker(onOutcome: (outcome: JobOutcome) => void) {
 }
 
 /**
- * The result. The focus moves to its heading, so that people who use a keyboard or a screen reader
- * find it.
+ * The result. The focus moves to the heading of the result. So people who use a keyboard or a
+ * screen reader find the result.
  */
 function Result({
   progress,
@@ -263,7 +263,7 @@ function Result({
   explorer,
 }: {
   readonly progress: Progress
-  /** Whether the reader has changed the input since the check. */
+  /** True if the reader has changed the input since the check. */
   readonly isOutdated: boolean
   readonly explorer: string
 }) {

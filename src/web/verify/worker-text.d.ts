@@ -1,4 +1,7 @@
-/** A source as the text of one script. It is bundled with its imports (src/web/bundle.ts). */
+/**
+ * A source file, imported as the text of one script. The script includes everything that the source
+ * file imports (src/web/bundle.ts).
+ */
 declare module '*.ts?text' {
   const text: string
   export default text

@@ -9,8 +9,8 @@ import { runJob } from './run-job.ts'
  */
 
 /**
- * The members of a worker's global scope that are used. The types for pages do not have these
- * members.
+ * Those members of a worker's global scope that this file uses. The TypeScript types for pages do
+ * not have these members.
  */
 type Scope = {
   onmessage: ((event: MessageEvent<JobRequest>) => void) | null

@@ -7,13 +7,13 @@ import { clientExpectations } from './client-expectations.ts'
 import type { ClientRefusal } from './turn.ts'
 
 /*
- * This module is loaded when the first enclave is asked, because the client's checks and
- * cryptography are half of a page's bytes.
+ * This module is loaded only when the page first asks an enclave. It contains the client's checks
+ * and cryptography, which are half of a page's bytes.
  */
 
 /**
- * Connects to this page's own gateway. `isDevelopment`: the enclaves may use a root that is not
- * AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted `signal`.
+ * Connects to the gateway that served this page. `isDevelopment`: the enclaves may use a root that
+ * is not AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted `signal`.
  */
 export async function openClient({
   key,
@@ -37,10 +37,10 @@ export async function openClient({
 export type Message = { readonly role: 'user' | 'assistant'; readonly content: string }
 
 /**
- * Makes a verified call, and checks the whole answer. Then gives the proof. `onText` is called with
- * the text received so far. Do not trust this text before the check. Throws AnswerRefused for an
- * answer that fails a check, OwnGatewayFault when there is no answer, and the reason of an aborted
- * `signal`.
+ * Makes a verified call, checks the whole answer, and then returns the proof. `onText` is called
+ * with the text received so far. Do not trust this text before the check. Throws AnswerRefused for
+ * an answer that fails a check. Throws OwnGatewayFault when there is no answer. Throws the reason
+ * of an aborted `signal`.
  */
 export async function ask(
   affidavit: Affidavit,
@@ -73,7 +73,8 @@ export async function ask(
         model,
         messages,
         stream: true,
-        // The signed response has the usage. Without this option, the chunks would lack the usage.
+        // The signed response contains the usage. Without this option, the chunks would not contain
+        // the usage.
         stream_options: { include_usage: true },
       }),
     })
@@ -86,8 +87,8 @@ export async function ask(
 }
 
 /**
- * Waits until a block has a call's anchor. Throws AnswerRefused, and the reason of `signal` when
- * aborted.
+ * Waits until a block contains the anchor of a call. Throws AnswerRefused. If `signal` is aborted,
+ * throws the signal's reason.
  */
 export function awaitCallAnchor(
   affidavit: Affidavit,
@@ -97,10 +98,13 @@ export function awaitCallAnchor(
   return explained(() => affidavit.anchored(proof, { timeoutMs: ANCHOR_TIMEOUT_MS, signal }))
 }
 
-/** Anchors are mined within seconds; if not, the chain or the relayer has a fault. */
+/**
+ * The chain normally mines an anchor within seconds. If it takes longer than this, the chain or the
+ * relayer has a fault.
+ */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
-/** The checking client refused an answer. The message gives the reason, for people. */
+/** The client that checks answers refused an answer. The message states the reason for people. */
 export class AnswerRefused extends Error {
   readonly refusal: ClientRefusal
 
@@ -119,7 +123,7 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
       const { code, message, checks } = fault
       throw new AnswerRefused({ code, message, checks })
     }
-    // fetch throws TypeError when there is no answer.
+    // If there is no answer, fetch throws TypeError.
     if (fault instanceof TypeError)
       throw new OwnGatewayFault('The gateway does not answer.', {
         status: 0,
@@ -131,8 +135,8 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
 }
 
 /**
- * The members of a chunk that a chat shows. The client has checked that the chunk has only one
- * meaning.
+ * The members of a chunk that a chat shows. The client has checked that all parsers read the chunk
+ * alike.
  */
 type Chunk = {
   readonly hash?: string
@@ -142,7 +146,7 @@ type Chunk = {
   }[]
 }
 
-/** Reads all events of an answer. `hash` comes from the last chunk. */
+/** Reads all events of an answer. `hash` is from the last chunk. */
 async function readStream(
   response: Response,
   onText: (text: string) => void,

@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 
-/** The field for a question. On a narrow screen it stays in view. */
+/** The field for a question. On a narrow screen, the field is always visible. */
 export function Composer({
   isRunning,
   canSend,
@@ -10,7 +10,10 @@ export function Composer({
   onClear,
 }: {
   readonly isRunning: boolean
-  /** Whether the reader can send: an expected enclave takes calls, and a model is named. */
+  /**
+   * True if the reader can send a question: an expected enclave takes calls, and the reader has
+   * named a model.
+   */
   readonly canSend: boolean
   readonly hasTurns: boolean
   readonly onSend: (question: string) => void

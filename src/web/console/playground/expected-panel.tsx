@@ -17,22 +17,22 @@ import {
 import type { FormExpectations } from '../../verify/job.ts'
 import { adviceFor, type ClientRefusal } from './turn.ts'
 
-/** Whether the gateway showed an enclave that the reader expects. */
+/** Whether the gateway has an enclave that the reader expects. */
 export type EnclaveConnection =
   | { readonly kind: 'none' }
   | { readonly kind: 'connecting' }
   | {
       readonly kind: 'ready'
       readonly affidavit: Affidavit
-      /** Whether the connection may depend on a root that is not AWS's. */
+      /** True if the connection may depend on a root that is not AWS's. */
       readonly isDevelopment: boolean
-      /** Whether only a development gateway says that this enclave is to be expected. */
+      /** True if the only source that lists this enclave as expected is a development gateway. */
       readonly isGatewaysWord: boolean
     }
   | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
-/** Asks which enclaves the reader expects. Shows whether the gateway's enclaves are among them. */
+/** Asks which enclaves the reader expects. Shows whether the gateway has such enclaves. */
 export function ExpectedPanel({
   connection,
   onRetry,

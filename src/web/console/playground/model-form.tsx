@@ -5,18 +5,18 @@ import type { Loaded } from '../../kit/use-loaded.ts'
 /** The models that the gateway lists. */
 export type ModelList = {
   readonly data: readonly { readonly id: string }[]
-  /** Absent in the answer of an older gateway. */
+  /** Absent if the gateway is of an older version. */
   readonly patterns?: readonly { readonly pattern: string }[]
 }
 
 /** Which model is used, and how. */
 export type ModelChoice = {
-  /** Id of the chosen model; null: the first model of the list. */
+  /** Id of the chosen model. Null if the first model in the list is used. */
   readonly listed: string | null
-  /** The name of a model that is not listed; used when `listed` is OTHER. */
+  /** The name of a model that is not in the list. Used when `listed` is OTHER. */
   readonly other: string
   readonly isEncrypted: boolean
-  /** The caller's own credential at the provider; empty without one. */
+  /** The caller's own credential at the provider. Empty if the caller has no such credential. */
   readonly credential: string
 }
 
@@ -28,12 +28,12 @@ export const FIRST_ASKED: ModelChoice = {
 }
 
 const OTHER = '(other)'
-/** Maximum length of a shown name. Real names have some dozen characters. */
+/** Maximum length of a name that is shown, characters. Real names are much shorter. */
 const NAME_SHOWN_MAX = 100
-/** Maximum number of shown patterns. A provider table has about a dozen. */
+/** Maximum number of patterns that are shown. A provider table has about a dozen. */
 const PATTERNS_SHOWN_MAX = 12
 
-/** The model to use. Empty while the reader has not named a model. */
+/** Returns the model to use. Empty while the reader has not named a model. */
 export function modelOf(asked: ModelChoice, models: ModelList | null): string {
   const choice = choiceOf(asked, models)
   return choice === OTHER ? asked.other.trim() : choice

@@ -15,13 +15,13 @@ import type { Answer, Turn, TurnAnchor } from './turn.ts'
 import { TurnView } from './turn-view.tsx'
 import { WhoAnswers } from './who-answers.tsx'
 
-/** This module is loaded when it is first needed. */
+/** The module is loaded when the page first needs it. */
 const loadChat = () => import('./chat.ts')
 
-/** Within this distance from the end of the conversation, the view follows new text. */
+/** If the view is at most this far from the end of the conversation, it scrolls with new text. */
 const END_PX = 40
 
-/** Verified chat: the client runs in this page, and shows what it checks. */
+/** Verified chat. The client runs in this page. The page shows what the client checks. */
 export function PlaygroundPart() {
   const session = useSession()
   const [asked, setAsked] = useState<ModelChoice>(FIRST_ASKED)
@@ -34,7 +34,7 @@ export function PlaygroundPart() {
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
   const model = modelOf(asked, models.value)
-  // The view follows new text, unless the reader scrolled back.
+  // True if the view scrolls with new text. False after the reader has scrolled back.
   const isFollowed = useRef(true)
   const lastTop = useRef(0)
   useEffect(() => {
@@ -47,7 +47,7 @@ export function PlaygroundPart() {
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
     const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
-    // New text also moves the end away. But only the reader scrolls back.
+    // New text also increases the distance to the end. But only the reader scrolls back.
     if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
     lastTop.current = scrollTop
   }
@@ -95,7 +95,10 @@ export function PlaygroundPart() {
   )
 }
 
-/** Connects again when the expectations change. The enclaves must then pass the checks again. */
+/**
+ * Connects to the gateway. Connects again when the expectations change, because the enclaves must
+ * then pass the checks again.
+ */
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
   const { kind, expectations } = useExpectations().inForce
@@ -128,7 +131,7 @@ function useConnection(isEncrypted: boolean) {
     return () => abort.abort()
   }, [expectations, isEncrypted, key, round])
   const reconnect = async () => {
-    // After a restart, a development gateway has other enclaves.
+    // A development gateway has other enclaves after it restarts.
     if (kind === 'development') await takeDevelopmentExpectations(fillHere)
     setRound(round + 1)
   }
@@ -136,15 +139,16 @@ function useConnection(isEncrypted: boolean) {
 }
 
 /**
- * Whether the expectations name the enclaves' code, so that the enclaves can be asked. The reader
- * may type a release key before giving a release.
+ * True if the expectations name the enclaves' code, so that the page can ask the enclaves. A
+ * release key alone does not name code: the reader may type it before choosing a release.
  */
 function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 
 /**
- * The conversation. Only one call runs at a time. Meanwhile, anchors of earlier calls are awaited.
+ * The conversation. Only one call runs at a time. During a call, the page still waits for the
+ * anchors of earlier calls.
  */
 function useTurns(key: string) {
   const [turns, setTurns] = useState<readonly Turn[]>([])
@@ -153,7 +157,7 @@ function useTurns(key: string) {
   const running = useRef<AbortController | null>(null)
   const gone = useRef(new AbortController())
   const nextId = useRef(1)
-  /** By turn: the client that can be asked for the answer's anchor. */
+  /** By turn: the client that the page can ask for the anchor of the answer. */
   const clients = useRef(new Map<number, Affidavit>())
   useEffect(() => () => gone.current.abort(), [])
 
@@ -239,11 +243,12 @@ function useTurns(key: string) {
 }
 
 /**
- * Maximum length of an answer that a screen reader reads aloud at its end. The rest is on the page.
+ * Maximum length, characters, that a screen reader reads aloud when an answer ends. The rest is on
+ * the page.
  */
 const SAID_MAX = 500
 
-/** The messages for the next call. Only checked answers are sent to a model again. */
+/** Returns the messages for the next call. They include only answers that passed the checks. */
 function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   if (answer.kind !== 'checked') return []
   return [
@@ -252,7 +257,10 @@ function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   ]
 }
 
-/** Shows text at most once per frame, even if pieces of text arrive more often. */
+/**
+ * Shows new text at most once in each frame of the screen, even if pieces of text arrive more
+ * often.
+ */
 function createPainter(paint: (text: string) => void) {
   let latest = ''
   let frame: number | null = null

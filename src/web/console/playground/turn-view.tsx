@@ -5,7 +5,7 @@ import { saveFile } from '../../kit/save-file.ts'
 import { NEW_TAB } from '../new-tab.ts'
 import { type Answer, adviceFor, type ClientRefusal, countChecks, type Turn } from './turn.ts'
 
-/** Characters of a text that are shown at first. */
+/** Number of characters of a text that are shown at first. */
 const TEXT_SHOWN_MAX = 20_000
 
 /** A question, its answer, and the results of the checks. */
@@ -14,7 +14,7 @@ export function TurnView({
   onLookAgain,
 }: {
   readonly turn: Turn
-  /** Called to wait for the anchor again. */
+  /** Called when the reader wants to wait for the anchor again. */
   readonly onLookAgain: () => void
 }) {
   const { question, model, text, answer } = turn
@@ -39,7 +39,7 @@ export function TurnView({
   )
 }
 
-/** A refused text. It is folded, so that it is not read by mistake. */
+/** A text that the client refused. It is folded, so that the reader does not read it by mistake. */
 function RefusedText({ text }: { readonly text: string }) {
   if (text === '') return null
   return (
@@ -198,7 +198,7 @@ function AnchorState({
     case 'waiting':
       return <State tone="open">Waiting for its anchor</State>
     case 'mined':
-      // This is not shown as good, because the chain was not asked whether it has the block.
+      // The tone is not good, because the page did not ask the chain whether it has the block.
       return <State tone="open">Anchored in block {anchor.evidence.bundle.block?.number}</State>
     case 'unknown':
       return <State tone="warn">No anchor seen</State>

@@ -2,7 +2,7 @@ import type { Check } from '../../../../attestation/finding.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
-/** The client's refusal, and the checks that were made before it. */
+/** The client's refusal, and the checks that the client made before it. */
 export type ClientRefusal = {
   readonly code: AffidavitErrorCode
   readonly message: string
@@ -31,14 +31,14 @@ export type Turn = {
   readonly question: string
   readonly model: string
   readonly isEncrypted: boolean
-  /** Whether the answer may depend on a root that is not AWS's. */
+  /** True if the answer may depend on a root that is not AWS's. */
   readonly isDevelopment: boolean
   /** The text received so far. */
   readonly text: string
   readonly answer: Answer
 }
 
-/** Advice to the reader for a refusal. */
+/** Returns advice to the reader about a refusal. */
 export function adviceFor({ code }: ClientRefusal): string {
   switch (code) {
     case 'invalid_options':
@@ -67,7 +67,7 @@ export function adviceFor({ code }: ClientRefusal): string {
   }
 }
 
-/** Counts the checks of each outcome, in words. */
+/** Counts the checks with each outcome. Returns the counts in words. */
 export function countChecks(checks: readonly Check<string>[]): string {
   const count = (outcome: Check<string>['outcome']) =>
     checks.filter((made) => made.outcome === outcome).length

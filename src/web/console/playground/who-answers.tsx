@@ -20,7 +20,7 @@ function stateOf(connection: EnclaveConnection): readonly [Tone, string] {
 
 /**
  * The model, the enclave and the expectations, beside the conversation. On a narrow screen they are
- * folded under one line, which shows the enclave and its state.
+ * folded, and one line shows the enclave and the enclave's state.
  */
 export function WhoAnswers({
   model,
