@@ -7,7 +7,7 @@ export function speedText(tokensPerSecond: number): string {
   return `${decimals(tokensPerSecond, tokensPerSecond < 100 ? 1 : 0)} tokens/s`
 }
 
-/** `1 request`, `2,000 requests`; `noun` is the singular. */
+/** Returns a text such as `1 request` or `2,000 requests`. `noun` is the singular. */
 export function countText(count: number, noun: string): string {
   return `${decimals(count, 0)} ${noun}${count === 1 ? '' : 's'}`
 }
@@ -38,7 +38,7 @@ export function lengthText(seconds: number): string {
 /** Latest Unix second that a Date can hold. */
 const TIME_MAX = 8_640_000_000_000
 
-/** Gives Unix seconds as day and time in UTC; a dash for 0. */
+/** Returns Unix seconds as day and time in UTC. Returns a dash for 0. */
 export function timeText(seconds: number): string {
   if (!(seconds > 0)) return '-'
   if (seconds > TIME_MAX) return String(seconds)
