@@ -158,7 +158,7 @@ export function createUsageStore(
   }
 }
 
-/** Limits a sum to the largest integer that a JSON number holds. */
+/** Reduces a sum that is too large to the largest integer that a JSON number holds exactly. */
 function capped(sum: ReturnType<typeof sql>) {
   return sql`least(${sum}, ${Number.MAX_SAFE_INTEGER}::bigint)::bigint`
 }
