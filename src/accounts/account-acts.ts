@@ -137,7 +137,7 @@ export const accountActs = {
     ],
     answer: settleAccount,
   }),
-  /** A deleted account cannot be restored; a new account may take its name. */
+  /** A deleted account cannot be restored. A new account may take its name. */
   delete: defineAct({
     method: 'DELETE',
     path: '/v1/admin/accounts',

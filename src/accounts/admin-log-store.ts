@@ -26,7 +26,7 @@ export const adminAct = z.object({
 })
 export type AdminAct = Readonly<z.output<typeof adminAct>>
 
-/** Which acts a query selects; null selects all. */
+/** Selects the acts that a query returns. A null member selects all acts. */
 type AdminActQuery = {
   /** Only acts older than this position. */
   readonly before: number | null

@@ -64,7 +64,7 @@ export type BudgetRefusal = {
   readonly renews_at: number | null
 }
 
-/** Which budgets a query selects; null selects all. */
+/** Selects the budgets that a query returns. A null member selects all budgets. */
 export type BudgetQuery = {
   readonly accountId?: string | null
   readonly accountName?: string | null

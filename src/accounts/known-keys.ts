@@ -35,8 +35,8 @@ type KnownKey = {
 /**
  * Returns a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS.
  * `monotonic` is the time in milliseconds of a clock that is never set. Calls with a key in use do
- * not wait for the store, because one query looks up all such keys again before their data is too
- * old. A failed answer is not used again. Rejects with the driver's error.
+ * not wait for the store. One query looks up all such keys again before their data is too old. A
+ * failed answer is not used again. Rejects with the driver's error.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,

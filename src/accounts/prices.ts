@@ -16,7 +16,7 @@ export const MONEY_MAX = BigInt(Number.MAX_SAFE_INTEGER)
 
 /** Price of a group of models, in billionths. */
 type Price = {
-  /** Patterns; `*` matches any characters. */
+  /** Patterns for model names. `*` matches any characters. */
   readonly models: readonly string[]
   readonly perMillionInputTokens: bigint
   readonly perMillionOutputTokens: bigint

@@ -4,8 +4,8 @@ import { AgentFailure } from './registration.ts'
 
 /**
  * Returns the backend that the configuration names, even if it is down. If no backend is
- * configured, searches this machine for one. Rejects with AgentFailure if no backend is found.
- * `name` is for people to read.
+ * configured, searches the machine of the agent for one. Rejects with AgentFailure if no backend is
+ * found. `name` is for people to read.
  */
 export async function openBackend({
   url,
@@ -49,9 +49,9 @@ type FoundBackend = {
 }
 
 /**
- * Searches this machine for a server, on the usual port of each kind. Returns the first server that
- * is up and lists models. Returns null if there is no such server. The caller must close the
- * backend.
+ * Searches the machine of the agent for a server, on the usual port of each kind. Returns the first
+ * server that is up and lists models. Returns null if there is no such server. The caller must
+ * close the backend.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

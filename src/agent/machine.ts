@@ -3,9 +3,10 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Reads the hardware of this machine with `systeminformation`, which uses nvidia-smi. A machine may
- * have no GPU. If a text cannot be read, it is `unknown`. The speed is the speed of the network
- * card. The speed of the route to the gateway is not measured. Never rejects.
+ * Reads the hardware of the machine on which the agent runs, with `systeminformation`, which uses
+ * nvidia-smi. A machine may have no GPU. If a text cannot be read, it is `unknown`. The speed is
+ * the speed of the network card. The speed of the route to the gateway is not measured. Never
+ * rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -76,8 +77,9 @@ function toMegabytes(bytes: number | undefined): number {
 }
 
 /**
- * Reads how busy this machine is, with `systeminformation`. If a figure cannot be read, it is 0.
- * Takes about half a second, because the processor's load is measured over a period. Never rejects.
+ * Reads how busy the machine is on which the agent runs, with `systeminformation`. If a figure
+ * cannot be read, it is 0. Takes about half a second, because the processor's load is measured over
+ * a period. Never rejects.
  */
 export async function readLoad(): Promise<Load> {
   const { default: system } = await import('systeminformation')

@@ -20,7 +20,7 @@ type RegistrationOptions = {
   readonly nodeId: string
   readonly nodeType: NodeType
   readonly backend: Backend
-  /** Models to serve; null: all models that the backend lists. */
+  /** Models to serve. Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan

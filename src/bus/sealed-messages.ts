@@ -16,8 +16,8 @@ const SENDER_BYTES_MAX = 64
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
 /**
- * The maximum age of a message. A message's time may also be this far in the future. Both are
- * measured with the clock of the receiving machine.
+ * The maximum age of a message. A message's time may also be this far in the future. The receiver's
+ * clock decides.
  */
 export const MESSAGE_AGE_MAX_MS = 30_000
 /**

@@ -26,11 +26,11 @@ export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
  * Makes connections with `connect`, and asks for the identity on each new connection. Returns the
- * connection only if `isExpected` accepts the identity. This is necessary because another process
- * may listen at the socket since the enclave was checked, even if the old enclave still runs. Bytes
- * that are sent over a returned connection go to the checked enclave. Fails with EnclaveError. In
- * this case, nothing was sent. Does NOT check the identity itself: any process behind the socket
- * could claim the identity of another.
+ * connection only if `isExpected` accepts the identity. After an enclave was checked, another
+ * process may start to listen at the socket, even while the old enclave still runs. Bytes that are
+ * sent over a returned connection go to the checked enclave. Fails with EnclaveError. In this case,
+ * nothing was sent. Does NOT check the identity itself: any process behind the socket could claim
+ * another identity.
  */
 export function checkedConnector({
   connect,

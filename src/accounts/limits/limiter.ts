@@ -36,7 +36,7 @@ export type LimitedCall = {
   readonly kind: CallKind
   /** The model's name as the caller wrote it. Empty if the call has no model. */
   readonly model: string
-  /** Tokens that the call may use; 0 for a call that uses no tokens. */
+  /** Tokens that the call may use. It is 0 if the call uses no tokens. */
   readonly estimate: number
   /** How many of these tokens belong to the prompt, if known. The call's cost depends on it. */
   readonly promptTokens?: number

@@ -11,13 +11,16 @@ import { writeFileWhole } from '../files.ts'
 /** Identifies a node: the gateway and the node's name. */
 type KeptName = { readonly gateway: string; readonly name: string }
 
-/** A file with the ids of this machine's nodes, by gateway and name. Methods throw CliError. */
+/**
+ * A file with the ids of the nodes that run on one machine, by gateway and name. Methods throw
+ * CliError.
+ */
 export type KeptNodes = {
   /** Returns null if the file does not exist, or if it has no node with this name. */
   find(of: KeptName): Promise<string | null>
   /** Writes the whole file. Call it only under the lock. */
   keep(of: KeptName, nodeId: string): Promise<void>
-  /** Runs `run` under a lock. While `run` runs, no other process on this machine uses the file. */
+  /** Runs `run` under a lock. While `run` runs, no other process on the machine uses the file. */
   locked<Value>(run: () => Promise<Value>): Promise<Value>
 }
 

@@ -119,7 +119,7 @@ function parseEntry(line: string): Entry | null {
   }
 }
 
-/** Returns the hours, minutes and seconds of a log line in the time zone of this machine. */
+/** Returns the hours, minutes and seconds of a log line in the local time zone. */
 function clock({ time }: Entry): string {
   const date = new Date(String(time))
   return [date.getHours(), date.getMinutes(), date.getSeconds()]

@@ -249,8 +249,8 @@ export function changeRelease(
 
 /**
  * Returns the list in its canonical form. Its time is `nowMs`, or a second after its last issue if
- * that is later. Throws CliError if the list's time is in the future. In this case the signer's
- * clock or this machine's clock is wrong. Throws FormatError if the result is not a valid list.
+ * that is later. Throws CliError if the list's time is in the future. In this case either the
+ * signer's clock or the local clock is wrong. Throws FormatError if the result is not a valid list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)
