@@ -201,8 +201,8 @@ function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
 }
 
 /**
- * Base32 of RFC 4648 section 6, in lower case. The length of `bytes` is a multiple of 5, so no
- * padding is needed.
+ * Encodes bytes in base32 (RFC 4648 section 6), in lower case. The length of `bytes` must be a
+ * multiple of 5, so that no padding is needed.
  */
 function encodeBase32(bytes: Uint8Array): string {
   const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')

@@ -90,7 +90,7 @@ export type BudgetsStore = {
    * found.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
-  /** Lists budgets, ordered by account name and key id. Default: all. */
+  /** Lists budgets, ordered by account name and key id. Default: all budgets. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
   /**
    * Reserves in all budgets of the call, or in none, in one step. Returns null if the reservation

@@ -32,8 +32,8 @@ export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' |
 
 /**
  * The outcomes of calls with idempotency keys. Every method throws the driver's error when the
- * database fails. Answers are stored encrypted when the database has keys for that. `claim` throws
- * ContentUnavailable for an answer that it cannot decrypt.
+ * database fails. If the database has keys for content, answers are stored encrypted. `claim`
+ * throws ContentUnavailable for an answer that it cannot decrypt.
  */
 export type IdempotencyStore = {
   /**

@@ -39,7 +39,7 @@ const idempotencyKey = described(
 /** The request header that identifies a call, so that the call is made only once. */
 export const idempotencyHeaders = z.object({ 'idempotency-key': idempotencyKey })
 
-/** Errors that refuse a call because of its idempotency key. */
+/** Errors with which a call is refused because of its idempotency key. */
 export const IDEMPOTENCY_ERRORS = [
   'idempotency_in_progress',
   'idempotency_key_reused',

@@ -5,7 +5,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import { matchesPattern } from '../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../runtime/starting.ts'
 
-/** Billionths of the currency's unit in one unit. */
+/** How many billionths one unit of the currency has. */
 export const NANO = 1_000_000_000n
 
 /** One call counts at most this number of tokens. */

@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Sums as a report shows them. Null means unknown, which differs from 0. */
+/** Sums in the form of a report. Null means that a sum is unknown. This is not the same as 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number

@@ -94,8 +94,8 @@ export type Agent = {
 }
 
 /**
- * Starts an agent. It registers its node, connects and serves. It connects again whenever the
- * connection ends.
+ * Starts an agent. The agent registers its node, connects and serves. Each time the connection
+ * ends, it connects again.
  */
 export function startAgent(options: AgentOptions): Agent {
   const timings = { ...AGENT_TIMINGS, ...options.timings }

@@ -21,7 +21,7 @@ import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
-/** The parts of the app, without its settings. */
+/** The parts that make up the app. They do not include its settings. */
 type AppParts = {
   /** Every route, except the routes that serve the documentation. The app adds those. */
   readonly routes: readonly Route[]
@@ -44,7 +44,7 @@ type AppParts = {
   readonly log: Logger
 }
 
-/** WebSockets at one path. */
+/** Serves the WebSockets at one path. */
 export type AppSockets = {
   readonly path: string
   /** Accepts the socket of a client that connects. */

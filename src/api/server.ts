@@ -117,7 +117,8 @@ export function createHttpServer(
 }
 
 /**
- * A server and its connections. `silent` counts connections that have not sent a whole head yet.
+ * A server that reports the load of its connections. `silent` counts connections that have not sent
+ * a whole head yet.
  */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 

@@ -75,8 +75,8 @@ const SAFE_HEADERS = {
 } as const
 
 /**
- * Sets the header with the time from the call's start to its answer. Call it right before the head
- * is sent.
+ * Sets the header that states the time from the call's start to its answer. Call this right before
+ * the head is sent.
  */
 export function recordProcessingTime(context: ApiContext, now: () => number): void {
   const headAtMs = now()

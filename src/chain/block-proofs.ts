@@ -29,7 +29,7 @@ export const UNREADABLE_MS = 60_000
 /** How many unreadable blocks are remembered. If there are more, all of them are removed. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
-/** Reads blocks and stores the proofs of our anchors in them. */
+/** Reads blocks and stores the proofs for this service's anchors in them. */
 export type BlockProofs = {
   /**
    * Reads the block with this hash. Concurrent calls for the same block share one reading. Stores
@@ -192,7 +192,7 @@ const KEEPER_DEFAULTS: KeeperLimits = {
 
 /** After this many failures in a row at the same block, the next block is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
-/** While failures continue, they are logged only this often. */
+/** While failures continue, one is logged at most once in this interval. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {

@@ -100,7 +100,10 @@ type TakenRow = {
 
 const UNIQUE_VIOLATION = '23505'
 
-/** A second replacement of one anchor breaks the unique index. */
+/**
+ * Returns true if the anchor was already replaced. A second replacement of the same anchor violates
+ * the unique index.
+ */
 function isReplacedAlready(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('constraint' in error)) return false
   return error.code === UNIQUE_VIOLATION && error.constraint === 'anchors_again'

@@ -53,7 +53,7 @@ export type RelayerTurn = {
 /** How often to try to get the turn while another gateway has it. */
 const TURN_INTERVAL_MS = 1_000
 
-/** The turn of one relayer. */
+/** Returns the turn for one relayer. */
 export function createRelayerTurn(session: DatabaseSession, relayer: string): RelayerTurn {
   const name = `relayer ${relayer}`
   let isLocked = false

@@ -78,7 +78,7 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
   }
 }
 
-/** The answer of the last node that was tried, and its reader. */
+/** The answer of the last node that was tried, and the reader of this answer. */
 type ReadAnswer = { readonly answer: NodeAnswer; readonly chunks: NodeChunks }
 
 async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promise<ReadAnswer> {

@@ -64,7 +64,7 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The contract's address, after its code was compared with this release's code. */
+/** The contract's address. The code at this address was compared with the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number

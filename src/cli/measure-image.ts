@@ -160,5 +160,5 @@ export async function* readFileChunks(
   }
 }
 
-/** Node's own digests for measuring images: OpenSSL's SHA-384 and zlib's CRC-32. */
+/** The digests that Node has for measuring images: OpenSSL's SHA-384 and zlib's CRC-32. */
 export const NODE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }

@@ -15,7 +15,7 @@ const POLL_MS = 1_000
 /** Interval before the same line is printed again. */
 const PRINT_INTERVAL_MS = 30_000
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type WithdrawOptions = {
   readonly rpc: string
   /** 0x and 40 hex digits. */

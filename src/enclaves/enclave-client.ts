@@ -94,7 +94,7 @@ export type EnclaveClientOptions = {
    * being counted. So the gateway refuses them before.
    */
   readonly callsMax: number
-  /** Milliseconds of a clock that is never set. Default: this process's clock. */
+  /** Returns milliseconds of a clock that is never set. Default: this process's monotonic clock. */
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number

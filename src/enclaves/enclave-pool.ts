@@ -8,7 +8,10 @@ import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/** A completion call that any enclave may make, unless `notary` names one. */
+/**
+ * A completion call that any enclave may make. If `notary` is set, only this notary's enclave may
+ * make it.
+ */
 type WantedCall = {
   readonly model: string
   /**

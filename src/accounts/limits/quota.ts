@@ -163,7 +163,7 @@ type GroupUsage = {
   readonly tokens_used_day: number
 }
 
-/** Gives what an account used in each group of its tier. */
+/** Returns the use of an account in each group of its tier. */
 export function describeUsage(
   tier: Tier,
   { used }: Pick<Awaited<ReturnType<RateLimitsStore['read']>>, 'used'>,

@@ -4,7 +4,7 @@ import { matchesPattern } from '../../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../../runtime/starting.ts'
 import type { RateLimits } from '../rate-limits-store.ts'
 
-/** Kinds of calls that are limited, as a tiers file names them. */
+/** Kinds of calls that have limits. A tiers file uses these names. */
 export const CALL_KINDS = ['verified', 'chat', 'embeddings', 'images', 'search'] as const
 export type CallKind = (typeof CALL_KINDS)[number]
 

@@ -72,7 +72,7 @@ function describeRoute(route: Route): JsonSchema {
   }
 }
 
-/** Code generators name methods by this id: `postV1ChatCompletions`. */
+/** Code generators use this id as the name of a method: `postV1ChatCompletions`. */
 function operationIdOf({ method, path }: Route): string {
   const words = path.split(/[^a-zA-Z0-9]+/).filter((word) => word !== '')
   return [

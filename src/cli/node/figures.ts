@@ -22,7 +22,7 @@ export function millisecondsText(ms: number): string {
   return ms < 1_000 ? `${decimals(ms, 0)} ms` : `${decimals(ms / 1000, 1)} s`
 }
 
-/** Gives seconds in the form `1 h 2 min`: the two largest units. */
+/** Writes seconds in the form `1 h 2 min`. Only the two largest units are written. */
 export function lengthText(seconds: number): string {
   const whole = Math.floor(seconds)
   const parts = [

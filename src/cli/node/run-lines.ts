@@ -2,7 +2,9 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 
-/** A line of the agent's log, parsed. Some of its texts come from the gateway and the backend. */
+/**
+ * A parsed line of the agent's log. Some texts in the line come from the gateway and the backend.
+ */
 type Entry = Readonly<Record<string, unknown>>
 
 /** The node that wrote the log. */
