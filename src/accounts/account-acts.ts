@@ -21,10 +21,10 @@ const accountCursor = patternText(
 const accountDescription = z.object({
   id: z.string(),
   name: z.string(),
-  /** Null for the standard tier. */
+  /** Null if the account has the standard tier. */
   tier: z.string().nullable(),
   created_at: z.int(),
-  /** Time from which the account's keys are refused; null while its keys work. */
+  /** Time from which the account's keys are refused. Null while its keys work. */
   disabled_at: z.int().nullable(),
 })
 export type AccountDescription = Readonly<z.output<typeof accountDescription>>
@@ -79,7 +79,7 @@ export const accountActs = {
     reply: { name: 'AdminAccount', schema: accountDescription },
     answer: describe,
   }),
-  /** Opens the account, and says whether it is new. */
+  /** Opens the account, and states whether the account is new. */
   create: defineAct({
     ...open,
     path: '/v1/admin/accounts/new',
@@ -115,7 +115,7 @@ export const accountActs = {
       return settleAccount(outcome)
     },
   }),
-  /** Running calls end as usual. */
+  /** Running calls are not interrupted. */
   setState: defineAct({
     method: 'PUT',
     path: '/v1/admin/accounts/state',
@@ -137,7 +137,7 @@ export const accountActs = {
     ],
     answer: settleAccount,
   }),
-  /** A deleted account cannot be restored; a new account may take its name. */
+  /** A deleted account cannot be restored. A new account may take its name. */
   delete: defineAct({
     method: 'DELETE',
     path: '/v1/admin/accounts',
@@ -153,7 +153,9 @@ export const accountActs = {
   }),
 }
 
-/** Names of the existing tiers. Null when the tiers are not known: then any name is accepted. */
+/**
+ * Names of the existing tiers. If this is null, the tiers are not known, and any name is accepted.
+ */
 type Tiered = { readonly tiers: (() => readonly string[]) | null }
 
 function outcomeOf(isFound: boolean) {
@@ -168,7 +170,7 @@ function describe({ id, name, tier, createdAt, disabledAt }: Account): AccountDe
   return { id, name, tier, created_at: createdAt, disabled_at: disabledAt }
 }
 
-/** Gives the last item when the page is full, and null otherwise. */
+/** Returns the last item if the page is full. Otherwise returns null. */
 export function lastOfFull<Item>(items: readonly Item[], limit: number): Item | null {
   return items.length < limit ? null : (items.at(-1) ?? null)
 }

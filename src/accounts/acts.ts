@@ -8,13 +8,16 @@ import { validate } from '../api/validation.ts'
 import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 
-/** Calls at once that change something, and the bytes of their bodies together. */
+/**
+ * How many calls that change something may run at the same time. The other limit is for the total
+ * size of their bodies.
+ */
 const CALLS_MAX = { admin: 16, operator: 64 }
 const CALLS_BYTES_MAX = 1024 * 1024
 /** Largest body, bytes. A body holds some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
-/** Calls with administrators' keys take no place from those of the operator. */
+/** Calls with administrators' keys and calls of the operator have separate places. */
 const admissions = {
   admin: createAdmission({ callsMax: CALLS_MAX.admin, bytesMax: CALLS_BYTES_MAX }),
   operator: createAdmission({ callsMax: CALLS_MAX.operator, bytesMax: CALLS_BYTES_MAX }),
@@ -26,13 +29,13 @@ export const actDone = {
   schema: z.strictObject({ outcome: z.literal('done') }),
 }
 
-/** Where acts run and where they are recorded. */
+/** Where an act runs, and where it is recorded. */
 export type ActPlace = {
   readonly database: Pick<Database, 'queries'>
   readonly adminLog: AdminLog
 }
 
-/** Schema of an order or a reply. An act over HTTP names it for the API documentation. */
+/** Schema of an order or a reply. The API documentation uses the schema's name. */
 type Form<Output, Input = unknown> = {
   readonly schema: z.ZodType<Output, Input>
   readonly name?: string
@@ -55,18 +58,24 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly errors?: readonly ErrorCode[]
   /** Runs the act. The database in `over` is the transaction that also records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
-  /** What is recorded: names and ids, never a secret. A text says why the act is not recorded. */
+  /**
+   * What is recorded: names and ids, never a secret. A text here states why the act is not
+   * recorded.
+   */
   readonly trail:
     | 'changes nothing'
     | 'continues what was recorded'
     | ((order: Order, outcome: Outcome) => readonly NewAct[])
-  /** The act runs in the process or in other transactions. It is recorded when it is done. */
+  /**
+   * True if the act runs in the process or in other transactions. Such an act is recorded when it
+   * is done.
+   */
   readonly isOutside?: true
-  /** Gives the reply for the outcome, or throws the caller's error. */
+  /** Returns the reply for the outcome, or throws the error that the caller receives. */
   readonly answer: (outcome: Outcome, order: Order) => Reply
 }
 
-/** An act of administrators. One declaration serves HTTP, the control socket and the database. */
+/** An act of administrators. HTTP, the control socket and the database use the same declaration. */
 export type Act<Over, Given, Reply extends object> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
@@ -79,7 +88,10 @@ export type Act<Over, Given, Reply extends object> = {
   readonly toRoute: (over: Over & ActPlace) => Route
 }
 
-/** Declares an act. For an act on the database, one transaction holds the change and its record. */
+/**
+ * Declares an act. For an act on the database, the change and its record are written in one
+ * transaction.
+ */
 export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   definition: ActDefinition<Over, Order, Given, Outcome, Reply>,
 ): Act<Over, Given, Reply> {
@@ -123,7 +135,7 @@ export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   }
 }
 
-/** Gives the routes of these acts, in the same order. */
+/** Returns the routes of these acts, in the order of the acts. */
 export function actRoutes<Over>(
   acts: Readonly<Record<string, Act<Over, never, object>>>,
   over: Over & ActPlace,

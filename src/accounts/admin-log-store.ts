@@ -26,12 +26,12 @@ export const adminAct = z.object({
 })
 export type AdminAct = Readonly<z.output<typeof adminAct>>
 
-/** Which acts a query selects; null selects all. */
+/** Selects the acts that a query returns. A null member selects all acts. */
 type AdminActQuery = {
   /** Only acts older than this position. */
   readonly before: number | null
   readonly kind: string | null
-  /** Unix seconds. `since` is included, `until` is not. */
+  /** Unix seconds. Acts at `since` are included. Acts at `until` are not included. */
   readonly since: number | null
   readonly until: number | null
   readonly limit: number
@@ -43,7 +43,7 @@ export const adminLogCheck = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
   /** Position of the first act that is missing or was changed. */
   z.object({ kind: z.literal('altered'), position: z.int() }),
-  /** The chain is whole, but it does not contain the expected act. */
+  /** The hashes of the chain are correct, but the chain does not contain the expected act. */
   z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
 ])
 export type AdminLogCheck = Readonly<z.output<typeof adminLogCheck>>
@@ -63,8 +63,8 @@ export type NewAct = {
  */
 export type AdminLog = {
   /**
-   * Runs an act and records it in one transaction, as `trail` describes it. Both are stored, or
-   * neither is.
+   * Runs an act and records it in one transaction. `trail` returns the record. Either the change
+   * and the record are stored, or neither is stored.
    */
   record<Outcome>(
     actor: Operator,
@@ -76,9 +76,9 @@ export type AdminLog = {
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
-   * Computes the chain again, and compares it with the stored one. Does NOT notice that the newest
-   * acts are missing, or that the end of the chain was written again, unless `expected` is a
-   * position and hash that were kept in another place.
+   * Computes the chain again and compares it with the stored chain. Pass as `expected` a position
+   * and hash that were kept in another place. Without `expected`, this does NOT notice that the
+   * newest acts are missing, or that the end of the chain was written again.
    */
   check(
     expected: { readonly position: number; readonly hash: string } | null,
@@ -89,7 +89,7 @@ export type AdminLog = {
 const CHECK_ACTS_MAX = 1_000
 const FIRST_HASH = new Uint8Array(32)
 
-/** A whole key, given by mistake where its id, a name or a reason belongs. */
+/** A whole API key. A user may write it by mistake where an id, a name or a reason is expected. */
 const SECRET_IN_TEXT = /afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}/g
 
 /** The log, on the database's shared connections. `now` is Unix milliseconds. */
@@ -178,7 +178,7 @@ const UNREADABLE = {
   outcome: '',
 }
 
-/** Gives null for an entry that this program did not write. */
+/** Returns null for an entry that this program did not write. */
 function parseEntry({ entry }: ActRow) {
   try {
     return entryForm.parse(JSON.parse(entry))

@@ -28,7 +28,9 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 type Order = z.output<z.ZodObject<typeof ownBudget>> & { readonly bound?: number }
 
-/** Sets a budget. Removes it when the order has no bound. Every gateway applies the change. */
+/**
+ * Sets a budget. If the order has no bound, removes the budget. Every gateway applies the change.
+ */
 const set = {
   scope: 'admin',
   reply: actDone,
@@ -88,7 +90,7 @@ export const budgetActs = {
     method: 'DELETE',
     path: '/v1/admin/budgets',
     summary: 'Remove a budget of an account or of a key',
-    // A `bound` in the query would set the budget.
+    // A `bound` in the query is left out, because it would set the budget.
     query: z
       .looseObject(ownBudget)
       .transform(({ account, key, what, per }) => ({ account, key, what, per })),
@@ -110,7 +112,7 @@ function writeCursor({ account, key, what, per }: BudgetName): string {
   return `${what} ${per} ${key ?? '-'} ${account}`
 }
 
-/** Throws ValidationError for a text that is not a cursor of a page. */
+/** Throws ValidationError if the text is not a page cursor. */
 function readCursor(text: string | null): BudgetName | null {
   if (text === null) return null
   const [whatText = '', perText = '', key = '', ...words] = text.split(' ')

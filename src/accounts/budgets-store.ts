@@ -7,7 +7,7 @@ import { KEY_ID_FORM } from './api-keys.ts'
 /** A budget of an account or a key, with the used and remaining amount of the current period. */
 export const budgetDescription = z.object({
   account: z.string(),
-  /** Public id of a key; null for a budget of the whole account. */
+  /** Public id of a key. Null if the budget is for the whole account. */
   key: z.string().nullable(),
   what: z.enum(['requests', 'tokens', 'money']),
   per: z.enum(['day', 'month', 'total']),
@@ -15,21 +15,22 @@ export const budgetDescription = z.object({
   bound: z.int(),
   used: z.int(),
   left: z.int(),
-  /** End of the period, Unix seconds; null when it never ends. */
+  /** End of the period, Unix seconds. Null if the period never ends. */
   renews_at: z.int().nullable(),
 })
 export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
 
 /** Sets or removes a budget. */
 export type BudgetOrder = Pick<BudgetDescription, 'key' | 'what' | 'per'> & {
-  /** Name of the account; null: the key's account. */
+  /** Name of the account. If this is null, the key's account is used. */
   readonly account: string | null
   /** Null removes the budget. */
   readonly bound: number | null
 }
 
 /**
- * A call that reserves in budgets. Money is in billionths; null when the call's cost is not known.
+ * A call that reserves in budgets. Money is in billionths. It is null when the call's cost is not
+ * known.
  */
 export type BudgetedCall = {
   readonly callId: string
@@ -40,7 +41,7 @@ export type BudgetedCall = {
   readonly money: number | null
 }
 
-/** What a call really used. `requests` is 0 for a call that was not made. */
+/** What a call really used. If the call was not made, `requests` is 0. */
 export type BudgetUse = {
   readonly callId: string
   readonly accountId: string
@@ -50,7 +51,7 @@ export type BudgetUse = {
   readonly money: number
 }
 
-/** The budget that refuses the call: too little of it is left. */
+/** The budget that refuses the call, because its remaining amount is too small. */
 export type BudgetRefusal = {
   readonly what: 'requests' | 'tokens' | 'money'
   readonly per: 'day' | 'month' | 'total'
@@ -59,15 +60,18 @@ export type BudgetRefusal = {
   readonly used: number
   /** Null when the call's cost is not known. */
   readonly amount: number | null
-  /** Unix seconds; null when the budget never renews. */
+  /** Unix seconds. Null if the budget never renews. */
   readonly renews_at: number | null
 }
 
-/** Which budgets a query selects; null selects all. */
+/** Selects the budgets that a query returns. A null member selects all budgets. */
 export type BudgetQuery = {
   readonly accountId?: string | null
   readonly accountName?: string | null
-  /** Public id of a key. With `withAccount`, the budgets of its whole account are included. */
+  /**
+   * Public id of a key. With `withAccount`, the query also selects the budgets of the key's whole
+   * account.
+   */
   readonly keyId?: string | null
   readonly withAccount?: boolean
   /** The last budget of the previous page. */
@@ -81,21 +85,28 @@ export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'p
 /** Budgets. Every method throws the driver's error when the database fails. */
 export type BudgetsStore = {
   /**
-   * Sets a budget; a bound of null removes it. The amount used in the current period stays. Gives
-   * `unknown_account` or `unknown_key` when that was not found.
+   * Sets a budget. If the bound is null, removes the budget. The amount used in the current period
+   * does not change. Returns `unknown_account` or `unknown_key` if that account or key was not
+   * found.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
-  /** Lists budgets, ordered by account name and key id. Default: all. */
+  /** Lists budgets, ordered by account name and key id. Default: all budgets. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
-  /** Reserves in all budgets of the call, or in none, in one step. Gives null when it reserved. */
+  /**
+   * Reserves in all budgets of the call, or in none, in one step. Returns null if the reservation
+   * succeeded.
+   */
   reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
-  /** Settles each call exactly once, even when it is sent several times. */
+  /** Settles each call exactly once, even if the same settlement is sent several times. */
   settle(processId: string, uses: readonly BudgetUse[]): Promise<void>
-  /** Releases what dead processes reserved. */
+  /** Releases the amounts that dead processes reserved. */
   expire(): Promise<void>
 }
 
-/** Budgets on the database's shared connections. The counting is in migrations/initial/steps.ts. */
+/**
+ * Budgets on the database's shared connections. The database itself counts
+ * (migrations/initial/steps.ts).
+ */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

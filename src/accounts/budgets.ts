@@ -6,7 +6,7 @@ import type { BudgetRefusal, BudgetsStore, BudgetUse } from './budgets-store.ts'
 import { ESTIMATE_MAX, type LimitedCall, type Permit, type RateLimiter } from './limits/limiter.ts'
 import { costOf, type Prices } from './prices.ts'
 
-/** How many settlements one statement holds, at most. */
+/** The maximum number of settlements in one statement. */
 const SETTLED_AT_ONCE = 256
 /** How long settlements are collected before they are sent. */
 const LINGER_MS = 100
@@ -16,9 +16,9 @@ const RETRY_MS = 1_000
 const EXPIRE_INTERVAL_MS = 15_000
 
 /**
- * Gives a limiter that also applies budgets. A call of an account or key with a budget reserves its
- * estimate first, and is settled with its real use. `admit` throws ApiError `insufficient_quota`.
- * Calls without a budget cost no extra work.
+ * Returns a limiter that also applies budgets. If the account or key of a call has a budget, the
+ * call first reserves its estimate. At its end, the call is settled with its real use. `admit`
+ * throws ApiError `insufficient_quota`. Calls without a budget cost no extra work.
  */
 export function withBudgets({
   limiter,
@@ -30,8 +30,8 @@ export function withBudgets({
   readonly limiter: RateLimiter
   readonly store: Pick<BudgetsStore, 'reserve' | 'settle' | 'expire'>
   /**
-   * Called once for each call. The call is settled at these prices, even when they change
-   * meanwhile.
+   * Called once for each call. The call is settled at these prices, even if the prices change while
+   * it runs.
    */
   readonly prices: () => Prices
   readonly lease: Pick<ProcessLease, 'id'>

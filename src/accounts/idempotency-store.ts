@@ -3,62 +3,69 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import { type ContentIdentity, openContent } from '../storage/content-cipher.ts'
 import type { Database } from '../storage/database.ts'
 
-/** A call that an account makes under its own idempotency key. */
+/** A call with an idempotency key, and the account that makes it. */
 export type KeyedCall = {
   readonly accountId: string
   readonly key: string
-  /** New for each try. The record of a verified completion contains it. */
+  /** Each try has a new id. The record of a verified completion contains it. */
   readonly callId: string
   /** SHA-256 of the request. */
   readonly requestHash: Uint8Array
   /** The gateway that makes the call. */
   readonly processId: string
-  /** Notary of the log that would record the completion; null for calls that leave no record. */
+  /**
+   * Notary of the log in which the completion would be recorded. Null for calls that leave no
+   * record.
+   */
   readonly notary: string | null
 }
 
 /** What is stored of the first call with this key. */
 export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' | 'notary'> & {
-  /** The answer, for calls that leave no record. */
+  /** The answer of a call that leaves no record. */
   readonly answer: string | null
-  /** Whether the gateway that runs the call is alive and did not give the call up. */
+  /** True if the gateway that runs the call is alive and still runs the call. */
   readonly isRunning: boolean
-  /** Seconds since the gateway gave the call up; null when it did not. */
+  /** Seconds since the gateway gave the call up. Null if it did not give the call up. */
   readonly abandonedForSeconds: number | null
 }
 
 /**
  * The outcomes of calls with idempotency keys. Every method throws the driver's error when the
- * database fails. Answers are stored encrypted when the database has keys for that. `claim` throws
- * ContentUnavailable for an answer that it cannot decrypt.
+ * database fails. If the database has keys for content, answers are stored encrypted. `claim`
+ * throws ContentUnavailable for an answer that it cannot decrypt.
  */
 export type IdempotencyStore = {
   /**
-   * Claims the key for a call, for `retentionSeconds`. If the key is claimed already, gives the
-   * call that has it.
+   * Claims the key for a call, for `retentionSeconds`. If another call has already claimed the key,
+   * returns that call.
    */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
   /**
-   * Claims the key for another try, unless another call claimed it first. The retention time does
-   * not start again.
+   * Claims the key for another try, unless another call claimed it first. The retention time is not
+   * extended.
    */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
   /** Stores the answer of a call. */
   keep(call: CallName, answer: string): Promise<void>
-  /** Records that no caller waits for the call now, and that the outcome is not known. */
+  /** Records that no caller waits for the call now, and that the call's outcome is not known. */
   abandon(call: CallName): Promise<void>
-  /** Forgets a call that made nothing. */
+  /** Deletes the claim of a call that produced nothing. */
   release(call: CallName): Promise<void>
-  /** Removes expired keys. Gives how many were removed. */
+  /** Removes expired keys. Returns the number of removed keys. */
   purge(): Promise<number>
 }
 
 export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
 
-/** How many keys one purge removes, at most. A longer delete would delay other statements. */
+/**
+ * The maximum number of keys that one purge removes. A longer delete would delay other statements.
+ */
 const PURGE_MAX = 1_000
 
-/** How often a claim is tried again when other calls claim and release the key in between. */
+/**
+ * How often a claim is tried again. Between two tries, another call may claim and release the key.
+ */
 const CLAIM_ROUNDS = 3
 
 /** Idempotency keys on the database's shared connections. A result of `claim` is durable. */
@@ -123,7 +130,7 @@ export function createIdempotencyStore(
     },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null
-      // The account's content may have been erased after the call began.
+      // The account's content may have been erased while the call ran.
       await sql`
         update idempotency_keys k
         set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}
@@ -151,7 +158,7 @@ export function createIdempotencyStore(
   }
 }
 
-/** The call for which an answer is encrypted. */
+/** Identifies the call to which an encrypted answer belongs. */
 export function answerIdentity({ accountId, key, callId }: CallName): ContentIdentity {
   return ['idempotency_keys', accountId, key, callId]
 }

@@ -12,10 +12,13 @@ import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
-/** Header of an answer that is given a second time. */
+/** Header of an answer that was already sent for an earlier call with the same key. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** Longest idempotency key, characters. It is enough for any id, or for several ids in one key. */
+/**
+ * Longest idempotency key, characters. This is enough for one id, and also for several ids in one
+ * key.
+ */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
@@ -33,10 +36,10 @@ const idempotencyKey = described(
   }),
 ).optional()
 
-/** Request headers with which a caller names a call, so that it is made only once. */
+/** The request header that identifies a call, so that the call is made only once. */
 export const idempotencyHeaders = z.object({ 'idempotency-key': idempotencyKey })
 
-/** Errors that refuse a call because of its idempotency key. */
+/** Errors with which a call is refused because of its idempotency key. */
 export const IDEMPOTENCY_ERRORS = [
   'idempotency_in_progress',
   'idempotency_key_reused',
@@ -44,8 +47,8 @@ export const IDEMPOTENCY_ERRORS = [
 ] as const
 
 /**
- * Claims the key for the request with this body and path. Gives null without a key. Throws
- * ApiError.
+ * Claims the key for the request with this body and path. Returns null if the call has no key.
+ * Throws ApiError.
  */
 export async function claimKey<Stored>(
   context: RouteContext,
@@ -76,14 +79,14 @@ export async function claimKey<Stored>(
   return claimed
 }
 
-/** Gives the claim when the call must be made; null when the call has no key. */
+/** Returns the claim if the call must be made under it. Returns null if the call has no key. */
 export function claimOf(claimed: Claimed | null): Claim | null {
   return claimed?.kind === 'claimed' ? claimed : null
 }
 
 /**
- * Runs a call under its claim, if it has one. Gives what `run` gives: the answer to keep, or null
- * for a call that left a record.
+ * Runs a call under its claim, if it has one. Returns the result of `run`: the answer to store, or
+ * null if the call left a record.
  */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,
@@ -100,15 +103,15 @@ export async function underClaim<Answer extends string | null>(
 }
 
 /**
- * Whether this error proves that no answer will ever be known. The provider may still have made one
- * (ApiError.mayBeMade).
+ * Returns true if this error proves that the answer will never be known. The provider may still
+ * have produced an answer (ApiError.mayBeMade).
  */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
   return error instanceof ApiError && (error.leavesNoResult || WITHOUT_RESULT.has(error.code))
 }
 
-/** Whether this error proves that the provider made nothing. */
+/** Returns true if this error proves that the provider produced nothing. */
 function isUnmade(error: unknown): boolean {
   return isWithoutResult(error) && !(error instanceof ApiError && error.mayBeMade)
 }
@@ -138,34 +141,35 @@ type KeyedRequest = {
   readonly key: string
   /** SHA-256 of the request. */
   readonly requestHash: Uint8Array
-  /** Whether the answer is a record, which never changes. Otherwise the answer is a stored text. */
+  /** True if the answer is a record, which never changes. If false, the answer is a stored text. */
   readonly isVerified: boolean
-  /** The model of a verified call: enclaves may serve different models. */
+  /** The model of a verified call. Enclaves may serve different models. */
   readonly model?: string
   /**
-   * For a plain call. Aborted when other processes believe that this process is dead, because they
-   * may then make the call.
+   * Used for a plain call. It is aborted when other processes believe that this process is dead.
+   * Those processes may then make the call.
    */
   readonly abort: AbortController
 }
 
-/** A call that must be made now. End it with exactly one of these methods. */
+/** A call that must be made now. End the claim with exactly one of these methods. */
 export type Claim = {
   readonly kind: 'claimed'
   /** Id for the context of a verified call. */
   readonly callId: string
   /**
-   * Notary of the enclave that must make the verified call. When the outcome is not known, its log
-   * is searched.
+   * Notary of the enclave that must make the verified call. If the call's outcome is not known, the
+   * log of this notary is searched.
    */
   readonly notary: string | null
   /**
-   * The call was answered. `answer` is null for a verified call, whose answer is its record. Never
-   * rejects.
+   * Ends the claim of an answered call. For a verified call, `answer` is null, because the answer
+   * is the call's record. Never rejects.
    */
   succeed(answer: string | null): Promise<void>
   /**
-   * The call failed. The key is free again when it is certain that nothing was made. Never rejects.
+   * Ends the claim of a failed call. If the provider certainly produced nothing, the key can be
+   * used again. Never rejects.
    */
   fail(error: unknown): Promise<void>
 }
@@ -176,45 +180,48 @@ export type Claimed<Stored = unknown> =
   | { readonly kind: 'record'; readonly record: Stored }
   | { readonly kind: 'answer'; readonly answer: string }
 
-/** The part of a record that is used here: only a whole completion is an answer. */
+/** The part of a record that is used here. Only a whole completion counts as an answer. */
 export type WholeOrNot = { readonly outcome: string }
 
-/** How long an answer is kept and given again, seconds. */
+/** How long an answer is stored and returned for the same key, seconds. */
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long a given-up verified call is reported as in progress. Most calls that are sealed at all
- * are sealed by then. A later record is still given.
+ * How long a verified call that was given up is reported as in progress. Most calls that are sealed
+ * at all are sealed within this time. If a record appears later, it is still returned.
  */
 export const SETTLE_SECONDS = 3
 
-/** How many calls with keys that could not be freed one process remembers. */
+/** How many calls one process remembers whose keys could not be freed. */
 const UNFREED_MAX = 1_000
 
 /** Pause between two purges by one process. */
 const PURGE_INTERVAL_MS = 60_000
 
-/** Answers calls with the same key only once. */
+/** Makes sure that calls with the same key are made and answered only once. */
 export type Idempotency<Stored = unknown> = {
   /**
-   * Claims a key, or gives the answer of the earlier call with this key. Throws ApiError:
-   * `idempotency_key_reused` when the request differs, `idempotency_in_progress` while the earlier
-   * call runs, `idempotency_outcome_unknown`, `not_ready`. Throws ContentUnavailable for an
-   * encrypted answer that cannot be read.
+   * Claims a key. If an earlier call has this key, returns the answer of that call. Throws ApiError
+   * `idempotency_key_reused` when the request differs. Throws `idempotency_in_progress` while the
+   * earlier call runs. Throws `idempotency_outcome_unknown` and `not_ready`. Throws
+   * ContentUnavailable if an encrypted answer cannot be read.
    */
   claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
 
 export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
-  /** Gives the record of a verified call by the call's id; null while the call has no record. */
+  /**
+   * Returns the record of a verified call by the call's id. Returns null while the call has no
+   * record.
+   */
   readonly findRecord: (callId: string) => Promise<Stored | null>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
-  /** Chooses the enclave for a call. Gives the enclave's notary. */
+  /** Chooses the enclave for a call. Returns the enclave's notary. */
   readonly notary: (model: string) => Promise<string>
   /**
-   * Waits until everything that this notary's enclave has sealed is committed, or the enclave is
-   * known to be unreachable.
+   * Waits until all that this notary's enclave has sealed is committed. Also ends when the enclave
+   * is known to be unreachable.
    */
   readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<void>
   /** Monotonic clock, milliseconds. */
@@ -223,10 +230,11 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 }
 
 /**
- * Idempotency over its store. The answer of a verified completion is its record. The call's id,
- * which the enclave received with the call, finds the record. So no second write is needed, and a
- * kill at any moment loses nothing. A verified call is made again only when its first try certainly
- * made nothing. A failed call may prove that; a call whose gateway died never does.
+ * Idempotency over its store. The answer of a verified completion is its record. The enclave
+ * receives the call's id with the call, and the id later finds the record. So no second write is
+ * needed, and nothing is lost if the process is killed at any moment. A verified call is made again
+ * only if its first try certainly produced nothing. A failed call may prove that. If the gateway of
+ * the call died, there is no such proof.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -235,13 +243,14 @@ export function createIdempotency<Stored extends WholeOrNot>(
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
   /**
-   * Calls that made nothing but whose keys could not be freed. Freeing is tried again with the next
-   * claims.
+   * Calls that produced nothing, but whose keys could not be freed. The next claims try to free
+   * these keys again.
    */
   const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
-    // Verified calls go on: no other process makes them while this process may be making them.
+    // Verified calls continue, because no other process makes them while this process may still run
+    // them.
     for (const { abort, isVerified } of running.values())
       if (!isVerified)
         abort.abort(
@@ -286,15 +295,15 @@ export function createIdempotency<Stored extends WholeOrNot>(
     for (const [, call] of [...unfreed]) await free(call)
   })
 
-  /** Runs `run`, which may claim a key for the call. If it fails, the key is freed later. */
+  /** Runs `run`, which may claim a key for the call. If `run` fails, the key is freed later. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,
     isClaimed: (outcome: Outcome) => boolean,
     run: () => Promise<Outcome>,
   ): Promise<Outcome> {
-    // Set before the store has the call: another call of this process may find it in the store
-    // first.
+    // This is set before the call is stored. Otherwise another call of this process could find the
+    // stored call while `running` does not contain it yet.
     running.set(call.callId, request)
     try {
       const outcome = await run()
@@ -334,7 +343,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
-      // This process is not running the call, so it could not free the key when the call ended.
+      // This process does not run the call. So it could not free the key when the call ended.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }
         await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))
@@ -381,8 +390,9 @@ async function findAnswer<Stored extends WholeOrNot>(
 }
 
 /**
- * Gives the record of a verified call whose gateway died or gave it up. Throws
- * `idempotency_outcome_unknown` while the call has no record: the completion may have been made.
+ * Returns the record of a verified call whose gateway died or gave the call up. Throws
+ * `idempotency_outcome_unknown` while the call has no record, because the completion may have been
+ * made.
  */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,

@@ -14,7 +14,10 @@ const keysIn = ({ database }: Place) => keysOver(createKeysStore(database))
 
 /** Acts on keys of any account and with any scopes. Only the operator may run them. */
 export const keyActs = {
-  /** Makes a key, and its account when the name is new. The secret is shown only now. */
+  /**
+   * Makes a key. If no account has this name, makes the account first. The secret is not shown
+   * again.
+   */
   create: defineAct({
     method: 'POST',
     path: '/v1/admin/keys',
@@ -53,8 +56,8 @@ export const keyActs = {
     answer: (keys) => ({ keys: keys.map(describeKey) }),
   }),
   /**
-   * Revokes a key and the keys that it made for its account, within a second. Gives the ids of the
-   * keys that were valid until then. The list is empty when the key was revoked before.
+   * Revokes a key and the keys that it made for its account, within a second. Returns the ids of
+   * the keys that were valid until then. The list is empty if the key was already revoked.
    */
   revoke: defineAct({
     method: 'DELETE',

@@ -19,16 +19,16 @@ import { createKeysStore } from './keys-store.ts'
 import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
 
 /**
- * How many calls that make keys may run at once. The other limit is for the bytes of their bodies
- * together.
+ * How many calls that make keys may run at the same time. The other limit is for the total size of
+ * their bodies.
  */
 const KEY_CALLS_MAX = 256
 const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
-/** A body holds a name, some scopes and a time. */
+/** Largest body, bytes. A body contains a name, some scopes and a time. */
 const KEY_BODY_BYTES_MAX = 16 * 1024
 
-/** Latest expiry, Unix seconds: in the year 9999. */
+/** Latest expiry that is accepted, Unix seconds. It is in the year 9999. */
 const EXPIRES_AT_MAX = 253_402_300_799
 
 const uuid = patternText(
@@ -47,8 +47,8 @@ const scopes = z
   })
 
 /**
- * A key to make. Null means unset, and unknown members are ignored. Without `account_id`, the key
- * is for the caller's own account.
+ * A request to make a key. A null member counts as unset. Unknown members are ignored. Without
+ * `account_id`, the key is for the caller's own account.
  */
 export const createKey = z
   .looseObject({
@@ -64,10 +64,10 @@ export const createKey = z
     accountId: accountId ?? null,
   }))
 
-/** The account whose keys are listed. Unset: the caller's own account. */
+/** The account whose keys are listed. If unset, the caller's own account is used. */
 const keysQuery = z.looseObject({ account_id: uuid.nullish() })
 
-/** A key, as replies show it: never with the secret. */
+/** A key in replies. It never contains the secret. */
 export const managedKey = z.strictObject({
   id: z.string(),
   account_id: z.uuid(),
@@ -116,11 +116,11 @@ type Keys = {
 }
 
 /**
- * Routes of API keys, for a dashboard: describe the calling key, list, make and revoke keys. They
- * act on the caller's account; a key with the scope `admin` acts on all accounts. A key without
- * `admin` needs the scope `keys`. It makes only keys with its own rights or fewer, and with its own
- * lifetime or less. It revokes only keys with no more rights than its own. A key with a budget
- * makes no keys, because a new key would spend outside the budget.
+ * Routes of API keys, for a dashboard. They describe the calling key, and list, make and revoke
+ * keys. They act on the caller's account. A key with the scope `admin` acts on all accounts. A key
+ * without `admin` needs the scope `keys`. It can make keys only with rights and a lifetime that do
+ * not exceed its own. It can revoke only keys that have no more rights than it has. A key with a
+ * budget cannot make keys, because a new key could spend more than the budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
@@ -208,7 +208,7 @@ async function make(
     throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
   if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
     throw unfitFor('body', 'expires_at', 'Input should be in the future')
-  // The fixed key of a development configuration is not in any table.
+  // A development configuration may have a fixed key. That key is not in any table.
   const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,
@@ -272,7 +272,7 @@ function checkScopes(caller: Caller, scopes: readonly Scope[], rule: string): vo
     throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
 }
 
-/** Gives a key in the form that replies show. */
+/** Returns a key in the form of replies. */
 export function describeKey(key: ApiKeyFacts): ManagedKey {
   return {
     id: key.id,

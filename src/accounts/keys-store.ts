@@ -8,9 +8,12 @@ export type Account = {
   readonly id: string
   readonly name: string
   readonly createdAt: number
-  /** Tier of the account's limits; null for the default tier. */
+  /** Tier of the account's limits. Null for the default tier. */
   readonly tier: string | null
-  /** Time from which the account's keys are refused, Unix seconds; null while its keys work. */
+  /**
+   * Unix seconds. From this time on, the account's keys are refused. Null while the account's keys
+   * work.
+   */
   readonly disabledAt: number | null
 }
 
@@ -23,19 +26,19 @@ export type StoredKey = {
   readonly secretHash: Uint8Array
   readonly name: string
   readonly createdAt: number
-  /** Public id of the key that made this key; null when the operator made it. */
+  /** Public id of the key that made this key. Null if the operator made it. */
   readonly madeBy: string | null
   readonly revokedAt: number | null
   readonly scopes: readonly Scope[]
-  /** The key is not valid from this time on; null when it never expires. */
+  /** The key is not valid from this time on. Null if the key never expires. */
   readonly expiresAt: number | null
-  /** Time of the last use, exact to the minute; null before the first use. */
+  /** Time of the last use. Its precision is one minute. Null before the first use. */
   readonly lastUsedAt: number | null
-  /** Tier of the account's limits; null for the default tier. */
+  /** Tier of the account's limits. Null for the default tier. */
   readonly tier: string | null
-  /** Whether the key's account is disabled. */
+  /** True if the key's account is disabled. */
   readonly isDisabled: boolean
-  /** Whether the key or its account has a budget. */
+  /** True if the key or its account has a budget. */
   readonly isBudgeted: boolean
 }
 
@@ -45,7 +48,10 @@ type NewKey = Omit<
   'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier' | 'isDisabled' | 'isBudgeted'
 >
 
-/** How to revoke a key. `accountId` null: a key of any account. `kept` null: no key is kept. */
+/**
+ * How to revoke a key. If `accountId` is null, the key may belong to any account. If `kept` is
+ * null, no key is kept.
+ */
 export type Revocation = {
   /** Unix seconds. */
   readonly at: number
@@ -56,69 +62,76 @@ export type Revocation = {
 /** A page of accounts. */
 export type AccountPageQuery = { readonly limit: number; readonly cursor: string | null }
 
-/** How exact the time of a key's last use is, seconds. */
+/** Precision of the time of a key's last use, seconds. */
 export const USE_INTERVAL_SECONDS = 60
 
 /** Accounts and API keys. Every method throws the driver's error when the database fails. */
 export type KeysStore = {
-  /** Finds the account of this name, or makes it with `account.id`. Gives the stored account. */
+  /**
+   * Finds the account with this name. If it does not exist, makes it with `account.id`. Returns the
+   * stored account.
+   */
   openAccount(
     account: Omit<Account, 'tier' | 'disabledAt'>,
   ): Promise<Account & { readonly isNew: boolean }>
   /**
-   * Lists accounts that are not deleted, newest first. The page starts after `cursor` (an account's
-   * id; null: with the newest account). Gives `unknown_cursor` when the account never existed.
+   * Lists accounts that are not deleted, newest first. `cursor` is the id of the account before the
+   * first account of the page. If it is null, the page starts with the newest account. Returns
+   * `unknown_cursor` if an account with the cursor's id never existed.
    */
   pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
   /**
-   * Puts the account of this name into a tier; null is the default tier. Gives false when no
+   * Puts the account with this name into a tier. Null is the default tier. Returns false if no
    * account has this name.
    */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * Disables the account of this name, or enables it again (null). Gives false when no account has
-   * this name. An account that is already disabled keeps its first time.
+   * Disables the account with this name. If `at` is null, enables it again. Returns false if no
+   * account has this name. If the account is already disabled, the stored time does not change.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**
-   * Revokes the keys of the account of this name, and frees its name. The account's rows stay.
-   * Gives false when no account has this name.
+   * Revokes the keys of the account with this name, and frees the name. The account's rows stay.
+   * Returns false if no account has this name.
    */
   deleteAccount(name: string, at: number): Promise<boolean>
   /**
-   * Gives the account with this id (a uuid). Gives null when no account has it, or the account is
-   * deleted.
+   * Returns the account with this id (a uuid). Returns null if no account has this id, or if the
+   * account is deleted.
    */
   findAccount(id: string): Promise<Account | null>
   /**
-   * Stores a key. Gives false when the key that made it is revoked. Rejects when the new id is
-   * taken.
+   * Stores a key. Returns false if the key that made it is revoked. Rejects if a key with the same
+   * id exists.
    */
   addKey(key: NewKey): Promise<boolean>
-  /** Gives the key with this public id, even if it is revoked. Gives null when no key has it. */
+  /**
+   * Returns the key with this public id, even if it is revoked. Returns null if no key has this id.
+   */
   findKey(id: string): Promise<StoredKey | null>
-  /** Gives the keys with these ids, in any order. Ids without a key are left out. */
+  /** Returns the keys with these ids, in any order. If an id has no key, it is left out. */
   findKeys(ids: readonly string[]): Promise<readonly StoredKey[]>
   /**
-   * Counts the keys of an account, without the keys that expired or were revoked before a time
-   * (Unix seconds).
+   * Counts the keys of an account. Leaves out the keys that expired or were revoked before
+   * `endedSince` (Unix seconds).
    */
   countKeys(accountId: string, endedSince: number): Promise<number>
   /**
-   * Lists the keys of one account, or of all accounts (null), oldest first. Keys of the same second
-   * are in the order in which they were made.
+   * Lists keys, oldest first: the keys of one account, or of all accounts (null). Keys that were
+   * made in the same second are listed in the order in which they were made.
    */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key forever, of one account or of any (null). Also revokes the keys that it made for
-   * its account, the keys that these made, and so on. `kept` and the keys that it made stay valid.
-   * Gives the ids of the keys that were valid until now, or null when no key has this id. A key
-   * that is already revoked keeps its first time.
+   * Revokes a key forever, if it belongs to the given account (null: any account). Also revokes the
+   * keys that it made for its account, the keys that those keys made, and so on. `kept` and the
+   * keys that `kept` made stay valid. Returns the ids of the keys that were valid until now.
+   * Returns null if no key has this id. If a key is already revoked, its stored time does not
+   * change.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
   /**
-   * Records when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last write by
-   * any gateway.
+   * Records when a key was used. If any gateway wrote this within the last USE_INTERVAL_SECONDS,
+   * writes nothing.
    */
   recordUse(id: string, usedAt: number): Promise<void>
 }
@@ -212,8 +225,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // The row of the making key is locked. So a statement that revokes that key finds the new key
-      // too.
+      // The row of the key that makes the new key is locked. So a statement that revokes the making
+      // key also finds the new key.
       const { rows } = await sql`
         with maker as (
           select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
@@ -253,7 +266,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async revokeKey(id, revocation) {
       const revoked: string[] = []
-      // Repeats until it finds no further key: a revoked key may have been making a key meanwhile.
+      // Repeats until it finds no further key. A key may have made another key just before it was
+      // revoked.
       for (;;) {
         const family = await revokeFamily(queries, id, revocation)
         if (family.length === 0) return null
@@ -273,8 +287,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
 }
 
 /**
- * Revokes a key, the keys of its account that it made, the keys that these made, and so on, as far
- * as they are stored.
+ * Revokes a key, the keys of its account that it made, the keys that those keys made, and so on. It
+ * revokes only the keys that are already stored.
  */
 async function revokeFamily(
   queries: Database['queries'],
@@ -323,7 +337,7 @@ function toKey(row: KeyRow): StoredKey {
     name: row.name,
     createdAt: row.created_at,
     madeBy: row.made_by,
-    // A key that was made while its account was being deleted counts as revoked, too.
+    // A key that was made while its account was being deleted also counts as revoked.
     revokedAt: row.revoked_at ?? row.account_deleted_at,
     scopes: row.scopes.filter(isScope),
     expiresAt: row.expires_at,

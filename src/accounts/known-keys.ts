@@ -3,19 +3,22 @@ import { singleFlight } from '../runtime/single-flight.ts'
 import type { KeysStore, StoredKey } from './keys-store.ts'
 
 /**
- * How long a key's data from the database is used, milliseconds. So a revoked key stops well within
- * a second.
+ * How long a key's data from the database is used, milliseconds. Because of this limit, a revoked
+ * key stops working well within a second.
  */
 export const KEY_AGE_MAX_MS = 500
 
-/** How many keys are remembered, at most: invented ids cannot fill the memory. */
+/** The maximum number of remembered keys. With this limit, invented ids cannot fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
-/** A key used within this time is in use: it is looked up again before its data is too old. */
+/**
+ * If a key was used within this time, it counts as in use. Such a key is looked up again before its
+ * data is too old.
+ */
 const IN_USE_MS = 2_000
 
 /**
- * Interval between two lookups of all the keys in use. It leaves enough of KEY_AGE_MAX_MS for the
+ * Interval between two lookups of all the keys in use. The rest of KEY_AGE_MAX_MS is time for the
  * lookup itself.
  */
 const REFRESH_INTERVAL_MS = 350
@@ -25,15 +28,15 @@ type KnownKey = {
   readonly key: Promise<StoredKey | null>
   readonly askedAtMs: number
   readonly usedAtMs: number
-  /** Whether the key exists. Invented ids are not looked up again in the background. */
+  /** True if the key exists. Invented ids are not looked up again in the background. */
   readonly isThere: boolean
 }
 
 /**
- * Gives a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS by
- * `monotonic`, milliseconds of a clock that is never set. Calls with a key in use do not wait for
- * the store: one query looks up all such keys again before their data is too old. A failed answer
- * is not used again. Rejects with the driver's error.
+ * Returns a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS.
+ * `monotonic` is the time in milliseconds of a clock that is never set. Calls with a key in use do
+ * not wait for the store. One query looks up all such keys again before their data is too old. A
+ * failed answer is not used again. Rejects with the driver's error.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,
@@ -64,7 +67,7 @@ export function createKnownKeys(
     )
   }
 
-  /** After a failed refresh, the calls look their keys up themselves when the data is too old. */
+  /** If the refresh fails, each call looks up its key itself when the data is too old. */
   const refresh = singleFlight(async () => {
     const ids = idsInUse()
     if (ids.length === 0) {
@@ -78,7 +81,7 @@ export function createKnownKeys(
     const found = new Map(keys.map((key) => [key.id, key]))
     for (const id of ids) {
       const entry = known.get(id)
-      // Skips a key that was forgotten, or that was looked up again meanwhile.
+      // Skips a key that was removed or looked up again while this lookup ran.
       if (entry === undefined || entry.askedAtMs > askedAtMs) continue
       const key = found.get(id) ?? null
       known.set(id, { ...entry, key: Promise.resolve(key), askedAtMs, isThere: key !== null })

@@ -4,11 +4,13 @@ import { admitContentKeys } from '../storage/content-keys-store.ts'
 import type { Database } from '../storage/database.ts'
 import { type AdminLog, createAdminLog } from './admin-log-store.ts'
 
-/** The operator, as the person who changes the settings and the files named in them. */
+/**
+ * The operator as the author of changes to the settings and to the files that the settings name.
+ */
 export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /**
- * Opens the administrative log. Records when stored content gets a new key. Rejects with
+ * Opens the administrative log. If the key for stored content is new, records that. Rejects with
  * StartFailure when content cannot be stored with the configured keys.
  */
 export async function openAdminLog(database: Database, log: Logger): Promise<AdminLog> {

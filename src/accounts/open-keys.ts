@@ -8,26 +8,26 @@ import type { AdminLog, NewAct } from './admin-log-store.ts'
 import { type ApiKeyFacts, type ApiKeys, createApiKeys } from './api-keys.ts'
 import { createKeysStore, type KeysStore } from './keys-store.ts'
 
-/** File in the data folder for the key that is made on first start. */
+/** Name of the file in the data folder that holds the key of the first start. */
 export const KEY_FILE = 'api-key'
 /** Account of the first key. */
 const DEVELOPMENT_ACCOUNT = 'development'
 
-/** Who makes the first key. */
+/** The author of the first key in the administrative log. */
 const GATEWAY: Operator = { who: 'gateway', accountId: null, from: 'first start' }
 
-/** The keys, and the key to show. Without a data folder no key is made. */
+/** The API keys, and the key to show to the user. Without a data folder, no key is made. */
 type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
-/** Gives the record of a new key. */
+/** Returns the administrative record for a new key. */
 export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyFacts): NewAct {
   const details = { account: accountName, name, scopes, expires_at: expiresAt }
   return { kind: 'key.create', target: id, details }
 }
 
 /**
- * Gives the records of ended keys: the key, and each key that ended with it. `ids` is null when no
- * key has this id.
+ * Returns the records for revoked keys: the key with this id, and each key that was revoked with
+ * it. `ids` is null when no key has this id.
  */
 export function revocationsOf(id: string, ids: readonly string[] | null): readonly NewAct[] {
   const others = (ids ?? []).filter((other) => other !== id)
@@ -38,14 +38,14 @@ export function revocationsOf(id: string, ids: readonly string[] | null): readon
   ]
 }
 
-/** Gives the keys over a store, which may belong to a transaction. */
+/** Returns the API keys over a store. The store may belong to a transaction. */
 export function keysOver(store: KeysStore): ApiKeys {
   return createApiKeys({ keys: store, now: Date.now, random: randomBytes })
 }
 
 /**
- * Opens the keys. With a data folder, one key is valid from the first start on: the configuration's
- * key, or else the key in the folder's file.
+ * Opens the keys. If there is a data folder, one key is valid from the first start on. It is the
+ * key of the configuration. If the configuration has no key, it is the key in the folder's file.
  */
 export async function openKeys(
   { devApiKey: fixed }: { readonly devApiKey: string | null },
@@ -73,9 +73,9 @@ export async function openKeys(
 }
 
 /**
- * Gives the valid key of the data folder. Otherwise makes a key with all rights and keeps it there,
- * readable only by its user. That also happens when the file's key is not valid, because it was
- * revoked or the database is another one.
+ * Returns the valid key of the data folder. If the folder has no valid key, makes a key with all
+ * rights and writes it there. Only the file's user can read it. The key in the file may be invalid
+ * because it was revoked, or because the database is a different one.
  */
 async function openDevelopmentKey(
   dataFolder: string,
@@ -92,7 +92,7 @@ async function openDevelopmentKey(
     ({ key }) => [creationOf(key)],
   )
   await writeFile(file, `${text}\n`, { mode: 0o600 })
-  // The mode above applies only to a new file.
+  // The mode above applies only if the file is new.
   await chmod(file, 0o600)
   return text
 }

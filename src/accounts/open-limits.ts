@@ -22,8 +22,8 @@ import { usageRoutes } from './usage-routes.ts'
 import { createUsageStore } from './usage-store.ts'
 
 /**
- * Opens rate limits, budgets, usage and idempotency. Gives the routes of an account's limits and
- * usage.
+ * Opens rate limits, budgets, usage and idempotency. Returns routes that show the limits and the
+ * usage of an account.
  */
 export function openLimits<Stored extends WholeOrNot>({
   database,
@@ -69,7 +69,7 @@ export function openLimits<Stored extends WholeOrNot>({
     return PRUNE_INTERVAL_MS
   })
   pruning.start()
-  // When this runs, the database is open and no call runs yet.
+  // When this runs, the database is open and no call has started.
   onStarted(async () => {
     await pruning.stop()
     await limiter.stop()

@@ -5,18 +5,18 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import { matchesPattern } from '../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../runtime/starting.ts'
 
-/** Billionths of the currency's unit in one unit. */
+/** How many billionths one unit of the currency has. */
 export const NANO = 1_000_000_000n
 
-/** Largest number of tokens that one call counts. */
+/** One call counts at most this number of tokens. */
 export const TOKENS_MAX = 1_000_000_000_000
 
-/** Largest counted amount: a JSON number holds it exactly. */
+/** Largest amount of money that is counted. A JSON number can hold it exactly. */
 export const MONEY_MAX = BigInt(Number.MAX_SAFE_INTEGER)
 
 /** Price of a group of models, in billionths. */
 type Price = {
-  /** Patterns; `*` matches any characters. */
+  /** Patterns for model names. `*` matches any characters. */
   readonly models: readonly string[]
   readonly perMillionInputTokens: bigint
   readonly perMillionOutputTokens: bigint
@@ -24,11 +24,11 @@ type Price = {
   readonly perImage: bigint
 }
 
-/** When several match a model, the first counts. */
+/** If several prices match a model, the first one is used. */
 export type Prices = readonly Price[]
 
 /**
- * Gives the cost of a call in billionths, rounded up and at most MONEY_MAX. Gives null when no
+ * Gives the cost of a call in billionths, rounded up and at most MONEY_MAX. Returns null if no
  * price matches the model.
  */
 export function priceOf(
@@ -58,14 +58,14 @@ export function priceOf(
 export type CallSize = {
   readonly model: string
   readonly tokens: number
-  /** How many of the tokens are the prompt's; undefined when that is not known. */
+  /** How many of the tokens belong to the prompt. Undefined if that is not known. */
   readonly promptTokens: number | undefined
   readonly images: number | undefined
 }
 
 /**
- * Gives the cost of a call; `promptTokens` of its tokens are the prompt's. When that is not known,
- * every token costs the higher price. Gives null when no price matches the model.
+ * Returns the cost of a call. `promptTokens` is the number of prompt tokens. If it is not known,
+ * every token costs the higher of the two prices. Returns null if no price matches the model.
  */
 export function costOf(
   prices: Prices,
@@ -87,8 +87,8 @@ export type CallUse = {
 }
 
 /**
- * Computes use and cost of a finished call, for budgets and for reports. Token counts above
- * TOKENS_MAX are cut, and so are prompt tokens above all tokens.
+ * Computes the use and the cost of a finished call, for budgets and for reports. Tokens above
+ * TOKENS_MAX are not counted. The number of prompt tokens is at most the number of all tokens.
  */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
@@ -101,7 +101,7 @@ export function computeUse(prices: Prices, size: CallSize): CallUse {
 }
 
 /**
- * Gives the billionths of a decimal number such as `2.50`. Gives null for other text and for a
+ * Parses a decimal number such as `2.50` to billionths. Returns null for other text, and for a
  * number that is too large.
  */
 export function parseMoney(text: string): bigint | null {
@@ -110,7 +110,7 @@ export function parseMoney(text: string): bigint | null {
   return BigInt(whole) * NANO + BigInt(fraction.padEnd(9, '0'))
 }
 
-/** Gives billionths as a decimal number. */
+/** Writes billionths as a decimal number. */
 export function formatMoney(billionths: number | bigint): string {
   const digits = String(billionths).padStart(10, '0')
   const fraction = digits.slice(-9).replace(/0+$/, '')
@@ -163,8 +163,8 @@ const pricesFile = z.strictObject({
 })
 
 /**
- * Gives the prices of a file, and no prices without a file. Rejects with StartFailure, which lists
- * every fault.
+ * Reads the prices from a file. Without a file, there are no prices. Rejects with StartFailure,
+ * which lists every fault.
  */
 export async function readPrices(file: string | null): Promise<Prices> {
   if (file === null) return []

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 
-/** Limits of one group of models; null means without limit. */
+/** Limits of one group of models. Null means that there is no limit. */
 export type RateLimits = {
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
@@ -11,8 +11,8 @@ export type RateLimits = {
 }
 
 /**
- * What is used in the current windows. `minute` and `day` are the windows' numbers: Unix seconds
- * divided by 60 and by 86400.
+ * The used amounts of the current windows. `minute` and `day` are the windows' numbers: Unix
+ * seconds divided by 60 and by 86400.
  */
 export type UsedWindows = {
   readonly minute: number
@@ -23,24 +23,24 @@ export type UsedWindows = {
   readonly dayTokens: number
 }
 
-/** Real use of finished calls. One process admitted these calls in the same windows. */
+/** Real use of finished calls. The same process admitted all these calls in the same windows. */
 export type Settlement = {
   /** Null when nothing was reserved. */
   readonly processId: string | null
   readonly minute: number
   readonly day: number
-  /** Tokens that the calls had reserved together. */
+  /** The total number of tokens that the calls had reserved. */
   readonly reserved: number
-  /** Tokens that the calls used together. */
+  /** The total number of tokens that the calls used. */
   readonly used: number
   /**
-   * Tokens used beyond each call's reservation. When the calls' own window is over, they count in
-   * the current window.
+   * Tokens that the calls used beyond their reservations. If the window of the calls has ended,
+   * these tokens count in the current window.
    */
   readonly excess: number
 }
 
-/** The calls of one account to one group of models. */
+/** The calls from one account to one group of models. */
 export type LimitBucket = {
   readonly accountId: string
   readonly group: string
@@ -50,55 +50,58 @@ export type LimitBucket = {
   readonly settlements: readonly Settlement[]
 }
 
-/** Finished calls of one key, of one kind and one model. */
+/** Finished calls with the same key, kind and model. */
 export type KeyUsage = {
   readonly accountId: string
   /** Public id. */
   readonly keyId: string
   readonly operation: string
   readonly family: string
-  /** Without control characters, and of limited length. */
+  /** Contains no control characters. Its length is limited. */
   readonly model: string
   readonly requests: number
   readonly tokens: number
   /** Tokens of calls whose prompt and answer were counted separately. */
   readonly promptTokens: number
   readonly completionTokens: number
-  /** Billionths. The sum over the requests that have a price. */
+  /** The total cost of the requests that have a price, in billionths. */
   readonly money: number
   readonly unpricedRequests: number
 }
 
-/** Whether one call was admitted, and what is used after it. */
+/** The result for one call: whether it was admitted, and what is used after it. */
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
 /** The requests to the limiter that one step handles. */
 type LimitStep = {
   readonly processId: string
-  /** How long a process is believed to be alive after this step registered it. */
+  /**
+   * For how many seconds other processes believe that a process is alive after this step registered
+   * it.
+   */
   readonly leaseSeconds: number
   /**
-   * Number of the batch of settlements and usages. The numbers of one process only grow. Null
-   * without settlements and usages.
+   * Number of the batch of settlements and usages. Each later batch of a process has a higher
+   * number. Null if there are no settlements and no usages.
    */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
-  /** Usages count in the hour of the step. */
+  /** Usages count in the hour in which the step runs. */
   readonly usages: readonly KeyUsage[]
 }
 
 /** Counts for the limits. Every method throws the driver's error when the database fails. */
 export type RateLimitsStore = {
   /**
-   * In one atomic step: settles, then admits and counts as many new calls as fit. Refused calls
-   * count nothing. Gives the outcome of every estimate, bucket by bucket, and the time of the step
-   * (Unix seconds). After a failed step, its settlements and usages may be sent again with the same
-   * batch number: they are counted once.
+   * Runs one atomic step. It first settles, then admits and counts as many new calls as fit.
+   * Refused calls count nothing. Returns the outcome of every estimate, bucket by bucket, and the
+   * time of the step (Unix seconds). If a step failed, its settlements and usages may be sent again
+   * with the same batch number. They are then counted only once.
    */
   step(
     step: LimitStep,
   ): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
-  /** Gives what an account used in the current windows, by group. */
+  /** Returns the use of an account in the current windows, by group. */
   read(
     accountId: string,
   ): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>

@@ -7,7 +7,8 @@ import { createUsageStore, USAGE_ROWS_MAX, usageQuery, usageRow } from './usage-
 /** Acts that report the usage of accounts and its cost. */
 export const usageActs = {
   /**
-   * A report of any range, with sums in billionths. Only `GET /v1/admin/usage` limits the range.
+   * A report for a range of any length, with sums in billionths. Only `GET /v1/admin/usage` limits
+   * the length of the range.
    */
   report: defineAct({
     method: 'POST',

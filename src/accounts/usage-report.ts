@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Sums as a report shows them. Null means unknown, which differs from 0. */
+/** Sums in the form of a report. Null means that a sum is unknown. This is not the same as 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number
@@ -19,8 +19,8 @@ export type ReportedSums = {
 }
 
 /**
- * Gives sums for a report. Prompt and answer are null when they are known for no tokens. Money is
- * null when no request has a price.
+ * Returns the sums of a report. If no tokens have separate counts for prompt and answer, these two
+ * sums are null. If no request has a price, the money is null.
  */
 export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens
@@ -54,7 +54,7 @@ export function sumRows(rows: readonly UsageRow[]): UsageSums {
   }
 }
 
-/** The report's dimensions as table columns: their names, and the cells of a row. */
+/** The report's dimensions as table columns: the names of the columns, and the cells of a row. */
 export function usageTable({
   per,
   by,

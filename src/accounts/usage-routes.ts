@@ -14,7 +14,7 @@ import {
   type UsageStore,
 } from './usage-store.ts'
 
-/** How many periods an answer has: the maximum and the default. 'total' has one. */
+/** How many periods an answer has: the maximum and the default. 'total' has only one period. */
 const PERIODS = {
   hour: { max: 7 * 24, unasked: 24 },
   day: { max: 366, unasked: 30 },
@@ -24,7 +24,7 @@ type Period = keyof typeof PERIODS
 
 const SECONDS_PER_HOUR = 3_600
 
-/** Latest time, Unix seconds: in the year 9999. */
+/** Latest time that is accepted, Unix seconds. It is in the year 9999. */
 const TIME_MAX = 253_402_300_799
 
 const time = integerText({ min: 0, max: TIME_MAX }).nullable().default(null)
@@ -41,7 +41,8 @@ function dimensions(names: readonly [string, ...string[]], unasked: string) {
 }
 
 /**
- * From the period that contains `since` to before `until`. Null: up to and with the current period.
+ * The range starts with the period that contains `since` and ends before `until`. If `until` is
+ * null, the range includes the current period.
  */
 const range = {
   since: time,
@@ -114,7 +115,7 @@ const CSV_TYPE = 'text/csv'
 
 /**
  * `GET /v1/dashboard/usage`: use and cost of the caller's account, by hours, days or months (UTC).
- * `GET /v1/admin/usage`: use and cost of all accounts. Both give CSV on request.
+ * `GET /v1/admin/usage`: use and cost of all accounts. Each route can return CSV.
  */
 export function usageRoutes({
   usage,
@@ -199,7 +200,7 @@ function describeRow(row: UsageRow, by: UsageQuery['by']) {
   }
 }
 
-/** Throws ValidationError for a range that ends before it starts, or that has too many periods. */
+/** Throws ValidationError if the range ends before it starts, or if it has too many periods. */
 function rangeOf(
   { since, until: asked, per }: Query,
   now: number,
@@ -214,7 +215,8 @@ function rangeOf(
 }
 
 /**
- * Gives the start of the period that is `by` periods after the period of `at`. Never before 1970.
+ * Returns the start of the period that is `by` periods after the period that contains `at`. Never
+ * returns a time before 1970.
  */
 function later(per: Period, at: number, by: number): number {
   if (per === 'month') {

@@ -10,33 +10,33 @@ export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as cons
 
 /** Selects usage of the periods that start at `from` or later, and before `until`. */
 export const usageQuery = z.object({
-  /** Null: all accounts, or all keys. */
+  /** Null selects all accounts, or all keys. */
   account: nameText.nullable(),
   key: z.string().nullable(),
   from: z.int(),
   until: z.int(),
-  /** Periods in UTC. `total`: the whole range is one period. */
+  /** Periods in UTC. With `total`, the whole range is one period. */
   per: z.enum(['hour', 'day', 'month', 'total']),
   by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
 })
 export type UsageQuery = Readonly<z.output<typeof usageQuery>>
 
 /**
- * Sums of one period. A member is null when the report does not divide by it, or when it is not
- * known.
+ * Sums of one period. A member is null if the report does not divide by that dimension, or if the
+ * value is not known.
  */
 export const usageRow = z.object({
   /** Start of the period. */
   start: z.int(),
-  /** For a deleted account, its former name. */
+  /** If the account was deleted, this is its former name. */
   account: z.string().nullable(),
   account_id: z.string().nullable(),
   key: z.string().nullable(),
   operation: z.string().nullable(),
   family: z.string().nullable(),
   /**
-   * Empty for calls without a model. `*` stands for all models beyond the number that is kept
-   * separately in an hour.
+   * Empty for calls without a model. In each hour, only a limited number of models is stored
+   * separately. `*` stands for all other models.
    */
   model: z.string().nullable(),
   requests: z.int(),
@@ -46,19 +46,19 @@ export const usageRow = z.object({
   completion_tokens: z.int(),
   /** Tokens of the other calls. */
   unsplit_tokens: z.int(),
-  /** Billionths as decimal digits: the sum over the requests that have a price. */
+  /** The total cost of the requests that have a price: billionths as decimal digits. */
   money: z.string().regex(/^\d+$/),
   unpriced_requests: z.int(),
 })
 export type UsageRow = Readonly<z.output<typeof usageRow>>
 
-/** How long usage is kept by hours. Older usage is kept by days. */
+/** How long usage is stored by hours. Older usage is stored by days. */
 export const USAGE_HOURS_AGE_MAX_SECONDS = 90 * SECONDS_PER_DAY
 
-/** How long usage is kept by days: three years, with the day of a leap year. */
+/** How long usage is stored by days: three years, one of them a leap year. */
 export const USAGE_AGE_MAX_SECONDS = 1_096 * SECONDS_PER_DAY
 
-/** Rows of one report, at most. */
+/** The maximum number of rows in one report. */
 export const USAGE_ROWS_MAX = 50_000
 
 /** Selects one account by id or by name, or all accounts. */
@@ -71,14 +71,14 @@ type AccountsQuery = Omit<UsageQuery, 'account'> & {
  */
 export type UsageStore = {
   /**
-   * Sums the stored usage, oldest period first. Gives `too_many` when there are more than
-   * USAGE_ROWS_MAX rows. A report by hours leaves out usage that is kept by days. The caller must
+   * Sums the stored usage, oldest period first. Returns `too_many` if there are more than
+   * USAGE_ROWS_MAX rows. A report by hours leaves out usage that is stored by days. The caller must
    * limit the range.
    */
   report(query: AccountsQuery): Promise<readonly UsageRow[] | 'too_many' | 'unknown_account'>
   /**
-   * Adds hours older than USAGE_HOURS_AGE_MAX_SECONDS to their days. Removes days older than
-   * USAGE_AGE_MAX_SECONDS.
+   * Adds usage by hours that is older than USAGE_HOURS_AGE_MAX_SECONDS to the usage by days.
+   * Removes usage by days that is older than USAGE_AGE_MAX_SECONDS.
    */
   prune(): Promise<void>
 }
@@ -93,8 +93,8 @@ export function createUsageStore(
     async report({ account, key, from, until, per, by }) {
       const [id, name] = [idOf(account), nameOf(account)]
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
-      // In rows from before keys and models were counted, both are unknown and the key's id is
-      // empty. No real id is empty.
+      // Old rows were written before keys and models were counted. In these rows the key and the
+      // model are unknown, and the key's id is empty. No real id is empty.
       const { rows } = await sql<UsageRow>`
         select * from (
           select case ${per}::text when 'hour' then u.hour_at when 'total' then ${from}::bigint
@@ -158,7 +158,7 @@ export function createUsageStore(
   }
 }
 
-/** Limits a sum to the largest integer that a JSON number holds. */
+/** Reduces a sum that is too large to the largest integer that a JSON number holds exactly. */
 function capped(sum: ReturnType<typeof sql>) {
   return sql`least(${sum}, ${Number.MAX_SAFE_INTEGER}::bigint)::bigint`
 }

@@ -26,15 +26,15 @@ import type { RunWatcher } from './runs.ts'
 /** Timings of an agent, milliseconds. */
 export type AgentTimings = ConnectionTimings & {
   readonly backOff: BackOffBounds
-  /** After a connection was open this long, earlier failures no longer count. */
+  /** If a connection was open for at least this time, earlier failures no longer count. */
   readonly steadyMs: number
-  /** How long a stop waits for running requests. */
+  /** When the agent stops, how long it waits for running requests. */
   readonly drainMs: number
 }
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  // The public client waits 24 s at least. A restarting gateway is back sooner.
+  // The public client waits 24 s at least. A gateway that restarts is reachable again sooner.
   backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
@@ -47,11 +47,14 @@ export type AgentOptions = {
   readonly nodeId: string
   /** Default LLM. */
   readonly nodeType?: NodeType
-  /** Whether the backend may receive URLs of images, which it then fetches. Default false. */
+  /**
+   * True if the backend may receive URLs of images. The backend then fetches the images. Default
+   * false.
+   */
   readonly fetchesMedia?: boolean
-  /** The caller closes the backend after `done`. */
+  /** The caller must close the backend after `done` has settled. */
   readonly backend: Backend
-  /** Null: all models that the backend lists. */
+  /** Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly readLoad: () => Promise<Load>
@@ -60,9 +63,9 @@ export type AgentOptions = {
   readonly onBenchmarkProgress?: (model: string, progress: BenchmarkProgress) => void
   readonly timings?: Partial<AgentTimings>
   readonly watchRun?: RunWatcher | undefined
-  /** Milliseconds of a clock that only goes forward. */
+  /** Time in milliseconds of a clock that never goes back. */
   readonly now: () => number
-  /** Gives a random number from 0 to below 1. */
+  /** Returns a random number that is at least 0 and less than 1. */
   readonly random: () => number
   readonly log: Logger
 }
@@ -72,26 +75,27 @@ type AgentStatus = {
   readonly phase: 'registering' | 'connecting' | 'connected' | 'waiting' | 'draining' | 'stopped'
   readonly models: readonly string[]
   readonly running: number
-  /** How many connections were opened until now. */
+  /** How many connections this agent has opened so far. */
   readonly connections: number
 }
 
 export type Agent = {
   /**
-   * Accepts no new requests, finishes the running ones (at most `drainMs`), and closes. Resolves
-   * when everything has ended. A second call joins the first.
+   * Accepts no new requests, waits at most `drainMs` for the running requests, and closes. Resolves
+   * when all work has ended. A second call waits for the same stop.
    */
   stop(): Promise<void>
   /**
-   * Resolves when the agent stopped. Rejects with AgentFailure when its configuration cannot work.
+   * Resolves when the agent has stopped. Rejects with AgentFailure if the agent's configuration
+   * cannot work.
    */
   readonly done: Promise<void>
   status(): AgentStatus
 }
 
 /**
- * Starts an agent. It registers its node, connects and serves. It connects again whenever the
- * connection ends.
+ * Starts an agent. The agent registers its node, connects and serves. Each time the connection
+ * ends, it connects again.
  */
 export function startAgent(options: AgentOptions): Agent {
   const timings = { ...AGENT_TIMINGS, ...options.timings }
@@ -103,7 +107,7 @@ export function startAgent(options: AgentOptions): Agent {
   let connections = 0
   let connection: Connection | null = null
 
-  /** One try: registers the node if necessary, then serves until the connection ends. */
+  /** Makes one try. Registers the node if necessary, then serves until the connection ends. */
   async function serveOnce(): Promise<ConnectionEnd> {
     if (models.length === 0) {
       phase = 'registering'
@@ -131,7 +135,8 @@ export function startAgent(options: AgentOptions): Agent {
       connection = null
       if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
-      // The gateway may have refused because it lost the node's hardware or benchmark.
+      // The gateway may have refused because it lost the node's hardware or benchmark. An empty
+      // list causes a new registration.
       if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
       const pauseMs = backOffMs(failures, timings.backOff, {
@@ -146,7 +151,8 @@ export function startAgent(options: AgentOptions): Agent {
   const done = keepServing().finally(() => {
     phase = 'stopped'
   })
-  // The caller reads `done` later, or never. An unread rejection must not end the process.
+  // The caller may read `done` later, or may not read it. A rejection that is not read must not end
+  // the process.
   done.catch(() => undefined)
   return {
     done,
@@ -178,15 +184,16 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 }
 
 /**
- * Gives null for a fault that may pass. Throws AgentFailure for a lasting fault, unless the node
- * has served before: then its configuration was right, and the gateway may be at fault.
+ * Returns null for a fault that may be temporary. Throws AgentFailure for a permanent fault. If the
+ * node has served before, its configuration was right and the gateway may cause the fault. Then
+ * returns null.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // Registration sends the backend only the agent's own requests, so the backend's message holds no
-  // caller's prompt.
+  // During registration, the backend receives only the agent's own requests. So the backend's
+  // message contains no prompt from a caller.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

@@ -19,7 +19,7 @@ export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
 
 /**
  * The next part of an answer. `fault` is the error that ended the answer after these chunks. It is
- * null when the answer continues or ended correctly.
+ * null if the answer continues or ended correctly.
  */
 type AnswerStep = {
   readonly chunks: readonly AnswerChunk[]
@@ -27,10 +27,10 @@ type AnswerStep = {
 }
 
 /**
- * Parses a backend's event stream into chunks, packet by packet. The usage chunk is given last,
- * alone, with `choices: []`. Gateways that do not know end frames take that chunk for the end, so
- * no chunk may follow it. A backend that sends no usage gives no such chunk. One parser serves one
- * answer.
+ * Parses a backend's event stream into chunks, packet by packet. The usage chunk is returned last
+ * and alone, with `choices: []`. Gateways that do not know end frames use that chunk as the end, so
+ * no chunk may follow it. If a backend sends no usage, there is no such chunk. Each answer needs
+ * its own parser.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
@@ -41,22 +41,23 @@ export class AnswerParser {
     isEnded: false,
   }
 
-  /** Whether the end mark came. Everything after it is ignored. */
+  /** True if the end mark was received. Everything after it is ignored. */
   get isEnded(): boolean {
     return this.answer.isEnded
   }
 
   /**
-   * Gives the chunks that these bytes complete. Faults: an error in the stream, data that is not a
-   * chunk, and an event over the limit. Earlier chunks of the same packet are still given.
+   * Returns the chunks that these bytes complete. Faults are an error in the stream, data that is
+   * not a chunk, and an event over the limit. Chunks before the fault in the same packet are still
+   * returned.
    */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
   }
 
   /**
-   * Call it when the stream has ended. Gives the last chunks. Faults are those of `push`, and an
-   * incomplete answer.
+   * Call this when the stream has ended. Returns the last chunks. It reports the same faults as
+   * `push`, and also an incomplete answer.
    */
   end(): AnswerStep {
     const { chunks, fault } = this.take((events) => this.events.end(events))
@@ -92,12 +93,12 @@ function faultOf(run: () => void): AnswerStep['fault'] {
 }
 
 type Answer = {
-  /** The usage chunk, which is given last. */
+  /** The usage chunk, which is returned last. */
   usage: JsonObject | null
   /** Indexes of the choices that began but have no finish_reason yet. */
   readonly open: Set<Json | undefined>
   hasFinished: boolean
-  /** Whether the end mark came. */
+  /** True if the end mark was received. */
   isEnded: boolean
 }
 
@@ -105,8 +106,8 @@ const END_MARK = '[DONE]'
 const CHUNK = 'chat.completion.chunk'
 
 /**
- * Gives an event's chunk as the backend wrote it, without the usage. Gives null when it has no
- * choices.
+ * Returns the chunk in an event as the backend wrote it, without the usage. Returns null if the
+ * chunk has no choices.
  */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
@@ -143,7 +144,10 @@ function addChoice(choice: Json, answer: Answer): void {
   } else answer.open.add(index)
 }
 
-/** Some servers send no end mark. Then the answer is complete when every choice has ended. */
+/**
+ * Some servers send no end mark. Without an end mark, the answer is complete when every choice has
+ * ended.
+ */
 function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
   return isEnded || (hasFinished && open.size === 0)
 }
@@ -154,11 +158,11 @@ function parseChunk(data: string): JsonObject {
     throw new BackendError('the backend sent an event that is not a JSON object')
   const error = memberOf(chunk, 'error')
   if (error !== undefined && error !== null) throw backendErrorOf(readReason(chunk))
-  // In llama.cpp's `error` line, the value is the error itself.
+  // In llama.cpp's `error` line, the value is the error object itself.
   if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
     throw backendErrorOf(readReason(chunk))
   return chunk
 }
 
-/** Longest event of a backend's stream, bytes. Frames to the gateway are limited to far less. */
+/** Longest event in a backend's stream, bytes. Frames to the gateway have a much lower limit. */
 const EVENT_BYTES_MAX = 1024 * 1024

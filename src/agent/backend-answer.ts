@@ -1,33 +1,39 @@
 import type { Dispatcher } from 'undici'
 
-/** How many unread bytes of an answer may wait before its connection is paused. */
+/**
+ * How many unread bytes of an answer may wait. If more bytes wait, the answer's connection is
+ * paused.
+ */
 export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 
-/** How many bytes may follow the end mark of an answer before its connection is closed. */
+/**
+ * How many bytes may follow the end mark of an answer. If more bytes follow, the answer's
+ * connection is closed.
+ */
 const TAIL_BYTES_MAX = 16 * 1024
 const TAIL_TIMEOUT_MS = 1_000
 
-/** One answer of a backend, packet by packet. It has one reader. */
+/** An answer from a backend, read packet by packet. It has one reader. */
 export type BackendAnswer = {
   readonly status: number
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, unknown>>
   /**
-   * Gives the next packet; null after the last. When all earlier packets are read, rejects with the
-   * connection's fault or the signal's reason.
+   * Returns the next packet, or null after the last packet. After a fault, the earlier packets can
+   * still be read. Then it rejects with the connection's fault or the signal's reason.
    */
   next(): Promise<Uint8Array | null>
   /**
-   * Stops reading the answer. If `isWhole`, the connection is kept, and used again when the rest
-   * has arrived. Otherwise the backend's call ends.
+   * Stops reading the answer. If `isWhole` is true, the connection stays open, and is used again
+   * when the rest of the answer has arrived. Otherwise the backend's call ends.
    */
   leave(isWhole: boolean): void
 }
 
 /**
- * Sends a request. Gives the answer when its head has arrived. Rejects with the connection's fault,
- * or with the signal's reason. Packets are passed on directly, without a stream: most answers are
- * many small packets.
+ * Sends a request. Resolves with the answer when the answer's head has arrived. Rejects with the
+ * connection's fault, or with the signal's reason. Packets are passed on directly, without a
+ * stream, because most answers are many small packets.
  */
 export function openBackendAnswer(
   pool: Pick<Dispatcher, 'dispatch'>,
@@ -100,7 +106,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     status: number,
     headers: Readonly<Record<string, unknown>>,
   ): void {
-    // Statuses 1xx are not the answer yet.
+    // An answer with a status 1xx is only an interim answer.
     if (status < 200) return
     this.status = status
     this.headers = headers
@@ -134,7 +140,10 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     this.giveUp()
   }
 
-  /** Ends the backend's call. A call that still waits for a connection ends when it gets one. */
+  /**
+   * Ends the backend's call. If the call still waits for a connection, it ends when it gets the
+   * connection.
+   */
   private giveUp(): void {
     this.end()
     this.controller?.abort(LEFT)
@@ -157,7 +166,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   }
 }
 
-/** Not reported: the caller itself stopped reading. */
+/** This error is not reported, because the caller itself stopped reading. */
 const LEFT = new Error('the answer is not read any further')
 
 type Deferred<Value> = {
@@ -167,8 +176,8 @@ type Deferred<Value> = {
 }
 
 /**
- * Same as Promise.withResolvers, which needs Node.js 22. The installed agent also runs on Node.js
- * 20.
+ * Does the same as Promise.withResolvers, which needs Node.js 22. The installed agent must also run
+ * on Node.js 20.
  */
 function createDeferred<Value>(): Deferred<Value> {
   let settle: Omit<Deferred<Value>, 'promise'> | undefined

@@ -18,18 +18,18 @@ import { BackendError, isOtherThanStream, refusalError } from './backend-error.t
 const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
   /**
-   * Time until the answer's head. The default allows a long prompt on a slow machine; the gateway
-   * gives up sooner.
+   * Time until the answer's head arrives. The default is long enough for a long prompt on a slow
+   * machine. The gateway gives up earlier.
    */
   headTimeoutMs: 300_000,
   /** Longest time between two parts of an answer. */
   idleTimeoutMs: 120_000,
-  /** Time for health checks and for the list of models. */
+  /** Timeout of health checks and of requests for the list of models. */
   askTimeoutMs: 5_000,
   keepAliveMs: 30_000,
-  /** Largest error answer or list of models. */
+  /** Largest error answer, and largest list of models. */
   bodyBytesMax: 1024 * 1024,
-  /** Largest answer with images: more than a frame holds. */
+  /** Largest answer with images. It is larger than a frame can hold. */
   imagesBytesMax: 48 * 1024 * 1024,
   connectionsMax: 256,
 }
@@ -50,22 +50,25 @@ type BackendLimits = Readonly<
 
 /** A local inference server with OpenAI's chat completions API. */
 export type Backend = {
-  /** URL without `/v1` and without a slash at its end. */
+  /** The URL does not contain `/v1` and does not end with a slash. */
   readonly url: string
-  /** Whether the backend answers at `path`, the health path of its kind (find-backend.ts). */
+  /**
+   * Checks whether the backend answers at `path`, the health path for its kind of server
+   * (find-backend.ts).
+   */
   isHealthy(path: string): Promise<boolean>
-  /** Lists the ids of the backend's models, in its order. Rejects with BackendError. */
+  /** Lists the ids of the backend's models, in the backend's order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
-   * Streams the answer to a chat request. Each step gives the chunks of one packet. The backend is
-   * always asked for a stream with usage, even if the request does not ask for them. The first step
-   * sends the request; aborting ends the backend's call. Throws BackendError, or the signal's
-   * reason.
+   * Streams the answer to a chat request. Each step returns the chunks of one packet. The request
+   * to the backend always asks for a stream with usage, even if the caller's request does not. The
+   * first step sends the request. Aborting ends the backend's call. Throws BackendError, or the
+   * signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
   /**
-   * Makes or changes images. Gives them in base64, unchecked. Throws BackendError, or the signal's
-   * reason.
+   * Makes or changes images. Returns the images in base64 without checking them. Throws
+   * BackendError, or the signal's reason.
    */
   makeImages(
     request: ImageRequest & { readonly model: string },
@@ -75,14 +78,14 @@ export type Backend = {
 }
 
 /**
- * Gives the backend at the operator's URL. Calls go only to this origin: redirects are not
- * followed, and no part of a request chooses an address. TLS certificates are verified.
+ * Returns the backend at the operator's URL. Calls go only to the origin of this URL. Redirects are
+ * not followed, and no part of a request can choose an address. TLS certificates are verified.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the calls of one backend
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
   readonly url: string
-  /** Sent as a bearer token. Null: no token is sent. */
+  /** Sent as a bearer token. If it is null, no token is sent. */
   readonly apiKey: string | null
   readonly limits?: Partial<BackendLimits>
 }): Backend {
@@ -206,7 +209,7 @@ function askForStream(request: JsonObject): JsonObject {
   }
 }
 
-/** Turns faults of the connection into BackendError, without the addresses in their messages. */
+/** Converts faults of the connection into BackendError, without the addresses in their messages. */
 async function* mapFaults(
   batches: AsyncIterable<readonly AnswerChunk[]>,
   signal: AbortSignal,
@@ -263,8 +266,8 @@ type BackendRequest = {
 }
 
 /**
- * Writes the request for images: JSON for new images, a form for a change of an image. Throws
- * BackendError.
+ * Writes the request for images. New images are requested with JSON. A change of an image is
+ * requested with a form. Throws BackendError.
  */
 function writeImageCall({
   model,
@@ -293,7 +296,7 @@ function writeImageCall({
 }
 
 /**
- * Reads the images in base64 out of the backend's answer. Throws BackendError when it has no
+ * Reads the images in base64 from the backend's answer. Throws BackendError if the answer has no
  * images.
  */
 function readImageAnswer(body: Json | undefined): readonly string[] {

@@ -8,47 +8,48 @@ import { TOKENS_PER_SECOND_MAX } from '../nodes/protocol/registration.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
-/** How long a benchmark measures, and with how many concurrent requests. */
+/** How long a benchmark measures, and how many requests it runs concurrently. */
 export type BenchmarkPlan = {
   /**
-   * Time of the whole benchmark, with its warm-up. Every part makes at least one request, even on a
-   * slow backend.
+   * Time of the whole benchmark, including its warm-up. Every part sends at least one request, even
+   * if the backend is slow.
    */
   readonly durationMs: number
-  /** How many requests run at once in the second part. */
+  /** How many requests run at the same time in the second part. */
   readonly concurrency: number
 }
 
 /** Result of a benchmark, tokens per second. */
 export type BenchmarkResult = {
-  /** Speed of one request alone. */
+  /** Speed of a single request that runs alone. */
   readonly single: number
-  /** Total speed of concurrent requests: what the node can do. */
+  /** Total speed of concurrent requests. It shows the capacity of the node. */
   readonly total: number
 }
 
 /** Progress of a benchmark. */
 export type BenchmarkProgress = {
   readonly part: 'warming up' | 'one request' | 'many requests'
-  /** Done share of the whole benchmark, 0 to 1. */
+  /** The completed part of the whole benchmark, from 0 to 1. */
   readonly done: number
 }
 
-/** Tokens per second below which a node is not useful: that is slower than people read. */
+/** A node below this speed, in tokens per second, is not useful, because people read faster. */
 export const TOKENS_PER_SECOND_MIN = 1
 
 /**
- * The public client measures for the same time. It is long enough to show the speed that a model
- * can sustain.
+ * The public client measures for the same time. The time is long enough to show the speed that a
+ * model can sustain.
  */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
- * Measures how fast a backend serves a model: a warm-up, then one request after another, then
- * several at once. The speed of a request is (tokens - 1) / (time of the last token - time of the
- * first). Tokens are counted by `usage`, because one chunk may hold several. For an answer that
- * arrives all at once, the speed is its tokens / the time since the request. Rejects with
- * BackendError when the backend fails or sends no usage.
+ * Measures how fast a backend serves a model. A benchmark has a warm-up, a part with one request
+ * after another, and a part with several requests at the same time. The speed of a request is
+ * (tokens - 1) / (time of the last token - time of the first token). Tokens are counted by `usage`,
+ * because one chunk may hold several tokens. If an answer arrives all at once, its speed is its
+ * tokens / the time since the request. Rejects with BackendError if the backend fails or sends no
+ * usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,
@@ -60,7 +61,7 @@ export async function runBenchmark(
     onProgress = () => undefined,
   }: {
     readonly plan: BenchmarkPlan
-    /** Milliseconds of a clock that only goes forward. */
+    /** Time in milliseconds of a clock that never goes back. */
     readonly now: () => number
     readonly signal: AbortSignal
     readonly onProgress?: (progress: BenchmarkProgress) => void
@@ -101,17 +102,18 @@ export async function runBenchmark(
 const WARM_UP_TOKENS = 16
 const TOKENS_MIN = 16
 const TOKENS_MAX = 512
-/** In this first share of the time, requests run one after another. */
+/** During this share of the time, at the start, requests run one after another. */
 const SINGLE_SHARE = 0.4
 /**
- * How many requests one worker should complete in a benchmark, so that enough of them are counted.
+ * How many requests one worker should complete in a benchmark. With this number, enough requests
+ * are counted.
  */
 const REQUESTS_AIM = 4
 
-/** Number of tokens between the first and the last, and their time. */
+/** Number of tokens from the first to the last token, and the time between these two tokens. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Chooses a length of answers at which several answers end within the time. */
+/** Chooses the length of answers so that several answers end within the time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
@@ -174,7 +176,9 @@ function countTokens(chunk: JsonObject): number | null {
   return typeof tokens === 'number' && tokens >= 0 ? tokens : null
 }
 
-/** Whether a chunk contains part of an answer. Reasoning and refusals count as tokens, too. */
+/**
+ * Returns true if a chunk contains part of an answer. Reasoning and refusals count as tokens, too.
+ */
 function holdsToken(chunk: JsonObject): boolean {
   const choices = memberOf(chunk, 'choices')
   if (!isJsonArray(choices)) return false
@@ -199,7 +203,9 @@ function speedOf(timings: readonly Timing[]): number {
   return (tokens / ms) * 1000
 }
 
-/** Gateways accept no higher speed. Only a backend without a real model reaches it. */
+/**
+ * Gateways accept no higher speed than this limit. Only a backend without a real model reaches it.
+ */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

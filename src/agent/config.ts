@@ -107,19 +107,19 @@ type Settings = z.output<typeof schema>
 /** The gateway's address, and the key for it. */
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
-/** Which node is meant. */
+/** Selects a node. */
 export type NodeChoice = {
-  /** Null: the node with this name, whose id is in the file. */
+  /** Null selects the node with this name. Its id is read from the file. */
   readonly nodeId: string | null
   readonly nodeName: string
   /** Path of the file that keeps ids of nodes. */
   readonly nodesFile: string
 }
 
-/** A gateway with its key, and one node of the account. */
+/** A gateway, its API key, and one node that belongs to the key's account. */
 export type NodeAccess = GatewayAccess & NodeChoice
 
-/** What is measured, and how. */
+/** What a benchmark measures, and how. */
 type BenchmarkConfig = {
   readonly backend: BackendConfig
   readonly durationMs: number
@@ -128,10 +128,10 @@ type BenchmarkConfig = {
 }
 
 export type BackendConfig = {
-  /** Null: a backend is searched for on this machine. */
+  /** If this is null, a backend is searched for on this machine. */
   readonly url: string | null
   readonly apiKey: string | null
-  /** Null: all models that the backend lists. */
+  /** Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
 }
 
@@ -143,12 +143,12 @@ export type AgentConfig = GatewayAccess &
     readonly fetchesMedia: boolean
     readonly drainMs: number
     readonly logLevel: Settings['LOG_LEVEL']
-    /** Null: no traces are sent. */
+    /** If this is null, no traces are sent. */
     readonly traces: TraceConfig | null
   }
 
 /**
- * Gives the settings of an agent. Throws ConfigurationError with every fault. `options` take
+ * Reads the settings of an agent. Throws ConfigurationError with every fault. `options` take
  * precedence over the environment.
  */
 export function readAgentConfig(
@@ -162,7 +162,7 @@ export function readAgentConfig(
   return { ...agentOf(settings), nodeId: settings.NODE_ID ?? '' }
 }
 
-/** Gives the settings of an agent whose node may not exist yet. Throws as readAgentConfig does. */
+/** Reads the settings of an agent whose node may not exist yet. Throws as readAgentConfig does. */
 export function readRunConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -184,8 +184,8 @@ function agentOf(settings: Settings): Omit<AgentConfig, 'nodeId'> {
 }
 
 /**
- * Gives the settings for requests to the gateway; a node id is not needed. Throws as
- * readAgentConfig does.
+ * Reads the settings for requests to the gateway that need no node id. Throws as readAgentConfig
+ * does.
  */
 export function readGatewayAccess(
   options: Environment = {},
@@ -200,7 +200,7 @@ export function readGatewayAccess(
 }
 
 /**
- * Gives the settings for requests to the gateway about one node. Throws as readAgentConfig does.
+ * Reads the settings for requests to the gateway about one node. Throws as readAgentConfig does.
  */
 export function readNodeAccess(
   options: Environment = {},
@@ -219,7 +219,7 @@ export function readNodeAccess(
   return { ...accessOf(settings), ...choiceOf(settings) }
 }
 
-/** Gives the settings for measuring a backend. Throws as readAgentConfig does. */
+/** Reads the settings for measuring a backend. Throws as readAgentConfig does. */
 export function readBenchmarkConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -259,7 +259,7 @@ function choiceOf({
   }
 }
 
-/** By the XDG Base Directory Specification, relative paths are ignored. */
+/** The XDG Base Directory Specification requires that relative paths are ignored. */
 function chooseStateFolder(folder: string | undefined): string {
   return folder !== undefined && isAbsolute(folder) ? folder : join(homedir(), '.local/state')
 }
@@ -318,7 +318,7 @@ function findAgentFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** Text that is not a URL passes here: the schema reports it. */
+/** Text that is not a URL is accepted here, because the schema reports it. */
 function keepsSecrets(address: string): boolean {
   if (!URL.canParse(address)) return true
   const { protocol, hostname } = new URL(address)

@@ -21,15 +21,18 @@ import { createRuns, type Runs, type RunWatcher } from './runs.ts'
 export type ConnectionTimings = {
   readonly handshakeTimeoutMs: number
   /**
-   * Pause between two pings by the agent. A gateway that sends nothing during one pause counts as
-   * gone.
+   * Pause between two pings from the agent. If the gateway sends nothing during one pause, the
+   * agent treats it as gone.
    */
   readonly pingMs: number
   /** How long the agent waits for the connection to close. */
   readonly closeTimeoutMs: number
 }
 
-/** Far below the one or two minutes after which proxies close a silent connection. */
+/**
+ * This is far below one or two minutes. After that time, proxies close a connection that sends
+ * nothing.
+ */
 export const CONNECTION_TIMINGS: ConnectionTimings = {
   handshakeTimeoutMs: 10_000,
   pingMs: 30_000,
@@ -38,13 +41,13 @@ export const CONNECTION_TIMINGS: ConnectionTimings = {
 
 /** How a connection ended. */
 export type ConnectionEnd = {
-  /** WebSocket close code; 1006 when the gateway sent no code. */
+  /** WebSocket close code. It is 1006 if the gateway sent no code. */
   readonly code: number
-  /** The gateway's words, or the fault's message. Attacker-controlled. */
+  /** The reason that the gateway wrote, or the fault's message. Attacker-controlled. */
   readonly reason: string
-  /** How long the connection was open, milliseconds; null when it never opened. */
+  /** How long the connection was open, milliseconds. Null if it never opened. */
   readonly openMs: number | null
-  /** Whether the gateway asked for a new connection. */
+  /** True if the gateway asked the agent to connect again. */
   readonly isRequested: boolean
 }
 
@@ -53,8 +56,8 @@ export type Connection = {
   /** Never rejects. */
   readonly closed: Promise<ConnectionEnd>
   /**
-   * Accepts no new runs, finishes the running ones within `graceMs`, and closes. Resolves when
-   * closed.
+   * Accepts no new runs, waits at most `graceMs` for the running ones, and closes. Resolves when
+   * the connection is closed.
    */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
@@ -67,16 +70,16 @@ type ConnectionOptions = {
   readonly apiKey: string
   readonly nodeId: string
   readonly nodeType: NodeType
-  /** Whether the backend may receive URLs of images. Default false. */
+  /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean
-  /** 1 to MODELS_MAX models; a node that makes images has exactly one. */
+  /** 1 to MODELS_MAX models. A node that makes images has exactly one model. */
   readonly models: readonly string[]
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
-  /** If set, the gateway is asked to name the trace of each run. */
+  /** If this is set, the agent asks the gateway to send the trace of each run. */
   readonly watchRun?: RunWatcher | undefined
-  /** Milliseconds of a clock that only goes forward. */
+  /** Time in milliseconds of a clock that never goes back. */
   readonly now: () => number
   readonly log: Logger
   readonly onOpen: () => void
@@ -120,7 +123,7 @@ export function openConnection(options: ConnectionOptions): Connection {
     liveness.start()
     options.onOpen()
   })
-  // The 'close' event follows. Without this listener, an error would end the process.
+  // A 'close' event follows the error. Without this listener, an error would end the process.
   socket.on('error', (error) => {
     state.fault = error.message
   })
@@ -169,7 +172,8 @@ function dial(options: ConnectionOptions): WebSocket {
     },
     handshakeTimeout: timings.handshakeTimeoutMs,
     maxPayload: LARGE_FRAME_BYTES_MAX,
-    // Chunks are too small to gain from compression, and each connection would keep a compressor.
+    // Chunks are so small that compression saves little, and each connection would need memory for
+    // a compressor.
     perMessageDeflate: false,
     followRedirects: false,
   })
@@ -178,7 +182,7 @@ function dial(options: ConnectionOptions): WebSocket {
 /** The features that every agent announces (src/nodes/README.md). */
 const FEATURES: readonly NodeFeature[] = ['cancel', 'drain', 'extra-members', 'large-frames']
 
-/** Gives the address of the node socket of a gateway. */
+/** Returns the address of the gateway's node socket. */
 function socketUrl(gatewayUrl: string): URL {
   const url = new URL(gatewayUrl)
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:'
@@ -187,8 +191,8 @@ function socketUrl(gatewayUrl: string): URL {
 }
 
 /**
- * Gives the function that answers the frames of one connection. Frames come from the gateway. No
- * frame makes this function throw; frames that it does not understand are ignored.
+ * Returns the function that answers the frames of one connection. Frames come from the gateway. The
+ * function never throws. It ignores frames that it does not understand.
  */
 function createResponder({
   nodeId,
@@ -203,13 +207,13 @@ function createResponder({
   readonly runs: Runs
   readonly sender: Sender
   readonly readLoad: () => Promise<Load>
-  /** Round-trip time of the newest answered ping; null before the first. */
+  /** Round-trip time of the newest answered ping. Null before the first answered ping. */
   readonly roundTripMs: () => number | null
   readonly onReconnect: () => void
   readonly log: Logger
 }): (text: string) => void {
   const { send } = sender
-  // Reading the load takes half a second and a process, so only one reading runs at a time.
+  // Reading the load takes half a second and starts a process, so only one reading runs at a time.
   const readOnce = singleFlight(readLoad)
 
   function obey(control: AskedControl): void {
@@ -221,7 +225,7 @@ function createResponder({
         onReconnect()
         break
       case 'ping':
-        // A gateway that does not read the answers gets no further ones.
+        // If the gateway does not read the answers, no further answers are sent.
         if (!sender.isBehind()) {
           const pong = { kind: 'pong', nonce: control.nonce, roundTripMs: roundTripMs() } as const
           void send(encodeNodeControl(nodeId, pong))
@@ -262,22 +266,25 @@ function createResponder({
   }
 }
 
-/** How many bytes may wait for a slowly reading gateway before its runs must wait, too. */
+/**
+ * How many bytes may wait to be sent to a gateway that reads slowly. If more bytes wait, the runs
+ * of this gateway must wait.
+ */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 /** Sends frames over one WebSocket. */
 type Sender = {
   /**
-   * Sends a frame. Gives a promise when the caller should wait before the next frame. Does nothing
+   * Sends a frame. If the caller should wait before the next frame, returns a promise. Does nothing
    * on a closed socket.
    */
   send(frame: string): void | Promise<void>
   /**
-   * Sets the underlying TCP socket when it is known. Then the frames of one tick go out in one
-   * write.
+   * Sets the underlying TCP socket when it is known. From then on, the frames of one tick are sent
+   * in one write.
    */
   attach(socket: Socket): void
-  /** Whether the gateway reads frames more slowly than they arrive. */
+  /** Returns true if the gateway reads frames more slowly than they arrive. */
   isBehind(): boolean
 }
 
@@ -287,7 +294,8 @@ function createSender(socket: WebSocket): Sender {
   let isCorked = false
 
   /**
-   * One packet of the backend holds many chunks. Without this, each frame would be a system call.
+   * One packet from the backend contains many chunks. Without this function, each frame would need
+   * a system call.
    */
   function gather(): void {
     if (stream === null || isCorked) return
@@ -318,22 +326,24 @@ function createSender(socket: WebSocket): Sender {
   }
 }
 
-/** A closing socket did not take the frame. Its 'close' event follows. */
+/** A closing socket did not accept the frame. Its 'close' event follows. */
 function ignore(): void {}
 
 /** Checks that the other end of a WebSocket is still alive. */
 type Liveness = {
-  /** Call it when the connection opens. */
+  /** Call this when the connection opens. */
   start(): void
   stop(): void
-  /** Round-trip time of the newest answered ping, milliseconds; null before the first. */
+  /**
+   * Round-trip time of the newest answered ping, milliseconds. Null before the first answered ping.
+   */
   roundTripMs(): number | null
 }
 
 /**
- * Pings the other end every `pingMs`. Ends the connection when nothing arrived between two pings:
- * the other end may have vanished without a close. `now` gives milliseconds of a clock that only
- * goes forward.
+ * Pings the other end every `pingMs`. If nothing arrived between two pings, ends the connection,
+ * because the other end may have disappeared without a close. `now` returns milliseconds of a clock
+ * that never goes back.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined

@@ -3,9 +3,9 @@ import type { BackendConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 
 /**
- * Gives the backend that the configuration names, even if it is down. Without a configured backend,
- * gives the one that is found on this machine. Rejects with AgentFailure when no backend is found.
- * `name` is for people to read.
+ * Returns the backend that the configuration names, even if it is down. If no backend is
+ * configured, searches the machine of the agent for one. Rejects with AgentFailure if no backend is
+ * found. `name` is for people to read.
  */
 export async function openBackend({
   url,
@@ -49,8 +49,9 @@ type FoundBackend = {
 }
 
 /**
- * Searches this machine for a server, on the usual port of each kind. Gives the first server that
- * is up and lists models, or null. The caller closes it.
+ * Searches the machine of the agent for a server, on the usual port of each kind. Returns the first
+ * server that is up and lists models. Returns null if there is no such server. The caller must
+ * close the backend.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

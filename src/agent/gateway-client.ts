@@ -11,17 +11,18 @@ import { VERSION } from '../runtime/version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
 const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024 } as const
-/** One answer lists all nodes of an account, which may have 20,000. */
+/** One answer lists all nodes of an account. An account may have 20,000 nodes. */
 const LIST_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * A REST call to the gateway failed. The message is for the node's operator and contains no key.
+ * A REST call to the gateway failed. The message is written for the node's operator and contains no
+ * key.
  */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
-  /** HTTP status; null when there was no answer. */
+  /** HTTP status. Null if the gateway did not answer. */
   readonly status: number | null
-  /** Whether the gateway itself refused the call, so that a retry changes nothing. */
+  /** True if the gateway itself refused the call. Then a retry changes nothing. */
   readonly isFinal: boolean
 
   constructor(
@@ -35,22 +36,22 @@ export class GatewayError extends Error {
 }
 
 /**
- * The part of the gateway's REST interface that concerns nodes (as the public node client uses it).
- * Every call rejects with GatewayError.
+ * The part of the gateway's REST interface that concerns nodes. The public node client uses the
+ * same part. Every call rejects with GatewayError.
  */
 export type GatewayClient = {
-  /** Makes a node of the key's account and gives its id. */
+  /** Makes a node for the key's account and returns the node's id. */
   createNode(name: string): Promise<string>
-  /** Lists the nodes of the key's account, oldest first, with archived nodes. */
+  /** Lists the nodes of the key's account, oldest first. The list includes archived nodes. */
   listNodes(): Promise<readonly ListedNode[]>
   /**
-   * Gives what the gateway knows of a node. Its hardware is null until it is saved. Gives null when
-   * the node does not exist.
+   * Returns the data that the gateway has about a node. The hardware is null until it is saved.
+   * Returns null if the node does not exist.
    */
   findNode(nodeId: string): Promise<NodeInfo | null>
   saveHardware(nodeId: string, hardware: NodeHardware): Promise<void>
   fetchStats(nodeId: string): Promise<NodeStats>
-  /** Gives the benchmark in tokens per second; null when the model has no benchmark. */
+  /** Returns the benchmark in tokens per second. Returns null if the model has no benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<number | null>
   saveBenchmark(benchmark: {
     readonly nodeId: string
@@ -93,14 +94,14 @@ type NodeInfo = z.output<typeof infoSchema>
 type NodeStats = z.output<typeof statsSchema>
 
 /**
- * Gives a client of a gateway, for one key. Redirects are not followed; TLS certificates are
+ * Returns a client for a gateway, with one key. Redirects are not followed. TLS certificates are
  * verified.
  */
 export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
-  /** Aborting the signal ends running calls; they reject. */
+  /** Aborting the signal ends running calls. These calls reject. */
   readonly signal?: AbortSignal
 }): GatewayClient {
   const send = createSend(options)
@@ -116,7 +117,7 @@ export function createGatewayClient(options: {
     },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    // A null limit is not sent: other gateways may read any value as a limit.
+    // If the limit is null, it is not sent, because other gateways may read any value as a limit.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
       const body = {
         node_id: nodeId,

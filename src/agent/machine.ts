@@ -3,9 +3,10 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Reads the hardware of this machine with `systeminformation`, which uses nvidia-smi. A machine may
- * have no GPU. Texts that cannot be read are `unknown`. The speed is that of the network card: the
- * route to the gateway is not measured. Never rejects.
+ * Reads the hardware of the machine on which the agent runs, with `systeminformation`, which uses
+ * nvidia-smi. A machine may have no GPU. If a text cannot be read, it is `unknown`. The speed is
+ * the speed of the network card. The speed of the route to the gateway is not measured. Never
+ * rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -31,7 +32,7 @@ export async function readHardware(): Promise<NodeHardware> {
 }
 
 /**
- * A display adapter as systeminformation reports it. Memory is in MB; only nvidia-smi gives
+ * A display adapter as systeminformation reports it. Memory is in MB. Only nvidia-smi reports
  * `memoryTotal`.
  */
 type Controller = {
@@ -42,11 +43,15 @@ type Controller = {
 }
 
 /**
- * Display adapters with less memory (servers have some with a few MB) are not GPUs for computing.
+ * A display adapter with less memory is not a GPU for computing. Servers have some adapters with a
+ * few MB.
  */
 const VRAM_MB_MIN = 1024
 
-/** Gives what a node reports about its GPUs: the memory of all together, and the power of one. */
+/**
+ * Returns the node's report about its GPUs: the total memory of all GPUs, and the power limit of
+ * one GPU.
+ */
 export function describeGpus(
   controllers: readonly Controller[],
 ): Pick<NodeHardware, 'gpu_model' | 'vram' | 'gpu_count' | 'power_limit'> {
@@ -72,8 +77,9 @@ function toMegabytes(bytes: number | undefined): number {
 }
 
 /**
- * Reads how busy this machine is, with `systeminformation`. Figures that cannot be read are 0.
- * Takes about half a second, because the processor's load is measured over a period. Never rejects.
+ * Reads how busy the machine is on which the agent runs, with `systeminformation`. If a figure
+ * cannot be read, it is 0. Takes about half a second, because the processor's load is measured over
+ * a period. Never rejects.
  */
 export async function readLoad(): Promise<Load> {
   const { default: system } = await import('systeminformation')
@@ -88,8 +94,8 @@ export async function readLoad(): Promise<Load> {
     cpuPercent: percent(cpu?.currentLoad, 100),
     ramPercent: percent(memory?.active, memory?.total),
     diskPercent: percent(root?.used, root?.size),
-    // Only nvidia-smi reports how busy a GPU is. Display adapters without these figures are left
-    // out.
+    // Only nvidia-smi reports how busy a GPU is. Display adapters for which it reports nothing are
+    // left out.
     gpus: (graphics?.controllers ?? [])
       .filter(({ utilizationGpu }) => typeof utilizationGpu === 'number')
       .map((gpu) => ({

@@ -1,7 +1,7 @@
 import { Presets, SingleBar } from 'cli-progress'
 import type { BenchmarkProgress } from './benchmark.ts'
 
-/** Shows the progress of benchmarks, one model after the other. */
+/** Shows the progress of benchmarks, one model after another. */
 export type ProgressBar = {
   show(model: string, progress: BenchmarkProgress): void
   /** Ends the line of the bar, if a bar is shown. The next progress starts a new bar. */
@@ -9,8 +9,8 @@ export type ProgressBar = {
 }
 
 /**
- * Gives bars on a terminal. Elsewhere gives bars that show nothing, because the log has lines for
- * start and end.
+ * Returns a bar that is shown if the stream is a terminal. Otherwise returns a bar that shows
+ * nothing, because the log has lines for start and end.
  */
 export function createProgressBar(stream: NodeJS.WriteStream): ProgressBar {
   if (stream.isTTY !== true) return { show: () => undefined, stop: () => undefined }

@@ -7,8 +7,8 @@ import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benc
 import type { GatewayClient } from './gateway-client.ts'
 
 /**
- * This node cannot run with its configuration, and a retry changes nothing. The message is for the
- * node's operator.
+ * This node cannot run with its configuration, and a retry changes nothing. The message is written
+ * for the node's operator.
  */
 export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
@@ -20,13 +20,13 @@ type RegistrationOptions = {
   readonly nodeId: string
   readonly nodeType: NodeType
   readonly backend: Backend
-  /** Models to serve; null: all models that the backend lists. */
+  /** Models to serve. Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
   /**
-   * A stored benchmark below this value is measured again. A node that stays below it does not
-   * connect.
+   * If a stored benchmark is below this value, the model is measured again. A node that stays below
+   * this value does not connect.
    */
   readonly tokensPerSecondMin: number
   readonly onProgress?: (model: string, progress: BenchmarkProgress) => void
@@ -35,11 +35,11 @@ type RegistrationOptions = {
 }
 
 /**
- * Registers a node, so that the gateway lets it connect. The order is the public client's: read the
- * node's info, look at the backend, save the hardware if it is not saved, and measure every model
- * without a benchmark. Nodes for images have one model and no benchmark. Gives the models that can
- * be served, at least one. Rejects with AgentFailure, and with GatewayError and BackendError for
- * faults that may pass.
+ * Registers a node, so that the gateway allows it to connect. The order is the same as in the
+ * public client: read the node's info, check the backend, save the hardware if it is not saved, and
+ * measure every model without a benchmark. Nodes for images have one model and no benchmark.
+ * Returns the models that can be served, at least one. Rejects with AgentFailure. Rejects with
+ * GatewayError or BackendError for faults that may be temporary.
  */
 export async function prepareNode(
   options: RegistrationOptions,
@@ -69,8 +69,8 @@ export async function prepareNode(
 }
 
 /**
- * Image servers may list no models. Then the configured name is accepted: the gateway's first probe
- * tests it.
+ * Image servers may list no models. In this case the configured name is accepted. The gateway's
+ * first probe tests the name.
  */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options
@@ -111,8 +111,8 @@ export function chooseModels(
 }
 
 /**
- * Measures the model if it has no good enough benchmark. Gives null when the benchmark is good
- * enough, and otherwise what is wrong.
+ * Measures the model, unless its benchmark is good enough. Returns null if the benchmark is good
+ * enough. Otherwise returns a description of the fault.
  */
 async function ensureBenchmark(
   model: string,

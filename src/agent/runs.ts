@@ -26,12 +26,14 @@ type RunOutcome =
 type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
 /**
- * How many runs one connection has at once. A gateway gives a node fewer; the limit protects from a
- * faulty gateway.
+ * The maximum number of runs on one connection at the same time. A gateway sends a node fewer runs.
+ * The limit protects against a faulty gateway.
  */
 const RUNS_MAX = 64
 
-/** Called with each run. Gives a function that is called with the run's outcome. May not throw. */
+/**
+ * Called with each run. Returns a function that is called with the run's outcome. Must not throw.
+ */
 export type RunWatcher = (run: {
   readonly model: string
   readonly traceparent: string | null
@@ -43,7 +45,7 @@ type RunFrame = Extract<GatewayFrame, { readonly kind: 'chat' | 'image' }>
 export type Runs = {
   /** Answers a chat or image frame. Ignores a frame whose id is already running. Never throws. */
   start(frame: RunFrame): void
-  /** Ends a run after its caller left. Unknown ids are ignored. */
+  /** Ends a run because its caller left. Unknown ids are ignored. */
   cancel(id: string): void
   /** Ends all runs. */
   abort(reason: RunAbort): void
@@ -55,11 +57,15 @@ export type Runs = {
 /** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 /**
- * Statuses that the node's owner cannot fix: the backend refuses the request, or is at its limit.
+ * Statuses whose cause the node's owner cannot remove: the backend refuses the request, or the
+ * backend is at its limit.
  */
 const NOT_OWNERS: ReadonlySet<number> = new Set([400, 409, 422, 429])
 
-/** Gives the runs of one connection. `onIdle` is called whenever the last running one has ended. */
+/**
+ * Returns the runs of one connection. `onIdle` is called each time the last running request has
+ * ended.
+ */
 export function createRuns({
   nodeType,
   models,
@@ -72,9 +78,11 @@ export function createRuns({
   runsMax = RUNS_MAX,
 }: {
   readonly nodeType: NodeType
-  /** Models of the node. A node that makes images has one; image frames do not name it. */
+  /**
+   * Models of the node. A node that makes images has one model, and image frames do not name it.
+   */
   readonly models: readonly string[]
-  /** Whether the backend may receive URLs of images. Default false. */
+  /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly send: (frame: string) => void | Promise<void>
@@ -99,7 +107,8 @@ export function createRuns({
       return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
-    // A gateway may not check this. The backend would fetch the URL from inside this network.
+    // Not every gateway checks this. Without this check, the backend would fetch the URL from
+    // inside this network.
     const media = frame.kind === 'chat' ? remoteMediaOf(frame.request) : null
     if (media !== null && !(fetchesMedia && media.isWeb))
       return { statusCode: 400, message: remoteMediaFault(media) }
@@ -107,8 +116,8 @@ export function createRuns({
   }
 
   /**
-   * Logs a fault that the owner can fix as a warning. A caller's fault or a full backend is not a
-   * warning.
+   * Logs a warning if the node's owner can remove the fault. A caller's fault or a full backend is
+   * not a warning.
    */
   function logOutcome(id: string, model: string, outcome: RunOutcome): void {
     const ended = { request_id: id, model, ...outcome }
@@ -158,9 +167,9 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request. It sends frames of status 1, the usage last, then one frame of status
- * 2, or of status 3 with the backend's error. A cancelled run ends like a finished one. `send`
- * resolves when more may be sent. Never rejects.
+ * Answers one chat request. It first sends frames of status 1, with the usage last. The final frame
+ * has status 2, or status 3 with the backend's error. A cancelled run ends like a finished run.
+ * `send` resolves when more frames may be sent. Never rejects.
  */
 async function runChat(
   request: { readonly id: string; readonly model: string; readonly body: JsonObject },
@@ -214,8 +223,8 @@ async function endAborted(
 }
 
 /**
- * Answers one request for images, with one frame: the images, or the error. A cancelled run ends
- * with an error that is not read. Never rejects.
+ * Answers one request for images with one frame, which holds the images or the error. A cancelled
+ * run ends with an error that the gateway does not read. Never rejects.
  */
 async function runImages(
   {
@@ -237,7 +246,7 @@ async function runImages(
   try {
     const frame = encodeImages(id, await backend.makeImages({ ...request, model }, signal))
     signal.throwIfAborted()
-    // Base64 and its frame are ASCII: one byte for each character.
+    // The images in base64 and the rest of the frame are ASCII, so each character is one byte.
     if (frame.length > IMAGE_FRAME_BYTES_MAX)
       throw new BackendError(`expected images that fit ${IMAGE_FRAME_BYTES_MAX} bytes`)
     await send(frame)
@@ -262,8 +271,8 @@ async function endAbortedImages(
 }
 
 /**
- * Whether a text is longer than `bytesMax` in UTF-8. Counts bytes only when the number of
- * characters does not decide it.
+ * Returns true if a text is longer than `bytesMax` in UTF-8. Counts bytes only if the number of
+ * characters does not decide this.
  */
 function isLonger(text: string, bytesMax: number): boolean {
   return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax

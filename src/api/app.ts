@@ -21,12 +21,12 @@ import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
-/** The parts of the app, without its settings. */
+/** The parts that make up the app. They do not include its settings. */
 type AppParts = {
-  /** Every route, except the routes of their documentation, which the app adds. */
+  /** Every route, except the routes that serve the documentation. The app adds those. */
   readonly routes: readonly Route[]
   readonly pages: {
-    /** Routes for browsers. They are in no documentation. */
+    /** Routes for browsers. The documentation does not contain them. */
     readonly routes: readonly Route[]
     /** Answers a browser that asks for a missing path. */
     readonly showMissing: ShowMissingPage
@@ -37,19 +37,21 @@ type AppParts = {
   readonly bodyRate?: LeastRate | undefined
   /** Each observer is called for every call. */
   readonly observers: readonly CallObserver[]
-  /** Whether the gateway will stop soon. Then each connection is closed after its answer. */
+  /**
+   * Returns true if the gateway will stop soon. Each connection is then closed after its answer.
+   */
   readonly isDraining: () => boolean
   readonly log: Logger
 }
 
-/** WebSockets at one path. */
+/** Serves the WebSockets at one path. */
 export type AppSockets = {
   readonly path: string
   /** Accepts the socket of a client that connects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all sockets. The app calls it in close(), when no call here needs the sockets. Calls of
-   * other gateways may need them for `graceMs`.
+   * Ends all sockets. The app calls it in close(), when no call on this gateway needs the sockets.
+   * Calls on other gateways may need them for `graceMs`.
    */
   stop(graceMs: number): Promise<void>
 }
@@ -63,11 +65,14 @@ type ApiSettings = {
   readonly memoryBytesMax: number
   /** How long close() waits for running calls. */
   readonly shutdownGraceMs: number
-  /** At `info` and `debug`, each call has one log line. */
+  /** If the level is `info` or `debug`, each call has one log line. */
   readonly logLevel: string
   /** Addresses and CIDRs of the proxies whose `x-forwarded-for` is trusted. */
   readonly trustedProxies: readonly string[]
-  /** If true, every answer states that this is staging, even an answer to a malformed request. */
+  /**
+   * If true, every answer states that this is a staging gateway. This includes the answer to a
+   * malformed request.
+   */
   readonly isStaging: boolean
 }
 
@@ -78,22 +83,22 @@ export type App = {
   readonly server: ApiServer
   /** Every route of the app. */
   readonly routes: readonly Route[]
-  /** How many bytes all calls hold, and the limit. */
+  /** The bytes that all calls hold, and the limit for these bytes. */
   readonly memory: MemoryBudget['load']
   /**
-   * Starts to listen; port 0 takes a free port. Gives the address. Throws the system's error when
+   * Starts to listen. Port 0 selects a free port. Returns the address. Throws the system's error if
    * the port is taken.
    */
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
-   * Stops. Takes no new calls, waits shutdownGraceMs for the running ones, and then ends them with
-   * `shutting_down`. Shortly after that, cuts their connections. Resolves when no call is left. The
-   * committer and the enclave must run until then.
+   * Stops the app. Accepts no new calls and waits shutdownGraceMs for the running calls. Then ends
+   * them with `shutting_down`, and cuts their connections shortly after that. Resolves when no call
+   * is left. The committer and the enclave must run until then.
    */
   close(): Promise<void>
 }
 
-/** How long calls that were ended by force have to send their callers the error. */
+/** When calls are ended by force, how long they may take to send the error to their callers. */
 const FAREWELL_MS = 1_000
 
 /** Builds the API from its parts. Nothing runs before listen(). */
@@ -127,7 +132,8 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
     const { shutdownGraceMs } = settings
     const endsAtMs = performance.now() + shutdownGraceMs
     const stopSockets = () => sockets.stop(Math.max(0, endsAtMs - performance.now()))
-    // A connection that becomes idle after close() is closed only by another request to do so.
+    // A connection that becomes idle after close() stays open until closeIdleConnections is called
+    // again.
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
     const timers = [
       setTimeout(farewell, shutdownGraceMs),
@@ -140,7 +146,8 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
         resolve()
       })
     })
-    // The server closes only after the sockets are closed, and calls may need the sockets.
+    // Calls may need the sockets, so the sockets are stopped when no call is running. The server
+    // closes only after the sockets are closed.
     return signals.idle().then(() => Promise.all([stopSockets(), closed]).then(() => undefined))
   }
 
@@ -154,7 +161,7 @@ function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean
 }
 
 /**
- * Gives the router of these routes. `guardsOf` gives the middleware that a call passes before it is
+ * Returns the router of these routes. `guardsOf` returns the middleware that runs before a call is
  * served.
  */
 export function createRouter(
@@ -163,7 +170,7 @@ export function createRouter(
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
-  // This also decides the order of the methods in `allow`.
+  // This order is also the order of the methods in `allow`.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
     router.register(
@@ -175,7 +182,7 @@ export function createRouter(
   return router
 }
 
-/** The middleware that a call on the public port passes. */
+/** Returns the middleware that runs first for a call on the public port. */
 function guardsOf({ scope, knowsKeys }: Route, keys: Authenticator): readonly ApiMiddleware[] {
   if (scope === 'operator') throw new TypeError('expected a route of the public port')
   if (scope !== 'public') return [authenticate(keys, scope === 'any' ? null : scope)]
@@ -196,8 +203,8 @@ function createKoa(
   },
 ): Koa<RequestState> {
   const koa = new Koa<RequestState>()
-  // answerErrors answers and logs everything that a call throws. Only broken connections arrive
-  // here.
+  // answerErrors answers and logs every error that a call throws. Only faults of broken connections
+  // arrive here.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   const now = unixMs
   const makeRequestId = () => `req_${makeId()}`
@@ -214,7 +221,7 @@ function createKoa(
   return koa
 }
 
-/** Before the port closes, makes clients that keep connections open use another connection. */
+/** Before the port closes, makes clients with open connections use another connection. */
 function closeConnections(isDraining: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (isDraining()) context.set('connection', 'close')
@@ -222,7 +229,7 @@ function closeConnections(isDraining: () => boolean): ApiMiddleware {
   }
 }
 
-/** While the process stops, refuses calls on open connections, and has those connections closed. */
+/** While the process stops, refuses calls on open connections and closes these connections. */
 function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (!isClosing()) return next()

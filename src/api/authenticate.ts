@@ -2,16 +2,16 @@ import type { ApiMiddleware, Caller, Operator, RequestState, Scope } from './con
 import { ApiError } from './errors.ts'
 
 /**
- * Finds the caller to whom an API key belongs. Gives null for a key that is malformed, unknown or
+ * Finds the caller to whom an API key belongs. Returns null for a key that is malformed, unknown or
  * revoked. Throws ApiError `account_disabled`.
  */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Lets a call pass when its `Authorization: Bearer <API_KEY>` is valid and has the scope (null: any
- * scope), and records the caller. Throws ApiError: `authorization_missing` without the header,
- * `invalid_credentials` without a valid key in it, `insufficient_scope`, `account_disabled`, and
- * `not_ready` when keys cannot be looked up.
+ * Accepts a call if its `Authorization: Bearer <API_KEY>` is valid and the key has the scope (null:
+ * any scope). Records the caller. Throws ApiError `authorization_missing` without the header, and
+ * `invalid_credentials` without a valid key in the header. Throws `insufficient_scope`,
+ * `account_disabled`, and `not_ready` if keys cannot be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
@@ -31,7 +31,10 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
   }
 }
 
-/** Records the caller of a public route when the key is valid. Other callers pass, too. */
+/**
+ * On a public route, records the caller if the key is valid. Callers without a valid key are also
+ * accepted.
+ */
 export function recognize(keys: Authenticator): ApiMiddleware {
   return async (context, next) => {
     const key = KEY_HEADER.exec(context.req.headers.authorization ?? '')?.[1]
@@ -41,7 +44,7 @@ export function recognize(keys: Authenticator): ApiMiddleware {
   }
 }
 
-/** Names the most likely mistake in the header, without showing any character of the key. */
+/** Names the most likely mistake in the header. The text contains no character of the key. */
 function hintAt(header: string): string {
   if (/^(bearer\s+){2}/i.test(header)) return ': the header has "Bearer" twice'
   if (/["'\u2018-\u201d]/.test(header)) return ': the header has a quotation mark'
@@ -57,7 +60,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** The key store may be unreachable for a moment. Then the key is not at fault. */
+/** If the key store is unreachable for a moment, the error does not blame the key. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)
@@ -70,15 +73,18 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * Gives the caller. Must run behind `authenticate`: a route without it is our fault, and serves no
- * caller.
+ * Returns the caller. Must run behind `authenticate`. A route without `authenticate` is a fault of
+ * this program, so no caller is served.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')
   return state.caller
 }
 
-/** Gives who acts: the operator on the control socket, or else the holder of the calling key. */
+/**
+ * Returns the actor: the operator on the control socket, or otherwise the holder of the calling
+ * key.
+ */
 export function actorOf(state: RequestState): Operator {
   if (state.operator !== null) return state.operator
   const { keyId, accountId } = callerOf(state)

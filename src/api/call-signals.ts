@@ -1,16 +1,16 @@
 import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
-/** Ends one call early. It belongs to the call; call `done` in a `finally`. */
+/** Ends one call early. It belongs to this call. Call `done` in a `finally`. */
 type CallSignal = { readonly abort: AbortController; done(): void }
 
 /**
- * The running calls. Each is ended when its caller leaves, and all are ended when the process
- * stops.
+ * The running calls. Each call is ended when its caller leaves. All calls are ended when the
+ * process stops.
  */
 export type CallSignals = {
   /**
-   * Gives the signal of a call. It is aborted with CallerLeftError when the connection closes
+   * Returns the signal of a call. It is aborted with CallerLeftError if the connection closes
    * before the response is complete.
    */
   open(response: ServerResponse): CallSignal
@@ -21,9 +21,9 @@ export type CallSignals = {
 }
 
 /**
- * Creates the signals of calls. They watch the response, because the request is over when its body
- * was read. A caller that closes only its sending side counts as gone: a caller that is really gone
- * looks the same.
+ * Creates the signals of calls. A signal watches the response, because the request is over when its
+ * body was read. A caller that closes only its sending side counts as gone, because the server
+ * cannot see a difference to a caller that is gone.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

@@ -1,15 +1,18 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
-/** How many addresses of a forwarding header are read, from the nearest. Real chains are short. */
+/**
+ * How many addresses of a forwarding header are read, starting with the address nearest to this
+ * server. Real chains are short.
+ */
 const HOPS_MAX = 16
 
 /**
- * Gives the address of the client that sent a request, as far as it is known. Starts with the
- * connection's address. While the address is a proxy of `trusted` (addresses and CIDRs), continues
- * with the next address in `x-forwarded-for`, from right to left. Addresses further left are not
- * trusted, because any caller can write them. Null when the connection has no address, as on a Unix
- * socket.
+ * Returns the address of the client that sent a request, as far as it is known. It starts with the
+ * connection's address. While the address belongs to a proxy in `trusted` (addresses and CIDRs), it
+ * continues with the next address in `x-forwarded-for`, from right to left. It does not trust
+ * addresses further left, because any caller can write them. Returns null if the connection has no
+ * address, as on a Unix socket.
  */
 export function createClientAddresses(
   trusted: readonly string[],
@@ -20,13 +23,14 @@ export function createClientAddresses(
   return ({ socket, headers }) => {
     let client = plainAddress(socket.remoteAddress ?? '')
     if (client === null || trusted.length === 0 || !isProxy(client)) return client
-    // Node joins several headers of this name with a comma, in their order.
+    // If a request has several headers of this name, Node joins them with a comma, in their order.
     const hops = String(headers['x-forwarded-for'] ?? '')
       .split(',')
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // A proxy that knows its peer writes a valid address. Anything else ends the search.
+      // A proxy that knows the address of its client writes a valid address. Any other text ends
+      // the search.
       if (address === null) break
       client = address
       if (!isProxy(address)) break
@@ -36,8 +40,9 @@ export function createClientAddresses(
 }
 
 /**
- * Gives the group in which callers of this address share limits: the address itself, or its /64 for
- * IPv6, because one holder has a whole /64. `nowhere` for null.
+ * Returns the group in which callers with this address share limits. The group is the address
+ * itself. For IPv6 it is the /64 of the address, because one holder has a whole /64. For null it is
+ * `nowhere`.
  */
 export function clientGroupOf(address: string | null): string {
   if (address === null) return 'nowhere'
@@ -61,8 +66,8 @@ function addRange(proxies: BlockList, range: string): void {
 }
 
 /**
- * Gives an address without port, brackets, zone and the IPv6 form of an IPv4 address. Gives null
- * for any other text.
+ * Returns an address without port, brackets and zone. An IPv4 address in IPv6 form is returned in
+ * IPv4 form. Returns null for any other text.
  */
 function plainAddress(text: string): string | null {
   const [, bracketed, withPort] = /^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(text) ?? []

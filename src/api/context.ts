@@ -4,8 +4,8 @@ import type { CallScope } from '../observability/call-scope.ts'
 import type { ErrorCode } from './errors.ts'
 
 /**
- * What a key may be used for. `admin` is for the operator. It allows only the keys of all accounts
- * and `/v1/admin/…`.
+ * What a key may be used for. `admin` is for the operator. It gives access only to the keys of all
+ * accounts and to `/v1/admin/…`.
  */
 export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as const
 
@@ -18,13 +18,15 @@ export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as 
  */
 export type Scope = (typeof SCOPES)[number]
 
-/** Scopes of a key that the operator makes without naming scopes: enough for a customer. */
+/**
+ * Scopes of a key that the operator makes without naming scopes. They are enough for a customer.
+ */
 export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes', 'keys']
 
 /** Scopes of a key that another key makes without naming scopes. */
 export const MADE_SCOPES: readonly Scope[] = ['inference', 'nodes']
 
-/** Whether text is the name of a scope. */
+/** Returns true if the text is the name of a scope. */
 export function isScope(text: string): text is Scope {
   return SCOPES.some((scope) => scope === text)
 }
@@ -35,19 +37,19 @@ export type Caller = {
   /** Public id of the key. Logs may contain it. */
   readonly keyId: string
   readonly scopes: readonly Scope[]
-  /** Tier of the account's limits; null for the default tier. */
+  /** Tier of the account's limits. Null for the default tier. */
   readonly tier: string | null
-  /** When the key expires, Unix seconds; null when it never does. */
+  /** When the key expires, Unix seconds. Null if it never expires. */
   readonly expiresAt: number | null
-  /** Whether the key or its account has a budget. */
+  /** True if the key or its account has a budget. */
   readonly isBudgeted?: boolean
 }
 
-/** Who acts, and from where, as the administrative log names them. */
+/** The actor of an act and the place from where it acts, in the form of the administrative log. */
 export type Operator = {
   /** `operator` (with the user's id if known), `key` with its public id, or `gateway`. */
   readonly who: string
-  /** The key's account; null for an operator. */
+  /** The account of the key. Null for an operator. */
   readonly accountId: string | null
   /**
    * An IP address, `control socket`, `command line`, `signal`, `configuration` or `first start`.
@@ -56,34 +58,37 @@ export type Operator = {
 }
 
 /**
- * The error that a caller received: its code and its status. After a stream has begun, only its
- * error event can report the status.
+ * The code and the status of the error that a caller received. If a stream has already begun, only
+ * its error event can report the status.
  */
 export type CallFailure = { readonly code: ErrorCode; readonly status: number }
 
 /** State that middleware sets for the handlers behind it. */
 export type RequestState = {
-  /** `x-request-id` of this call: the caller's value if it is well-formed, else a new one. */
+  /**
+   * `x-request-id` of this call. It is the caller's value if that is well-formed. Otherwise it is a
+   * new one.
+   */
   requestId: string
   /** When the call arrived, milliseconds of the app's clock. */
   startedAtMs: number
   /** Address of the client that sent the call (createClientAddresses). */
   client: string | null
-  /** Null before `authenticate`, and on routes without it. */
+  /** Null before `authenticate` has run, and on routes without it. */
   caller: Caller | null
-  /** The operator who calls on the control socket; null on the public port. */
+  /** The operator who calls on the control socket. Null on the public port. */
   operator: Operator | null
-  /** When the head of the answer and the first event of a stream were sent; null before that. */
+  /** When the head of the answer, and the first event of a stream, were sent. Null until then. */
   headAtMs: number | null
   firstEventAtMs: number | null
   /**
-   * The error that the caller received instead of an answer, or instead of the rest of a stream.
-   * Null without an error.
+   * The error that the caller received instead of an answer or of the rest of a stream. Null if
+   * there was no error.
    */
   failure: CallFailure | null
   /** What is recorded about the running call. Null when calls are neither observed nor logged. */
   scope: CallScope | null
-  /** As the route declares it. */
+  /** The value of `isRoutine` in the route's declaration. */
   isRoutine: boolean
 }
 
@@ -92,7 +97,7 @@ export type ApiMiddleware = (context: ApiContext, next: Next) => Promise<void>
 
 export type RouteContext = RouterContext<RequestState>
 
-/** Answers 200 with `text`, which is JSON, unchanged. */
+/** Answers 200 with `text`. The text must be JSON and is sent unchanged. */
 export function sendJsonText(context: ApiContext, text: string): void {
   context.status = 200
   context.set('content-type', JSON_TYPE)

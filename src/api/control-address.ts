@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 
-// Where the control socket is, and which operator calls there. The gateway and the command line use
-// it.
+// Finds the control socket, and names the operator who calls there. The gateway and the command
+// line use this.
 
 /** Name of the file in the data folder that contains the running gateway's control address. */
 export const CONTROL_FILE = 'control.json'
@@ -11,7 +11,10 @@ export const CONTROL_FILE = 'control.json'
 /** Content of the file. */
 export type ControlAddress = { readonly socket: string; readonly pid: number }
 
-/** Gives the content of the file in a data folder; null when it is missing or incomplete. */
+/**
+ * Returns the content of the file in a data folder. Returns null if the file is missing or
+ * incomplete.
+ */
 export async function readControlAddress(dataFolder: string): Promise<ControlAddress | null> {
   try {
     const { socket, pid } = JSON.parse(await readFile(join(dataFolder, CONTROL_FILE), 'utf8'))
@@ -21,7 +24,7 @@ export async function readControlAddress(dataFolder: string): Promise<ControlAdd
   }
 }
 
-/** Whether a process accepts connections at the path of a socket. */
+/** Returns true if a process accepts connections on the socket at this path. */
 export function isAnswered(socketPath: string): Promise<boolean> {
   const socket = connect(socketPath)
   return new Promise<boolean>((resolve) => {
@@ -32,7 +35,7 @@ export function isAnswered(socketPath: string): Promise<boolean> {
 /** Header in which the command line sends the id of its user, in digits. */
 export const OPERATOR_UID_HEADER = 'x-affidavit-uid'
 
-/** Gives the name of an operator with this user id; null when the id is not known. */
+/** Returns the name of an operator with this user id. The id is null if it is not known. */
 export function nameOperator(uid: string | null): string {
   return uid === null || !/^\d{1,10}$/.test(uid) ? 'operator' : `operator (uid ${uid})`
 }

@@ -1,16 +1,16 @@
 import type { ApiContext, ApiMiddleware } from './context.ts'
 
-/** Stands for every origin. The header uses the same character. */
+/** Means every origin. The CORS header uses the same character. */
 const ANY_ORIGIN = '*'
 
-/** How long a browser may keep the answer to a preflight: the maximum of all browsers. */
+/** How long a browser may keep the answer to a preflight. No browser allows a longer time. */
 const PREFLIGHT_AGE_SECONDS = 7_200
 
 /** Longest list of header names that an answer to a preflight repeats. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
 /**
- * Headers of answers that scripts may read, in addition to the headers that scripts may always
+ * Names of answer headers that scripts may read, in addition to the headers that scripts may always
  * read.
  */
 export const EXPOSED_HEADERS: readonly string[] = [
@@ -29,13 +29,13 @@ export const EXPOSED_HEADERS: readonly string[] = [
 ]
 
 /**
- * Lets scripts of the `origins` call the API and read its answers, also errors. Origins have the
- * form that browsers send, `https://app.example`; ANY_ORIGIN allows all. The answer to a preflight
- * names the methods of the path, from `allow`, so the handlers behind this middleware must answer
- * it first. Browsers' own credentials are never allowed. A page must know the key that it sends in
- * a header, so even ANY_ORIGIN gives a page nothing that it could not get without a browser.
- *
- * CORS protects the users of browsers, not the API: it refuses no call.
+ * Allows scripts of the `origins` to call the API and read its answers, including errors. Origins
+ * have the form that browsers send, `https://app.example`. ANY_ORIGIN allows all origins. The
+ * answer to a preflight lists the methods of the path, taken from `allow`. So the handlers behind
+ * this middleware must answer the preflight first. Browsers' own credentials are never allowed. A
+ * page must know the key that it sends in a header. So even with ANY_ORIGIN, a page gets nothing
+ * that it could not get without a browser. CORS protects the users of browsers, not the API. It
+ * refuses no call.
  */
 export function allowOrigins(origins: readonly string[]): ApiMiddleware {
   if (origins.length === 0) return (_, next) => next()
@@ -62,7 +62,8 @@ function isPreflight({ method, status, req }: ApiContext): boolean {
 }
 
 /**
- * SDKs send their own headers, and new ones each year. So all requested header names are allowed.
+ * SDKs send their own headers, and each year some new headers. So all requested header names are
+ * allowed.
  */
 function answerPreflight(context: ApiContext): void {
   context.vary('access-control-request-headers')

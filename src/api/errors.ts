@@ -28,34 +28,36 @@ export const ERROR_RULES = {
   request_timeout: { status: 408 },
   caller_too_slow: { status: 408, shouldRetry: false },
   /**
-   * The call with this Idempotency-Key is still running. ApiError.retryAfterSeconds may say how
-   * long it can take.
+   * The call with this Idempotency-Key is still running. ApiError.retryAfterSeconds may state how
+   * long the call can take.
    */
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
   /**
-   * The call with this Idempotency-Key was made, or may have been made, but its whole answer is not
-   * known. Another call would be a second one.
+   * The call with this Idempotency-Key was made, or may have been made. Its whole answer is not
+   * known. Another call would be a second call.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
-  /** A call encrypted for a key that no enclave has. The answer has EHBP's own form. */
+  /** The call is encrypted for a key that no enclave has. The answer has EHBP's own form. */
   unknown_encryption_key: { status: 422 },
-  /** Request and response of this completion were erased. Its proofs remain. */
+  /**
+   * The request and the response of this completion were erased. The completion's proofs remain.
+   */
   content_erased: { status: 410, shouldRetry: false },
-  /** The connection is closed: the rest of the body would be read as the next call. */
+  /** The connection is closed, because the rest of the body would be read as the next call. */
   body_too_slow: { status: 408 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },
   /** A budget is used up. A retry does not help before the budget renews. */
   insufficient_quota: { status: 429, shouldRetry: false },
   headers_too_large: { status: 431 },
-  /** The stored encrypted bytes were changed. */
+  /** The stored encrypted bytes are not the bytes that were written. */
   content_unreadable: { status: 500, shouldRetry: false },
   not_implemented: { status: 501 },
   /**
-   * A node's backend refuses the request. ApiError.status carries the backend's 4xx; 502 is used
-   * without one.
+   * A node's backend refuses the request. ApiError.status is the backend's 4xx. If the backend sent
+   * no 4xx, 502 is used.
    */
   node_refused: { status: 502 },
   node_error: { status: 502 },
@@ -63,13 +65,13 @@ export const ERROR_RULES = {
   no_available_inference_nodes: { status: 503, retryAfterSeconds: 1 },
   /** This gateway does not have the key of the stored encrypted content. */
   content_key_missing: { status: 503, shouldRetry: false },
-  /** The operator configured no search provider. A retry does not help. */
+  /** The operator has not configured a search provider. A retry does not help. */
   search_not_configured: { status: 503, shouldRetry: false },
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /**
-   * An enclave sealed it and vanished before it was stored. No caller will ever see it, so a retry
-   * is right.
+   * An enclave sealed the completion, but the enclave was lost before the completion was stored. No
+   * caller will ever see the completion, so the caller should retry.
    */
   completion_lost: { status: 503 },
   enclave_timeout: { status: 504 },
@@ -78,7 +80,7 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
-/** Error codes that a service configured by the operator may cause. */
+/** Error codes that can be caused by a service that the operator configured. */
 export const UPSTREAM_ERRORS = [
   'provider_refused',
   'provider_error',
@@ -88,7 +90,7 @@ export const UPSTREAM_ERRORS = [
   'answer_too_large',
 ] as const satisfies readonly ErrorCode[]
 
-/** Details of an error beyond code and message that are not in the table. */
+/** Details of an error that are not in the table, in addition to code and message. */
 type ApiErrorDetails = ErrorDetails & {
   /** True when it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
@@ -110,9 +112,12 @@ export class ApiError extends Error implements ErrorFacts {
   readonly shouldRetry: boolean
   readonly providerCode: string | null
   readonly param: string | null
-  /** Whether it is certain that no answer was made. False means unknown. */
+  /** True if it is certain that no answer was made. If false, this is not known. */
   readonly leavesNoResult: boolean
-  /** Whether the provider may have made the result, which is lost now. False means unknown. */
+  /**
+   * True if the provider may have made the result. The result is now lost. If false, this is not
+   * known.
+   */
   readonly mayBeMade: boolean
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
@@ -140,12 +145,12 @@ export class ValidationError extends Error {
   }
 }
 
-/** Gives the error of a member that fits its schema but that the gateway cannot process. */
+/** Returns the error for a member that fits its schema but that the gateway cannot process. */
 export function unfitFor(place: 'body' | 'query', member: string, msg: string): ValidationError {
   return new ValidationError([{ loc: [place, member], msg, type: 'value_error' }])
 }
 
-/** The caller closed the connection: no answer can be sent. */
+/** The caller closed the connection, so no answer can be sent. */
 export class CallerLeftError extends Error {
   override readonly name = 'CallerLeftError'
 
@@ -163,8 +168,8 @@ type ErrorReply = {
 }
 
 /**
- * Gives the answer for any thrown value. An unexpected error becomes a 500 without details, and the
- * calling code logs it.
+ * Returns the answer for any thrown value. An unexpected error becomes a 500 without details. The
+ * calling code logs the error.
  */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
@@ -174,8 +179,9 @@ export function errorReply(error: unknown): ErrorReply {
 }
 
 /**
- * Gives the error itself if callers may see it, `not_ready` while the database is unreachable, the
- * error for content that cannot be decrypted, and otherwise a 500 without details.
+ * Returns the error itself if callers may see it. Returns `not_ready` if the database is
+ * unreachable. For content that cannot be decrypted, returns the error for that. For all other
+ * values, returns a 500 without details.
  */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
@@ -189,8 +195,8 @@ export function asApiError(error: unknown): ApiError {
 }
 
 /**
- * Gives the thrown value if it is an error. Other values, which foreign code may throw, are not
- * shown: they could be anything.
+ * Returns the thrown value if it is an error. Code of other packages may throw other values. These
+ * are not shown, because they could contain anything.
  */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')
@@ -207,7 +213,7 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
   }
 }
 
-/** Gives both retry headers that clients read. The header in milliseconds is OpenAI's. */
+/** Returns the two retry headers that clients read. The header in milliseconds is OpenAI's. */
 export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_SECONDS_MAX)
   return {

@@ -1,15 +1,16 @@
 import { isUtf8 } from 'node:buffer'
 import { ValidationError } from './errors.ts'
 
-/** Most parts of one form. The interface uses seven. */
+/** The maximum number of parts in one form. The interface uses seven. */
 export const PARTS_MAX = 32
-/** Most bytes of the headers of one part. */
+/** The maximum number of bytes in the headers of one part. */
 export const PART_HEADERS_BYTES_MAX = 8 * 1024
 
 /**
- * Smallest average distance of carriage returns, bytes. The parser makes two chunks at each
- * carriage return, so 25 MiB of them would keep it busy for ten seconds. In an image, they are 256
- * bytes apart on average. The first RETURNS_FREE may be at any distance.
+ * Smallest average distance between carriage returns, bytes. The parser makes two chunks at each
+ * carriage return, so 25 MiB of carriage returns would keep it busy for ten seconds. In an image,
+ * carriage returns are 256 bytes apart on average. The first RETURNS_FREE carriage returns may have
+ * any distance.
  */
 const RETURN_DISTANCE_MIN = 64
 const RETURNS_FREE = 2_048
@@ -17,11 +18,14 @@ const RETURNS_FREE = 2_048
 /** The names in a part's headers. */
 export type PartNames = {
   readonly name: string
-  /** Null for a part that is not a file. */
+  /** Null if the part is not a file. */
   readonly filename: string | null
 }
 
-/** Gives the boundary of a `multipart/form-data` content type (RFC 2046 section 5.1.1), or null. */
+/**
+ * Returns the boundary from a `multipart/form-data` content type (RFC 2046 section 5.1.1). Returns
+ * null if there is no such boundary.
+ */
 export function boundaryOf(contentType: string | undefined): string | null {
   const [, quoted, token] = CONTENT_TYPE.exec(contentType ?? '') ?? []
   return quoted ?? token ?? null
@@ -31,10 +35,10 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Checks a form from its first boundary to its last. The parser itself limits neither parts, nor
- * headers, nor its work. Gives the names of the parts, and the form for the parser, in pieces.
- * Blanks after boundaries are removed, because the parser does not accept them. Throws
- * ValidationError.
+ * Checks a form from its first boundary to its last boundary. This is necessary because the parser
+ * does not limit the number of parts, their headers or its own work. Returns the names of the
+ * parts, and the form for the parser, in pieces. Blanks after boundaries are removed, because the
+ * parser does not accept them. Throws ValidationError.
  */
 export function checkForm(
   body: Buffer,
@@ -67,7 +71,7 @@ export function checkForm(
   return { parts, pieces }
 }
 
-/** The parser would take a line without a colon for the end of the headers. */
+/** The parser would treat a line without a colon as the end of the headers. */
 const HEADERS = /^(?:[A-Za-z-]+:[^\r\n]*\r\n)+(?=\r\n)/
 
 function refuseChopped(form: Buffer): void {
@@ -93,7 +97,7 @@ function namesOf(head: Buffer): PartNames {
 const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)?[ \t]*$)/im
 
 /**
- * Gives a quoted parameter. Browsers write quotes and line breaks as percent codes (HTML,
+ * Returns a quoted parameter. Browsers write quotes and line breaks as percent codes (HTML,
  * multipart/form-data encoding algorithm).
  */
 function parameterOf(headers: string, name: string): string | null {
@@ -105,7 +109,7 @@ function parameterOf(headers: string, name: string): string | null {
 
 const DISPOSITION = /^content-disposition:[ \t]*form-data[ \t]*(;.*)$/im
 
-/** The error for a form that is not as expected. */
+/** Returns the error for a form that is not as expected. */
 export function invalidForm(expected: string): ValidationError {
   return new ValidationError([
     { loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' },

@@ -4,7 +4,7 @@ import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protoc
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
 /**
- * Gives the schema for JSON values of a form. The form finds the faults, and the documentation
+ * Returns the schema for JSON values with this form. The form finds the faults. The documentation
  * shows the form.
  */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
@@ -14,12 +14,15 @@ export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   return described(schema, () => jsonSchemaOfForm(form))
 }
 
-/** Schema of an integer from `min` to `max`, both included. 1.0 counts as an integer. */
+/** Schema of an integer from `min` to `max`. Both limits are allowed. 1.0 counts as an integer. */
 export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
-/** Gives the JSON Schema of what a form accepts. It does not describe rules between members. */
+/**
+ * Returns the JSON Schema of the values that a form accepts. It does not describe rules that
+ * involve several members.
+ */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
     case 'optional':
@@ -54,14 +57,14 @@ export function jsonSchemaOfForm(form: Form): JsonSchema {
   }
 }
 
-/** Gives the keywords that have a value. */
+/** Returns the keywords that have a value. */
 function given(keywords: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined))
 }
 
 /**
- * A schema with only a type lists null as a second type. A schema with more keywords becomes an
- * alternative.
+ * Adds null to a schema. If the schema has only a type, null becomes a second type. Otherwise the
+ * schema and null become alternatives.
  */
 function orNull(schema: JsonSchema): JsonSchema {
   const { type, additionalProperties: _, ...more } = schema
@@ -90,7 +93,9 @@ function membersSchema({ members }: ObjectForm): JsonSchema {
   }
 }
 
-/** The forms of the known types, and any other object whose type is another text. */
+/**
+ * Returns alternatives: the form of each known type, and any other object with a text as its type.
+ */
 function byTypeSchema(
   { members: { type = text } }: ObjectForm,
   forms: Readonly<Record<string, Form>>,

@@ -1,18 +1,21 @@
 import { ApiError } from './errors.ts'
 
-/** The time that a body may take: `graceMs`, and more for the bytes that have arrived. */
+/**
+ * Decides how long a body may take. `graceMs` is always allowed. Each byte that has arrived allows
+ * more time.
+ */
 export type LeastRate = {
   readonly graceMs: number
   readonly bytesPerSecond: number
 }
 
-/** 32 kbit/s after ten seconds, which is slower than any link in use. */
+/** 32 kbit/s after the first ten seconds. Every link in use is faster. */
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**
- * Watches how fast a body arrives. From `graceMs` after its start, the bytes received must match a
- * rate of at least `bytesPerSecond` at any time. Otherwise calls `fail` once with ApiError
- * `body_too_slow`. `bytes` gives how many bytes have arrived.
+ * Watches how fast a body arrives. From `graceMs` after the start of the body, the received bytes
+ * must always match a rate of at least `bytesPerSecond`. Otherwise calls `fail` once with ApiError
+ * `body_too_slow`. `bytes` returns how many bytes have arrived.
  */
 export function watchRate(
   { graceMs, bytesPerSecond }: LeastRate,
@@ -22,7 +25,7 @@ export function watchRate(
     fail,
   }: {
     readonly bytes: () => number
-    /** How long this code already waited for the body. */
+    /** How long the calling code has already waited for the body. */
     readonly waitedMs?: number
     readonly fail: (error: ApiError) => void
   },

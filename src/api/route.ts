@@ -18,7 +18,7 @@ export type NamedSchema<Output = unknown> = {
   readonly schema: z.ZodType<Output>
 }
 
-/** A route as the router and the OpenAPI document see it. */
+/** A route in the form that the router and the OpenAPI document use. */
 type Declaration<Params, Query, Headers, Body> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** The router's pattern, such as `/v1/log/:notary`. A route for GET also answers HEAD. */
@@ -27,13 +27,16 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly summary: string
   readonly description?: string
   /**
-   * The scope that the caller's key must have. `any`: any valid key. `public`: no key is asked for.
-   * `operator`: the route is served only on the control socket.
+   * The scope that the caller's key must have. `any`: any valid key is accepted. `public`: the
+   * route needs no key. `operator`: the route is served only on the control socket.
    */
   readonly scope: Scope | 'any' | 'public' | 'operator'
-  /** For a public route: whether callers with a valid key are treated differently. */
+  /** For a public route. True if callers with a valid key are treated differently. */
   readonly knowsKeys?: true
-  /** Schemas of objects whose members are the parameters. Header names are in lower case. */
+  /**
+   * Schemas of objects. The members of an object are the parameters. Header names are in lower
+   * case.
+   */
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
@@ -43,45 +46,54 @@ type Declaration<Params, Query, Headers, Body> = {
     /** A valid example, for the documentation. */
     readonly example: object
   }
-  /** A body that is a form. Its schema describes it, and `parse` checks it. */
+  /**
+   * The schema and the parser of a body that is a form. The schema describes the form, and `parse`
+   * checks it.
+   */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
     /** A valid example without the form's files, for the documentation. */
     readonly example: object
     readonly parse: (parts: readonly FormPart[]) => Body
   }
-  /** `types` are its content types, when it is not JSON. */
+  /** `types` are the reply's content types, if the reply is not JSON. */
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
-  /** Data of the events with which the route answers when `stream` is true. */
+  /** Data of the events that the route sends when `stream` is true. */
   readonly events?: NamedSchema
   /**
-   * This route's own error codes. The errors that every route with such a key and body has are
-   * added.
+   * This route's own error codes. The errors that are common to all routes with the same kind of
+   * key and body are added.
    */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /** Limits the calls of all routes that share it. A route with a body has one. */
+  /**
+   * Limits the calls of all routes that use the same admission. A route with a body must have an
+   * admission.
+   */
   readonly admission?: Admission
   /**
-   * Whether programs call the route all day. Then a successful call, and one that found nothing, is
-   * logged at debug level.
+   * True if programs call the route all day. Then a call that succeeds or finds nothing is logged
+   * at debug level.
    */
   readonly isRoutine?: boolean
   /**
-   * Whether calls of the route are ended when their callers leave or the process stops. The process
-   * waits until they have ended.
+   * True if a call of the route is ended when its caller leaves or when the process stops. The
+   * process waits until such calls have ended.
    */
   readonly isAbortable?: boolean
-  /** Calls that another handler answers. That handler reads the body itself. */
+  /**
+   * Handles the calls for which `isFor` returns true, instead of the other handler. This handler
+   * reads the body itself.
+   */
   readonly raw?: {
     readonly isFor: (context: RouteContext) => boolean
     readonly handler: (call: RawCall) => Promise<void>
   }
   /**
-   * Gives the JSON to answer: a value, or its text. Gives undefined when the handler has answered
-   * itself.
+   * Returns the JSON to answer: a value, or the value's text. Returns undefined if the handler has
+   * answered itself.
    */
   readonly handler: (
     call: RouteCall<Params, Query, Headers, Body>,
@@ -89,8 +101,8 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
 }
 
 /**
- * One call of a route. Its schemas have checked each member that they describe; each member here is
- * the schema's result.
+ * One call of a route. The route's schemas have checked each member that they describe. Each member
+ * here is the result of its schema.
  */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
@@ -98,14 +110,17 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   readonly query: Query
   readonly headers: Headers
   readonly body: Body
-  /** The JSON value of the whole body, with every member in its order. Null without a body. */
+  /**
+   * The JSON value of the whole body, with every member in the original order. Null if there is no
+   * body.
+   */
   readonly json: Json
-  /** Exact bytes of a JSON body. */
+  /** The exact bytes of a JSON body. */
   readonly bytes: Buffer
-  /** The call's slot in the route's admission. */
+  /** The call's slot in the admission of the route. */
   readonly slot: Slot
   readonly abort: AbortController
-  /** Gives the holder of the key. Throws TypeError on a public route. */
+  /** Returns the holder of the key. Throws TypeError on a public route. */
   caller(): Caller
   /** Answers with the events that `write` writes (see streamEvents). */
   stream(
@@ -114,7 +129,7 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   ): Promise<undefined>
 }
 
-/** One call whose handler reads the body itself. */
+/** A call whose handler reads the body itself. */
 export type RawCall = {
   readonly context: RouteContext
   readonly slot: Slot
@@ -122,7 +137,7 @@ export type RawCall = {
   readonly abort: AbortController
 }
 
-/** What the app gives its routes, so that they can serve calls. */
+/** What a route needs from the app to serve calls. */
 export type RouteServer = EventStreamOptions & {
   readonly signals: CallSignals
   readonly memory: MemoryBudget
@@ -137,9 +152,9 @@ export type Route = Declaration<unknown, unknown, unknown, unknown> & {
 }
 
 /**
- * Declares a route of a capability, once: the router serves it and the OpenAPI document describes
- * it, with the same schemas. A call is admitted first. Then its parameters are checked, its body is
- * read and checked, and at last its headers are checked.
+ * Declares a route of a capability once. The router serves it and the OpenAPI document describes
+ * it, with the same schemas. A call is first admitted. Then its parameters are checked, its body is
+ * read and checked, and finally its headers are checked.
  */
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,

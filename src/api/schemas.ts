@@ -1,14 +1,14 @@
 import { z } from 'zod'
 
-/** A JSON Schema (2020-12), as OpenAPI 3.1 takes it. */
+/** A JSON Schema (2020-12). OpenAPI 3.1 uses this version. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * Gives `schema` with the JSON Schema `shape`, for code checks that zod cannot describe. Write it
- * next to the check, with the same values. A schema derived from the result keeps the shape
- * (`.nullish()`), except after a further `.check()`.
+ * Returns `schema` with the JSON Schema `shape`. Use it for checks in code that zod cannot
+ * describe. Write it next to the check, with the same values. A schema derived from the result
+ * keeps the shape (`.nullish()`), but not after a further `.check()`.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -18,13 +18,14 @@ export function described<Schema extends z.ZodType>(
   return schema
 }
 
-/** Gives the JSON Schema of what a schema accepts. */
+/** Returns the JSON Schema of the values that a schema accepts. */
 export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
   const { $schema: _, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // Zod leaves out defaults of texts that become numbers, because these defaults are numbers.
+      // If a text parameter becomes a number, its default is also a number. Zod leaves out such a
+      // default.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
@@ -40,8 +41,8 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 type Issues = z.core.$ZodRawIssue[]
 
 /**
- * Adds to `issues` the faults that `schema` finds in `value`. `path` is the place of `value` below
- * the checked value.
+ * Adds the faults that `schema` finds in `value` to `issues`. `path` is the place of `value` inside
+ * the value that is checked.
  */
 export function addIssuesOf(
   issues: Issues,
@@ -55,7 +56,10 @@ export function addIssuesOf(
     issues.push({ ...issue, path: [...path, ...issue.path], input: undefined })
 }
 
-/** Gives an issue of our own: its place, its stable type (see validation.ts), and its words. */
+/**
+ * Returns an issue of this program: its place, its stable type (see validation.ts), and its
+ * message.
+ */
 export function faultIssue(
   path: readonly (string | number)[],
   type: string,
@@ -65,8 +69,8 @@ export function faultIssue(
 }
 
 /**
- * Schema of a text of `min` to `max` characters (code points), without control characters. Such a
- * name can be shown on terminals and stored in a database. A text must not consist of white space
+ * Schema of a text of `min` to `max` characters (code points), without control characters. So the
+ * text can be shown on terminals and stored in a database. A text must not consist of white space
  * alone.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
@@ -90,12 +94,14 @@ export function boundedText({ min, max }: { readonly min: number; readonly max: 
   return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
 }
 
-/** Counts the code points of a text, but stops soon after `max`. */
+/**
+ * Counts the code points of a text, but stops soon after `max`, so that a long text costs little.
+ */
 function lengthUpTo(text: string, max: number): number {
   return text.length > 2 * max ? max + 1 : [...text].length
 }
 
-/** Schema of a parameter's text that is an integer from `min` to `max`, both included. */
+/** Schema of a parameter's text that is an integer from `min` to `max`. Both limits are allowed. */
 export function integerText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z
     .string()
@@ -116,8 +122,8 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
 }
 
 /**
- * Schema of hex digits in either case, with or without 0x. The result is lower case, without 0x.
- * `expected` describes the digits in words.
+ * Schema of hex digits in upper or lower case, with or without 0x. The result is in lower case,
+ * without 0x. `expected` describes the digits in words.
  */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')
@@ -130,8 +136,8 @@ export function hexText(bytesMin: number, bytesMax: number, expected: string) {
 export const NAME_LENGTH_MAX = 100
 
 /**
- * Whether text can name an account or a key: 1 to NAME_LENGTH_MAX characters, without control
- * characters.
+ * Returns true if the text can be the name of an account or a key: 1 to NAME_LENGTH_MAX characters,
+ * without control characters.
  */
 export function isName(text: string): boolean {
   return (
@@ -152,8 +158,8 @@ export const nameText = described(
 )
 
 /**
- * Schema of a text that matches the pattern. A fault has the type `type`, and its message names
- * `expected`.
+ * Schema of a text that matches the pattern. A fault has the type `type`, and the fault's message
+ * contains `expected`.
  */
 export function patternText(pattern: RegExp, type: string, expected: string) {
   const schema = z.string().check(({ value, issues }) => {
@@ -166,7 +172,7 @@ export function patternText(pattern: RegExp, type: string, expected: string) {
   }))
 }
 
-/** The pattern without the flag `i`, which JSON Schema lacks. */
+/** Returns the pattern without the flag `i`, because JSON Schema has no such flag. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
 }

@@ -15,39 +15,46 @@ import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode } from './errors.ts'
 
 /**
- * Time in which a client must send a request's head. Sending heads slowly is the cheapest attack.
+ * Time in which a client must send a request's head. The cheapest attack is to send heads slowly.
  */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** Time for the whole request. 10 MiB in this time is 0.7 Mbit/s. */
+/** Time for receiving the whole request. 10 MiB in this time is 0.7 Mbit/s. */
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
- * How long unused connections are kept. It is more than the 60 s of usual load balancers, which
- * would otherwise use closed connections.
+ * How long unused connections stay open. Load balancers usually keep connections for 60 s. With a
+ * shorter time here, they would use connections that are already closed.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 
 /** How often the two timeouts above are checked. */
 const CHECK_INTERVAL_MS = 5_000
 
-/** Largest head of a request, with all headers. Both credentials fit at their longest. */
+/**
+ * Largest head of a request, with all headers. The two credentials fit even at their maximum
+ * length.
+ */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
-/** Most open connections, with those of nodes. Further connections are closed at once. */
+/**
+ * The maximum number of open connections, including the connections of nodes. Further connections
+ * are closed at once.
+ */
 const CONNECTIONS_MAX = 30_000
 /**
- * Share of the process's descriptors that connections may use. The rest is for the database,
+ * Share of the process's file descriptors that connections may use. The rest is for the database,
  * enclaves, the chain and files.
  */
 const DESCRIPTORS_SHARE = 0.75
 
 /**
- * Gives an HTTP/1.1 server with every timeout and limit set. It answers malformed requests in the
- * error envelope, like all others. A request that waits for `100 Continue` goes to `listener` like
- * any other: the code that reads its body sends the 100. A request to change the protocol becomes
- * an `upgrade` event of the server if `isUpgrade` accepts it. Otherwise it also goes to `listener`,
- * because clients offer protocols (`h2c`) that they do not need.
+ * Creates an HTTP/1.1 server with every timeout and limit set. It answers malformed requests in the
+ * error envelope, as it answers all others. A request that waits for `100 Continue` goes to
+ * `listener` like any other request. The code that reads the body sends the 100. If `isUpgrade`
+ * accepts a request to change the protocol, the request becomes an `upgrade` event of the server.
+ * Otherwise it also goes to `listener`, because clients offer protocols (`h2c`) that they do not
+ * need.
  */
 export function createHttpServer(
   listener: RequestListener,
@@ -58,7 +65,7 @@ export function createHttpServer(
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
-    /** Headers of every answer, also of answers to malformed requests. */
+    /** Headers of every answer, including answers to malformed requests. */
     readonly headers?: Readonly<Record<string, string>>
   } = {},
 ): ApiServer {
@@ -70,7 +77,8 @@ export function createHttpServer(
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
-    // Node's own answer to a request without Host has no envelope.
+    // Node's own answer to a request without Host has no error envelope. So this server answers
+    // such a request itself.
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()
@@ -91,9 +99,9 @@ export function createHttpServer(
     socket.once('close', () => silent.delete(socket))
   })
   server.on('upgrade', ({ socket }) => silent.delete(socket))
-  // Without a listener, one connection without a free descriptor would end the process.
+  // Without this listener, a single connection without a free descriptor would end the process.
   server.on('error', () => undefined)
-  // Streams have no timeout: a socket that is quiet while a model thinks is not dead.
+  // Streams have no timeout, because a socket may be silent while a model thinks.
   server.timeout = 0
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
@@ -109,7 +117,8 @@ export function createHttpServer(
 }
 
 /**
- * A server and its connections. `silent` counts connections that have not sent a whole head yet.
+ * A server that reports the load of its connections. `silent` counts connections that have not sent
+ * a whole head yet.
  */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 
@@ -119,7 +128,7 @@ export type ConnectionLoad = {
   readonly max: number
 }
 
-/** Gives how many connections a process with this many descriptors accepts. */
+/** Returns the number of connections that a process with this many descriptors accepts. */
 export function connectionsMaxOf(descriptors: number): number {
   return Math.max(1, Math.min(CONNECTIONS_MAX, Math.floor(descriptors * DESCRIPTORS_SHARE)))
 }
@@ -130,7 +139,10 @@ function countConnections(server: Server): Promise<number> {
   })
 }
 
-/** Refused by RFC 9112 section 3.2: a proxy before this server may have understood another host. */
+/**
+ * RFC 9112 section 3.2 requires that such a request is refused. A proxy before this server may have
+ * used a different host.
+ */
 function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
   return httpVersion === '1.1' && headers.host === undefined
 }
@@ -147,9 +159,9 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * The parser gives only a socket. This answer may be written only when no other answer is due. If a
- * whole request came before the malformed bytes, its answer is not complete yet, and the client
- * would take this answer for it.
+ * The parser provides only a socket. This answer may be written only if no other answer is due. If
+ * a whole request came before the malformed bytes, that request's answer is not complete yet. The
+ * client would treat this answer as the answer to that request.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,
@@ -191,10 +203,10 @@ const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request was sent too slowly'],
 }
 
-/** Where to listen; port 0 takes a free port. */
+/** Where to listen. Port 0 selects a free port. */
 type Address = { readonly host: string; readonly port: number }
 
-/** Starts to listen. Gives the address as a URL. Rejects with StartFailure. */
+/** Starts to listen. Returns the address as a URL. Rejects with StartFailure. */
 export async function listenAt(
   { host, port: wanted }: Address,
   server: { listen(at: Address): Promise<AddressInfo> },
@@ -207,8 +219,8 @@ export async function listenAt(
 }
 
 /**
- * Reports a taken port at once, before all parts are started for nothing. Rejects with
- * StartFailure.
+ * Checks the port before all other parts are started, so that a taken port is reported at once.
+ * Rejects with StartFailure.
  */
 export async function tryAddress({ host, port }: Address): Promise<void> {
   const server = createTcpServer()

@@ -12,15 +12,18 @@ import { createClientAddresses } from './client-address.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 
-/** Form in which a caller's own `x-request-id` is accepted. It is stored, logged and sent back. */
+/**
+ * A caller's own `x-request-id` is accepted if it matches this pattern. It is stored, logged and
+ * sent back.
+ */
 const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
 
-/** Longest path in a log line; the rest is cut. */
+/** Longest path in a log line. A longer path is cut. */
 const LOGGED_PATH_LENGTH_MAX = 200
 
 /**
- * Opens every call. Gives it an id, the headers that all answers have, and a log line when it ends
- * in any way. `now` gives milliseconds.
+ * Starts every call. Sets its id and the headers that all answers have. Writes a log line when the
+ * call ends, however it ends. `now` returns milliseconds.
  */
 export function openRequest(options: {
   readonly now: () => number
@@ -37,7 +40,7 @@ export function openRequest(options: {
     const requestId =
       typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    // A closed connection no longer has an address.
+    // This is read now, because a closed connection no longer has an address.
     const client = clientOf(context.req)
     const unset = {
       caller: null,
@@ -60,9 +63,9 @@ export function openRequest(options: {
 }
 
 /**
- * Headers of every answer; a route may set others. An answer is for its caller and is not a page:
- * if it were shown as a page, it could load nothing, and no page could frame it.
- * `strict-transport-security` is for the proxy that ends TLS before this server.
+ * Headers of every answer. A route may set other values. An answer is only for its caller and is
+ * not a page. If a browser showed it as a page, it could load nothing, and no page could frame it.
+ * `strict-transport-security` is for a proxy that ends TLS before this server.
  */
 const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -72,8 +75,8 @@ const SAFE_HEADERS = {
 } as const
 
 /**
- * Sets the header with the time from the call's start to its answer. Call it right before the head
- * is sent.
+ * Sets the header that states the time from the call's start to its answer. Call this right before
+ * the head is sent.
  */
 export function recordProcessingTime(context: ApiContext, now: () => number): void {
   const headAtMs = now()
@@ -81,16 +84,20 @@ export function recordProcessingTime(context: ApiContext, now: () => number): vo
   context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
 }
 
-/** The id of a kept image is enough to see the image, so the log must not contain it. */
+/**
+ * A person who knows the id of a stored image can see the image. So the log must not contain the
+ * id.
+ */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
-/** Model names in this form are logged when a model answered. Any other name could be any text. */
+/** A model name in this form is logged if a model answered. Any other name could be any text. */
 const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
 
 /**
- * Logs the path without the query, which holds ids and hashes. `isWhole` is false for a cut stream.
- * `error` shows a stream that ended with an error event. Only an error's code is logged: its
- * message may repeat the caller's text. Our own faults, from 500 up, are warnings.
+ * Logs the path without the query, because the query contains ids and hashes. `isWhole` is false
+ * for a stream that was cut. `error` is set for a stream that ended with an error event. Only the
+ * code of an error is logged, because the error's message may repeat the caller's text. Errors that
+ * this service causes (500 and above) are warnings.
  */
 function logRequest(
   log: Logger,
@@ -120,8 +127,8 @@ function logRequest(
 }
 
 /**
- * What is logged about an inference. A model name that no model served may be a prompt, so only its
- * family is logged. A provider's time is in the receipts; a node's is not known.
+ * The log data of an inference. If no model served a model name, the name may be a prompt, so only
+ * its family is logged. The time of a provider is in the receipts. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -146,8 +153,8 @@ function tenths(ms: number): number {
 }
 
 /**
- * Gives the error that a caller receives for a fault, and keeps it in the call's state for reports.
- * Logs what the caller does not receive: an unexpected error, or the cause of an ApiError.
+ * Returns the error that a caller receives for a fault, and stores it in the call's state for
+ * reports. Logs what the caller does not receive: an unexpected error, or the cause of an ApiError.
  */
 export function recordFailure(
   { state }: Pick<ApiContext, 'state'>,
@@ -164,8 +171,9 @@ export function recordFailure(
 }
 
 /**
- * Reports every call to `observers`, and opens the call's scope, which the log line also reads. It
- * comes right after openRequest, so that it sees the whole call. `now` gives milliseconds.
+ * Reports every call to `observers`, and opens the call's scope. The log line also reads the scope.
+ * This middleware comes right after openRequest, so that it sees the whole call. `now` returns
+ * milliseconds.
  */
 export function observeCalls({
   observers,
@@ -223,19 +231,19 @@ function reportOf(
   }
 }
 
-/** The router sets the pattern that it found, except when the path does not have this method. */
+/** The router sets the pattern that it found, unless the path exists only with other methods. */
 function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): string | null {
   return typeof context._matchedRoute === 'string' ? context._matchedRoute : null
 }
 
 /**
- * Reported status of a call whose connection closed before any answer. It is never sent. nginx uses
- * it; it is in no standard.
+ * The reported status of a call whose connection closed before any answer. This status is never
+ * sent. nginx uses the same status, but it is in no standard.
  */
 const CALLER_LEFT_STATUS = 499
 
 /**
- * Gives the status of a finished call, for reports. An answer that was never sent has no status:
+ * Returns the status of a finished call, for reports. If no answer was sent, there is no status.
  * Koa's initial 404 does not count.
  */
 function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {

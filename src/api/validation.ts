@@ -14,12 +14,12 @@ import {
 } from '../../enclave/protocol/request-faults.ts'
 import { ValidationError } from './errors.ts'
 
-/** Part of the request that has the fault; the first item of its `loc`. */
+/** The part of the request that has the fault. It is the first item of the fault's `loc`. */
 type FaultPlace = 'body' | 'query' | 'path' | 'header'
 
 /**
- * Gives the result of `schema` for a part of a request; undefined without a schema. Throws
- * ValidationError with all faults.
+ * Returns the result of `schema` for a part of a request. Without a schema, returns undefined.
+ * Throws ValidationError with all faults.
  */
 export function validate<Output>(
   place: FaultPlace,
@@ -32,16 +32,16 @@ export function validate<Output>(
 }
 
 /**
- * Gives the result of `schema` for a body's bytes. Throws ValidationError with all faults, also for
- * a body that is not strict JSON.
+ * Returns the result of `schema` for a body's bytes. Throws ValidationError with all faults. Also
+ * throws ValidationError if the body is not strict JSON.
  */
 export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   return validate('body', schema, parseJsonBody(body))
 }
 
 /**
- * Gives the JSON value of a body's bytes. Throws ValidationError for an empty body and for JSON
- * with more than one meaning.
+ * Parses a body's bytes as JSON. Throws ValidationError for an empty body and for JSON with more
+ * than one meaning.
  */
 export function parseJsonBody(body: Uint8Array): Json {
   const read = readJson(body)
@@ -50,9 +50,9 @@ export function parseJsonBody(body: Uint8Array): Json {
 }
 
 /**
- * Gives the faults that zod found in `input`. Their form and type names are known to clients of
- * this interface (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat
- * a value of the input.
+ * Returns the faults that zod found in `input`. Clients of this interface know the form and the
+ * type names of these faults (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages
+ * never repeat a value from the input.
  */
 export function faultDetails(
   place: FaultPlace,
@@ -68,7 +68,10 @@ export function faultDetails(
     })
 }
 
-/** A value of the wrong type may also have a wrong length. Only the wrong type is reported. */
+/**
+ * A value of the wrong type may also have a wrong length. For such a value, only the wrong type is
+ * reported.
+ */
 function isOfWrongType(
   { code, path }: z.core.$ZodIssue,
   all: readonly z.core.$ZodIssue[],

@@ -24,13 +24,13 @@ import type { BusConfig } from './settings.ts'
 
 /** How often a gateway publishes that it is alive. */
 const PRESENCE_INTERVAL_MS = 1_000
-/** When this gateway stops, how long the last messages may take to leave. */
+/** When this gateway stops, how long it waits until the last messages are sent. */
 const FLUSH_MS = 1_000
-/** Most channels in one tally message. */
+/** The maximum number of channels in one tally message. */
 const TALLY_MAX = 4_000
 /** Version of the messages between gateways. Gateways of other versions do not understand them. */
 const VERSION = 2
-/** Bytes that a frame has in addition to the message. */
+/** Bytes that a frame has in addition to the message in it. */
 const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
 /** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
@@ -39,24 +39,29 @@ const FAULT_LOG_INTERVAL_MS = 30_000
 type Listener = (from: string, message: unknown) => void
 
 /**
- * Serves a channel that another gateway opened. An error that it throws ends the channel, and is
- * not sent to the other side.
+ * Serves a channel that another gateway opened. If it throws an error, the error ends the channel
+ * but is not sent to the other gateway.
  */
 type Serve = (channel: Channel, header: unknown) => Promise<void>
 
 /**
- * The bus connects the gateways of one service. Every message may be lost; the receiver then
- * notices it.
+ * The bus connects the gateways of one service. Any message may be lost. The receiver then notices
+ * the loss.
  */
 export type Bus = {
   /** Id of this gateway on the bus. It is new after each start. */
   readonly id: string
-  /** Publishes to the other gateways. A gateway that is disconnected now does not receive it. */
+  /**
+   * Publishes to the other gateways. A gateway that is disconnected at this moment does not receive
+   * the message.
+   */
   publish(topic: string, message: unknown): void
   listen(topic: string, listener: Listener): void
   /** The other gateways from which a message arrived recently. */
   peers(): readonly string[]
-  /** Calls back when a gateway is gone. When the server is gone, all gateways are. */
+  /**
+   * Calls back when another gateway is gone. If the server is gone, calls back for all gateways.
+   */
   onGone(listener: (peer: string) => void): void
   /** Calls back when a new gateway appears. */
   onCome(listener: (peer: string) => void): void
@@ -64,14 +69,14 @@ export type Bus = {
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
-   * Registers an answer to questions about an object that only this gateway has. Gives a function
-   * that ends this. Question and answer are JSON values. Undefined leaves the answer to another
-   * gateway.
+   * Registers a function that answers questions about an object that only this gateway has. Returns
+   * a function that ends this registration. Question and answer are JSON values. If the function
+   * returns undefined, another gateway may answer.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
   /**
-   * Asks the gateway that has the object. Gives null when no gateway has it, or when no answer
-   * arrives in time.
+   * Sends a question to the gateway that has the object. Returns null if no gateway has the object,
+   * or if no answer arrives in time.
    */
   ask(
     topic: string,
@@ -79,16 +84,16 @@ export type Bus = {
     asked: { question: unknown; timeoutMs: number },
   ): Promise<unknown>
   status(): BusStatus
-  /** Publishes that this gateway stops, and ends everything. */
+  /** Publishes that this gateway stops, and ends all channels and the connection. */
   stop(): Promise<void>
 }
 
 export type BusStatus = {
   readonly isUp: boolean
   readonly peers: number
-  /** Running calls from and to other gateways. */
+  /** The number of running calls from and to other gateways. */
   readonly channels: number
-  /** How many messages were refused since the start, by reason. */
+  /** How many messages were refused since the start, for each reason. */
   readonly refused: ReadonlyMap<SealRefusal, number>
 }
 
@@ -103,7 +108,7 @@ const envelope = z.object({ ...sender, body: z.unknown() })
 const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
 const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
 
-/** Opens the bus that the operator configured. Null: this gateway works alone. */
+/** Opens the bus that the operator configured. Returns null if this gateway works alone. */
 export async function openBus(
   config: BusConfig | null,
   { database, log, onStarted }: Opening & { readonly database: Database },
@@ -116,9 +121,9 @@ export async function openBus(
 }
 
 /**
- * Connects to the servers in the background, and again whenever the connection ends. A gateway
- * starts even without them, and then serves only what it has itself. A message that no gateway of
- * the service sealed is dropped and counted.
+ * Connects to the servers in the background. If the connection ends, connects again. A gateway
+ * starts even without the servers, and then serves only what it has itself. If no gateway of the
+ * service sealed a message, the message is dropped and counted.
  */
 export function startBus(config: BusConfig, parts: BusParts): Bus {
   return new NatsBus(config, parts)
@@ -167,7 +172,7 @@ class NatsBus implements Bus {
   private readonly running: Promise<void>
   private connection: NatsConnection | null = null
   private isUp = false
-  /** Counts the connections to servers. Calls on an earlier connection are lost. */
+  /** Counts the connections to servers. Calls that began on an earlier connection are lost. */
   private epoch = 0
 
   constructor(config: BusConfig, { key, makeId, now, log }: BusParts) {
@@ -206,7 +211,8 @@ class NatsBus implements Bus {
     const channel = present(this.channels.add(peer, name))
     const text = JSON.stringify({ ...this.sender(), service, header })
     if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
-    // If the peer does not subscribe to it, the server reports that on the channel's own subject.
+    // If the peer does not subscribe to this subject, the server reports that on the channel's own
+    // subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
   }
@@ -251,7 +257,7 @@ class NatsBus implements Bus {
     clearInterval(this.timer)
     this.post(this.subject('all', 'gone'), this.enveloped(null))
     this.stopping.abort()
-    // Waits only a limited time, because the server may hang.
+    // This waits only a limited time, because the server may hang.
     const isFlushed = new AbortController()
     this.connection?.flush().then(
       () => isFlushed.abort(),
@@ -260,13 +266,13 @@ class NatsBus implements Bus {
     if (this.isUp) await pause(FLUSH_MS, isFlushed.signal)
     this.fall('this gateway stops')
     await this.connection?.close()
-    // A connection that is still being opened is closed when it is open.
+    // If a connection is still being opened, it is closed as soon as it is open.
     const isOver = new AbortController()
     void this.running.then(() => isOver.abort())
     await pause(FLUSH_MS, isOver.signal)
   }
 
-  /** Connects, and connects again if the client ever gives up. */
+  /** Connects to the servers. Connects again each time the client gives up. */
   private async run(): Promise<void> {
     const { signal } = this.stopping
     for (let failures = 1; !signal.aborted; failures++) {
@@ -283,7 +289,7 @@ class NatsBus implements Bus {
     }
   }
 
-  /** Serves a connection until it is closed forever. */
+  /** Serves a connection until the client closes it and will not reconnect. */
   private async follow(connection: NatsConnection): Promise<void> {
     this.connection = connection
     const subscribe = (subject: string, take: (message: Msg) => void) =>
@@ -303,7 +309,7 @@ class NatsBus implements Bus {
     this.connection = null
   }
 
-  /** Called when a connection is open. The other gateways are not known yet. */
+  /** Called when a connection is open. At this time, no other gateway is known yet. */
   private rise(): void {
     this.epoch++
     this.isUp = true
@@ -330,8 +336,8 @@ class NatsBus implements Bus {
   }
 
   /**
-   * Publishes how many frames a gateway should have received. Otherwise a missing last frame would
-   * not be noticed.
+   * Publishes how many frames the other gateway should have received. Without this, that gateway
+   * would not notice that a last frame is missing.
    */
   private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
@@ -380,14 +386,14 @@ class NatsBus implements Bus {
     } catch (error) {
       if (!channel.signal.aborted) this.warn(error, 'call of another gateway failed')
     }
-    // Nothing more is sent on this channel. A channel that ended correctly may still be read and
-    // answered.
+    // Nothing more is sent on this channel. If the channel ended correctly, messages that have
+    // arrived may still be read and answered.
     if (!channel.isEnded()) channel.abort(null)
   }
 
   private takeFrame(message: Msg): void {
     const name = lastWord(message.subject)
-    // No responders: the server reports it on the subject of the answer.
+    // No gateway subscribes to the subject. The server reports this on the subject of the answer.
     if (message.headers?.code === 503) this.channels.lose(name, 'the other gateway is gone')
     else this.channels.receive(name, this.unseal({ subject: message.subject }, message).body)
   }
@@ -419,8 +425,8 @@ class NatsBus implements Bus {
   }
 
   /**
-   * A message comes from another gateway, perhaps of another version. So a fault in it must not end
-   * anything.
+   * A message comes from another gateway, which may have another version. So a fault in the message
+   * must not end this process or its connection.
    */
   private safely(take: (message: Msg) => void): (error: Error | null, message: Msg) => void {
     return (error, message) => {
@@ -435,22 +441,23 @@ class NatsBus implements Bus {
 
   private post(subject: string, payload: Uint8Array | string, reply?: string): void {
     const { connection } = this
-    // Otherwise the client would keep the message and send it to the next server, too late.
+    // If the message were published now, the client would keep it and send it too late, to the next
+    // server.
     if (!this.isUp || connection === null || connection.isClosed()) return
     try {
       const body = typeof payload === 'string' ? Buffer.from(payload) : payload
       const sealed = this.sealer.seal({ subject, reply }, body)
       connection.publish(subject, sealed, reply === undefined ? {} : { reply })
     } catch (error) {
-      // For example, it is larger than the server accepts. The receiver notices that a frame is
-      // missing.
+      // This happens, for example, if the message is larger than the server accepts. The receiver
+      // notices that a frame is missing.
       this.warn(error, 'message on the bus not sent')
     }
   }
 
   /**
-   * Gives the content of another gateway's message. Throws BusRefusal when no gateway of the
-   * service sealed it.
+   * Returns the content of another gateway's message. Throws BusRefusal if no gateway of the
+   * service sealed the message.
    */
   private unseal(
     place: MessageSubject,
@@ -466,7 +473,7 @@ class NatsBus implements Bus {
     return envelope.parse(ownWords(this.unseal({ subject: message.subject }, message)))
   }
 
-  /** The servers may accept less than usual. */
+  /** The servers may accept smaller messages than usual. */
   private partBytesMax(): number {
     const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))
@@ -492,7 +499,10 @@ class NatsBus implements Bus {
   }
 }
 
-/** A message that no gateway of the service sealed, or that arrived a second time. */
+/**
+ * A message was refused, because no gateway of the service sealed it, or because it arrived a
+ * second time.
+ */
 class BusRefusal extends Error {
   override readonly name = 'BusRefusal'
 
@@ -516,7 +526,9 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/** Gives the value of a message. Its `from` must be the gateway that sealed the message. */
+/**
+ * Returns the value in a message. The value's `from` must be the gateway that sealed the message.
+ */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value
@@ -533,7 +545,7 @@ function present<Value>(value: Value | null): Value {
   return value
 }
 
-/** Turns any name into a word of a subject. Such words have no blanks, dots and wildcards. */
+/** Converts any name to a word of a subject. Such words contain no blanks, dots or wildcards. */
 function tokenOf(name: string): string {
   return Buffer.from(name).toString('base64url') || '-'
 }

@@ -1,8 +1,13 @@
 import { createChannel, type OpenChannel } from './channel.ts'
 
-/** Most channels of one gateway: enough for its own calls and those of other gateways. */
+/**
+ * The maximum number of channels of one gateway. It is enough for the gateway's own calls and for
+ * the calls of other gateways.
+ */
 export const CHANNELS_MAX = 10_000
-/** Most bytes of messages that wait for their readers, in all channels together. */
+/**
+ * The maximum number of bytes of messages that wait for their readers, in all channels together.
+ */
 export const HELD_BYTES_MAX = 256 * 1024 * 1024
 
 /** How many frames a gateway has sent on each channel, by the channel's name. */
@@ -11,22 +16,27 @@ export type Tally = readonly (readonly [name: string, sent: number])[]
 /** The channels of this gateway, by name. */
 export type ChannelTable = {
   size(): number
-  /** Makes a channel; gives null when the name is taken. */
+  /** Makes a channel. Returns null if the name is taken. */
   add(peer: string, name: string): OpenChannel | null
   /** Passes a received frame to its channel. */
   receive(name: string, frame: Uint8Array): void
   lose(name: string, why: string): void
-  /** Ends all channels to a gateway as lost; null: to all gateways. */
+  /**
+   * Ends all channels to a gateway as lost. If `peer` is null, ends all channels to all gateways.
+   */
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
-   * Compares a gateway's tally with the received frames. Channels with a missing frame are lost.
-   * Gives the names in the tally that are unknown here for the second time.
+   * Compares a gateway's tally with the received frames. A channel with a missing frame is lost.
+   * Returns the names for which this gateway had no channel in the last two tallies.
    */
   check(peer: string, tally: Tally): readonly string[]
 }
 
-/** Creates an empty table. `publish` sends a frame to a channel of a gateway, or drops it. */
+/**
+ * Creates an empty table. `publish` sends a frame to a channel on another gateway, or drops the
+ * frame.
+ */
 export function createChannelTable({
   publish,
   partBytesMax,

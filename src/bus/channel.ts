@@ -2,19 +2,19 @@ import { concatBytes } from '../../attestation/bytes.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 
 /**
- * A channel is two streams of messages between two gateways, one in each direction. Its transport
- * may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes for its
- * number (big-endian, from 0 in each direction), and a body. A frame that is missing or arrives
- * twice ends the channel: frames are never sent again. A missing last frame is noticed when the
- * other side reports how many frames it has sent (`check`).
+ * A channel is two streams of messages between two gateways, one in each direction. The channel's
+ * transport may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes
+ * for its number (big-endian, from 0 in each direction), and a body. Frames are never sent again,
+ * so a frame that is missing or arrives twice ends the channel. If the last frame is missing, this
+ * side notices it when the other side reports how many frames it has sent (`check`).
  */
 
 const KINDS = {
-  /** A part of a message; more parts follow. */
+  /** A part of a message. More parts follow. */
   part: 0,
   /** The last part of a message. */
   last: 1,
-  /** How many more bytes the other side may send, in four bytes. */
+  /** How many more bytes the other side may send. The body is this number, in four bytes. */
   credit: 2,
   /** This side sends nothing more. */
   end: 3,
@@ -26,16 +26,16 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
 /**
- * Most bytes in one frame. NATS servers accept 1 MiB by default, and small frames let others'
- * messages pass in between.
+ * The maximum number of bytes in one frame. NATS servers accept 1 MiB by default. Frames are
+ * smaller, so that messages of other channels can be sent between them.
  */
 export const PART_BYTES_MAX = 64 * 1024
-/** What a frame costs in addition to its bytes: even an empty frame takes memory. */
+/** The cost of a frame in addition to its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Most bytes that wait for a reader that does not read; one more frame may be added. A NATS server
- * disconnects a gateway for which 64 MiB wait (the default): 256 calls with stuck readers reach
- * that.
+ * The maximum number of bytes that wait for a reader that does not read. One more frame may be
+ * added. By default, a NATS server disconnects a gateway for which 64 MiB wait. 256 calls whose
+ * readers do not read reach 64 MiB.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** Largest message: a chat request in a large frame, or an image. */
@@ -43,7 +43,7 @@ export const MESSAGE_BYTES_MAX = 48 * 1024 * 1024
 const ABORT_BYTES_MAX = 16 * 1024
 
 export type ChannelErrorCode =
-  /** The other side ended the channel and gave the reason in `detail`. */
+  /** The other side ended the channel and wrote the reason in `detail`. */
   | 'aborted'
   /** The other side is gone, or a frame is lost. */
   | 'lost'
@@ -52,7 +52,7 @@ export type ChannelErrorCode =
 export class ChannelError extends Error {
   override readonly name = 'ChannelError'
   readonly code: ChannelErrorCode
-  /** The reason from the other side, a JSON value; null unless the other side aborted. */
+  /** The reason that the other side sent, a JSON value. Null if the other side did not abort. */
   readonly detail: unknown
 
   constructor(code: ChannelErrorCode, message: string, detail: unknown = null) {
@@ -67,57 +67,59 @@ export type Channel = {
   /** The gateway at the other end. */
   readonly peer: string
   /**
-   * The other side's messages, whole and in order. They end when the other side ends. After a
-   * fault, the messages before it are given first, then ChannelError is thrown. Iterate once;
-   * leaving the iteration early aborts the channel.
+   * The other side's messages, whole and in order. They end when the other side ends its stream.
+   * After a fault, the messages before the fault are delivered first. Then ChannelError is thrown.
+   * Iterate only once. Leaving the iteration early aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
-  /** Aborted with the ChannelError when the channel ends early. */
+  /** If the channel ends early, this signal is aborted with the ChannelError. */
   readonly signal: AbortSignal
   /**
-   * Sends a message; waits while the reader is too slow. Resolves when the message is on its way.
-   * Throws ChannelError.
+   * Sends a message. Waits while the other side's reader is too slow. Resolves when the message is
+   * on its way. Throws ChannelError.
    */
   send(message: Uint8Array): Promise<void>
-  /** Ends this side's stream, after the sent messages. */
+  /** Ends this side's stream after the messages that were already sent. */
   end(): Promise<void>
   /** Ends the channel at once. The other side receives `detail`, a JSON value. */
   abort(detail: unknown): void
 }
 
-/** A channel with the methods for its transport. */
+/** A channel with the methods that its transport calls. */
 export type OpenChannel = Channel & {
-  /** Takes a frame that arrived for the channel. */
+  /** Processes a frame that arrived for the channel. */
   receive(frame: Uint8Array): void
   /**
-   * Ends the channel, because the other side cannot be reached. `why` is sent to it, in case that
-   * still arrives.
+   * Ends the channel, because the other side cannot be reached. `why` is sent to the other side,
+   * because it may still arrive.
    */
   lose(why: string): void
-  /** Whether this side sends nothing more. */
+  /** Returns true if this side sends nothing more. */
   isEnded(): boolean
   /** How many frames this side has sent. */
   sent(): number
   /**
-   * Takes the other side's `sent`, which arrives regularly. A frame that is still missing at the
-   * second report is lost.
+   * Processes the other side's `sent`, which arrives regularly. If a frame is still missing at the
+   * second report, it is lost.
    */
   check(sent: number): void
 }
 
-/** Gives one side of a channel. */
+/** Returns one side of a channel. */
 export function createChannel(options: {
   readonly peer: string
-  /** Sends a frame, or drops it. The receiver then notices a missing frame. */
+  /** Sends a frame, or drops it. If it is dropped, the receiver notices that a frame is missing. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with how many more (or fewer) bytes wait for the reader. Gives false when these are too
-   * many. By default there is no limit.
+   * Called with the change in the number of bytes that wait for the reader. The change may be
+   * negative. Returns false if too many bytes wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
-  /** Largest part that this side sends. Default and maximum: PART_BYTES_MAX. */
+  /**
+   * Largest part that this side sends. The default is PART_BYTES_MAX, which is also the maximum.
+   */
   readonly partBytesMax?: number
-  /** Called once, when both directions are over. */
+  /** Called once, when the streams in both directions have ended. */
   readonly onOver: () => void
 }): OpenChannel {
   return new FramedChannel(options)
@@ -132,29 +134,32 @@ class FramedChannel implements OpenChannel {
   private sentFrames = 0
   private takenFrames = 0
   /**
-   * Bytes that the other side still accepts. Below 0 after a last frame that was larger than the
+   * Bytes that the other side still accepts. It is below 0 if the last frame was larger than the
    * credit.
    */
   private credit = WINDOW_BYTES
-  /** Bytes that this side still accepts. The other side learns changes a little later. */
+  /** Bytes that this side still accepts. The other side receives a change a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Bytes that were read, but whose credit was not sent back yet. */
+  /** Bytes that were read, but for which no credit has been sent to the other side yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
-  /** Cost of the message that is arriving, as far as its credit was not given back yet. */
+  /**
+   * Cost of the message that is arriving. It does not include the part whose credit was already
+   * sent back.
+   */
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** The other side's number of sent frames in its last report. */
+  /** The number of sent frames in the other side's last report. */
   private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
   private hasEnded = false
   private hasPeerEnded = false
-  /** This side ended the channel: earlier messages are not needed. */
+  /** True if this side ended the channel. Then earlier messages are not needed. */
   private isDropped = false
   private isOver = false
 
@@ -266,7 +271,7 @@ class FramedChannel implements OpenChannel {
     this.granted -= cost
     this.partsCost += cost
     this.messageBytes += body.length
-    // Copied, so that this part does not keep the whole packet in memory.
+    // The bytes are copied, so that this part does not keep the whole packet in memory.
     this.parts.push(new Uint8Array(body))
     if (!this.hold(body.length)) {
       this.refuse('too much waits to be read')
@@ -285,7 +290,7 @@ class FramedChannel implements OpenChannel {
     this.wake()
   }
 
-  /** Gives the fault of a received part; null when it has no fault. */
+  /** Returns the fault of a received part. Returns null if the part has no fault. */
   private faultOf({ length }: Uint8Array): string | null {
     if (this.hasPeerEnded) return 'a message came after the end'
     if (this.granted <= 0 || length > PART_BYTES_MAX) return 'more was sent than is taken'
@@ -308,7 +313,7 @@ class FramedChannel implements OpenChannel {
           this.owe(next.cost)
           yield next.message
         } else if (this.hasPeerEnded && !this.isDropped) {
-          // The stream was complete: later events do not matter.
+          // The stream was complete, so later events do not matter.
           isDone = true
           return
         } else if (this.signal.aborted) throw this.signal.reason
@@ -321,8 +326,8 @@ class FramedChannel implements OpenChannel {
 
   private async nextNews(): Promise<void> {
     this.isReading = true
-    // The arriving message may be longer than the window. The reader needs the whole message, so
-    // its credit is given back now.
+    // The message that is arriving may be longer than the window. The reader needs the whole
+    // message, so the credit for the message is sent back now.
     this.oweParts()
     await this.news.promise
     this.isReading = false
@@ -369,8 +374,8 @@ class FramedChannel implements OpenChannel {
   }
 
   /**
-   * The other side breaks the protocol. It receives the reason, and its frames are ignored from now
-   * on.
+   * Call this when the other side breaks the protocol. The other side receives the reason. Its
+   * frames are ignored from now on.
    */
   private refuse(why: string): void {
     this.post(KINDS.abort, Buffer.from('null'))

@@ -3,14 +3,17 @@ import { connect, credsAuthenticator, type NatsConnection } from '@nats-io/trans
 import { readServerAddresses } from './server-addresses.ts'
 import type { BusConfig } from './settings.ts'
 
-/** After two pings without an answer, the third shows that the server hangs. */
+/**
+ * Interval between pings. If two pings have no answer, the server is considered hung when the third
+ * ping is due.
+ */
 const PING_INTERVAL_MS = 2_000
 const CONNECT_TIMEOUT_MS = 5_000
 const RECONNECT_PAUSE_MS = 250
 
 /**
- * Connects to the servers, for the gateway `id`. The client reconnects by itself and reports that,
- * until the connection is closed here.
+ * Connects the gateway `id` to the servers. The client reconnects by itself and reports that, until
+ * this gateway closes the connection.
  */
 export async function connectBus(
   { servers: addresses, credentialsFile, caFile, subjectPrefix }: BusConfig,
@@ -26,7 +29,8 @@ export async function connectBus(
     servers: [...servers],
     name: `affidavit gateway ${id}`,
     inboxPrefix: `${subjectPrefix}.inbox.${id}`,
-    // A gateway does not receive its own messages and questions: they are for other gateways.
+    // A gateway does not receive its own messages and questions, because they are for other
+    // gateways.
     noEcho: true,
     timeout: CONNECT_TIMEOUT_MS,
     pingInterval: PING_INTERVAL_MS,

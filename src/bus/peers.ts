@@ -1,24 +1,28 @@
-/** A gateway that sent nothing for this long is gone, and its calls are lost. */
+/** If a gateway sent nothing for this long, it is gone, and the calls with it are lost. */
 export const PRESENCE_EXPIRES_MS = 3_500
-/** Most gateways that are remembered: anyone who may write on the bus can invent names. */
+/**
+ * The maximum number of gateways that are remembered. A limit is needed, because anyone who may
+ * write on the bus can invent names.
+ */
 export const PEERS_MAX = 256
 
-/** The other gateways on the bus, as far as their messages arrived. */
+/** The other gateways on the bus, as known from the messages that arrived. */
 export type Peers = {
   list(): readonly string[]
   has(peer: string): boolean
   /**
-   * Records a message of a gateway on its connection number `epoch`. Gives false when the message
-   * must be ignored: it is of an earlier connection, or there are already PEERS_MAX gateways.
+   * Records a message that a gateway sent on its connection number `epoch`. Returns false if the
+   * message must be ignored. This is so if the message belongs to an earlier connection, or if
+   * there are already PEERS_MAX gateways.
    */
   see(peer: string, epoch: number): boolean
   forget(peer: string, why: string): void
   forgetAll(why: string): void
-  /** Forgets gateways that have been silent too long. */
+  /** Removes gateways that have sent nothing for too long. */
   expire(): void
 }
 
-/** Creates an empty list of peers. `now`: milliseconds, monotonic. */
+/** Creates an empty list of peers. `now` returns monotonic milliseconds. */
 export function createPeers({
   now,
   onCome,
@@ -44,7 +48,7 @@ export function createPeers({
         return true
       }
       if (known === undefined ? seen.size >= PEERS_MAX : epoch < known.epoch) return false
-      // Calls on the gateway's earlier connection are lost.
+      // Calls that began on the gateway's earlier connection are lost.
       forget(peer, 'it connected anew')
       seen.set(peer, { seenAtMs: now(), epoch })
       onCome(peer)

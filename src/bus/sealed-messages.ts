@@ -12,16 +12,20 @@ const FORM = 1
 const MAC_BYTES = 32
 const HEAD_BYTES = 18
 const SENDER_BYTES_MAX = 64
-/** Most bytes that a seal adds to a body. */
+/** The maximum number of bytes that a seal adds to a body. */
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
-/** Largest age of a message, and largest time in the future, by this machine's clock. */
+/**
+ * The maximum age of a message. A message's time may also be this far in the future. The receiver's
+ * clock decides.
+ */
 export const MESSAGE_AGE_MAX_MS = 30_000
 /**
- * How many numbers of a sender are remembered. A number further behind the highest one is refused.
+ * How many numbers are remembered for each sender. If a number is lower than the highest number by
+ * more than this, the message is refused.
  */
 const NUMBERS_MAX = 65_536
-/** How many senders are remembered: more than a service has gateways. */
+/** How many senders are remembered. A service has fewer gateways. */
 const SENDERS_MAX = 1_024
 
 /** Why a message was refused. */
@@ -31,7 +35,7 @@ export type SealRefusal =
   | 'stale' // too old, or from the future: a clock is wrong, or the message was sent again
   | 'replayed' // its number was taken before
 
-/** Subject of a message, and the subject for its answer, if it has one. */
+/** Subject of a message. `reply` is the subject for the message's answer, if it has one. */
 export type MessageSubject = { readonly subject: string; readonly reply?: string | undefined }
 
 export type OpenedMessage =
@@ -45,8 +49,8 @@ export type MessageSealer = {
 }
 
 /**
- * Creates the sealer of the gateway `id`. All gateways of a service have the same key. `now`: Unix
- * ms.
+ * Creates the sealer for the gateway `id`. All gateways of a service have the same key. `now`
+ * returns Unix milliseconds.
  */
 export function createMessageSealer({
   key,
@@ -102,12 +106,15 @@ export function createMessageSealer({
   }
 }
 
-/** Numbers of one sender. Each is accepted once, in any order. */
+/** The numbers that one sender has used. Each number is accepted once, in any order. */
 class NumbersTaken {
   readonly #recent = new Set<number>()
   #highest = -1
 
-  /** Gives false for a number that was used before, or that is too old to be known. */
+  /**
+   * Returns false if the number was used before, or if it is so low that its use is no longer
+   * known.
+   */
   take(number: number): boolean {
     if (number <= this.#highest - NUMBERS_MAX || this.#recent.has(number)) return false
     this.#highest = Math.max(this.#highest, number)

@@ -1,22 +1,22 @@
 /**
- * The servers of NATS_URL, in the client's form: the client reads no login and no TLS from an
- * address.
+ * The servers from NATS_URL, in the form that the client needs. The client cannot read a login or
+ * TLS from an address.
  */
 export type ServerAddresses = {
   /** `host:port`, without secrets. */
   readonly servers: readonly string[]
-  /** The login, the same for all servers; null: they ask for no login. */
+  /** The login, which is the same for all servers. Null if the servers need no login. */
   readonly login:
     | { readonly user: string; readonly pass: string }
     | { readonly token: string }
     | null
-  /** Whether a server without TLS is refused. */
+  /** True if a server without TLS is refused. */
   readonly needsTls: boolean
 }
 
 const DEFAULT_PORT = 4222
 
-/** Reads addresses that have no faults. */
+/** Parses addresses that have no faults. */
 export function readServerAddresses(addresses: readonly string[]): ServerAddresses {
   const urls = addresses.map((address) => new URL(address))
   return {
@@ -33,7 +33,8 @@ function loginOf({ username, password }: URL): ServerAddresses['login'] {
 }
 
 /**
- * Gives the faults of addresses. It repeats no address, because an address may contain a password.
+ * Returns the faults of addresses. The texts contain no address, because an address may contain a
+ * password.
  */
 export function serverAddressFaults(addresses: readonly string[]): readonly string[] {
   if (!addresses.every(isAddress))

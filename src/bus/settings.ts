@@ -41,16 +41,16 @@ type Settings = z.output<z.ZodObject<typeof BUS_FIELDS>>
 /** How the gateways of one service reach each other. */
 export type BusConfig = {
   readonly servers: readonly string[]
-  /** Absolute; null: none. */
+  /** Absolute path. Null if there is no such file. */
   readonly credentialsFile: string | null
-  /** Absolute; null: the system's certificates. */
+  /** Absolute path. If it is null, the system's certificates are used. */
   readonly caFile: string | null
   readonly subjectPrefix: string
 }
 
 /**
- * Gives the faults of the variables. It repeats no address, because an address may contain a
- * password.
+ * Returns the faults of the variables. The texts contain no address, because an address may contain
+ * a password.
  */
 export function busFaults(given: Environment): readonly string[] {
   const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
@@ -66,7 +66,7 @@ export function busFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** Gives the settings that would let others read or write messages of the gateways. */
+/** Returns the settings that would allow others to read or write the gateways' messages. */
 function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
   if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
   const { needsTls, login } = readServerAddresses(servers)
@@ -80,7 +80,10 @@ function openFaults(given: Environment, servers: readonly string[]): readonly st
       ]
 }
 
-/** Gives the bus from variables without faults; null for a gateway that works alone. */
+/**
+ * Returns the bus configuration from variables without faults. Returns null if the gateway works
+ * alone.
+ */
 export function busOf(settings: Settings): BusConfig | null {
   const { NATS_URL: servers } = settings
   if (servers === undefined) return null

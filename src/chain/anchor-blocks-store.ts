@@ -8,16 +8,16 @@ import { currentAnchor } from './anchors-store.ts'
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
- * Proves that a transaction and its receipt are in a block, as bundles contain it
+ * Proves that a transaction and its receipt are in a block. Bundles contain proofs of this form
  * (attestation/evidence, Format).
  */
 export type BlockProof = BlockPlace & {
   /** RLP. */
   readonly header: Uint8Array
   readonly transactionIndex: number
-  /** Nodes of the transactions trie, root to leaf. */
+  /** Nodes of the transactions trie, from the root to the leaf. */
   readonly transactionProof: readonly Uint8Array[]
-  /** Nodes of the receipts trie, root to leaf. */
+  /** Nodes of the receipts trie, from the root to the leaf. */
   readonly receiptProof: readonly Uint8Array[]
 }
 
@@ -27,15 +27,15 @@ export type AnchorEvidence = {
   readonly txHash: string
   /** Signed transaction, 0x hex. */
   readonly raw: string
-  /** Canonical JSON of the configuration with which the log's enclave was booted. */
+  /** Canonical JSON of the configuration with which the log's enclave started. */
   readonly bootConfiguration: string
   readonly chainId: number
   /**
-   * The block that contains it, if known. Null while no block contains it, and when it failed in
-   * its block.
+   * The block that contains the anchor. Null while no such block is known, and if the anchor failed
+   * in its block.
    */
   readonly block: BlockPlace | null
-  /** The proof for this block; null while no proof is stored. */
+  /** The proof for this block. Null while no proof is stored. */
   readonly proof: BlockProof | null
 }
 
@@ -49,17 +49,21 @@ export type AnchorBlockProof = {
 /** Anchors and the proofs of their blocks. Throws the driver's error when the database fails. */
 export type AnchorBlocksStore = {
   /**
-   * Gives the anchor with this hash (0x), or the anchor that replaced it because it could not be
-   * mined; null when no anchor has the hash.
+   * Returns the anchor with this hash (0x). If that anchor could not be mined and was replaced,
+   * returns its replacement. Returns null if no anchor has the hash.
    */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * Gives the first block after `after` (null: of all), by number, that has a confirmed anchor of
-   * this chain without a stored proof; null when there is no such block. An anchor that a
-   * reorganisation moved is included again.
+   * Returns the next block that has a confirmed anchor of this chain without a stored proof. The
+   * search goes by number, and starts after the block `after` (null: at the first block). Returns
+   * null if there is no such block. If a reorganisation moved an anchor to another block, that
+   * block is included again.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
-  /** Gives the anchors that were seen in this block, among transactions with these hashes. */
+  /**
+   * Returns the anchors that were seen in this block and whose transactions have one of these
+   * hashes.
+   */
   listInBlock(
     blockHash: string,
     txHashes: readonly string[],
@@ -67,8 +71,8 @@ export type AnchorBlocksStore = {
     readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
   >
   /**
-   * Stores the proofs of anchors that are still recorded in the proof's block. Skips the other
-   * anchors. Idempotent.
+   * Stores the proofs of those anchors that are still recorded in the proof's block. Skips all
+   * other anchors. Idempotent.
    */
   save(proofs: readonly AnchorBlockProof[]): Promise<void>
 }
@@ -92,8 +96,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // No join with logs: without statistics, the planner would start at logs and read every
-      // anchor (as in listBacklogs).
+      // The query has no join with logs. Without statistics, the planner would start at logs and
+      // read every anchor (as in listBacklogs).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
@@ -152,7 +156,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** This and all members after it are null when no proof is stored for this block. */
+  /** This member and all members after it are null if no proof is stored for this block. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

@@ -19,9 +19,9 @@ import type { TransactionReceipt } from './chain-reads.ts'
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
-/** One stored anchor transaction. `(relayer, nonce)` is its key; `raw` never changes. */
+/** One stored anchor transaction. `(relayer, nonce)` is its key. `raw` never changes. */
 export type Anchor = {
-  /** Address of the account that pays, 0x, lower case. */
+  /** Address of the account that pays for the anchor, 0x, lower case. */
   readonly relayer: string
   readonly nonce: number
   /** Keccak-256 of `raw`, 0x, lower case. Callers receive it as `tx_hash`. */
@@ -29,7 +29,7 @@ export type Anchor = {
   /** The signed transaction, 0x hex, exactly as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   readonly state: AnchorState
-  /** The block that contains it; null while pending. */
+  /** The block that contains the transaction. Null while the anchor is pending. */
   readonly blockNumber: number | null
   readonly blockHash: string | null
 }
@@ -38,33 +38,38 @@ export type Anchor = {
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * The broadcaster's view of the database. A commit takes the next nonce and stores the transaction
- * in one database transaction. Nonces are skipped only if the chain has transactions of the relayer
- * that the database lost.
+ * The part of the database that the broadcaster uses. A commit takes the next nonce and stores the
+ * transaction in one database transaction. Nonces are skipped only if the chain has transactions of
+ * the relayer that the database has lost.
  */
 export type AnchorsStore = {
-  /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
+  /** Lists the anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
   listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
-  /** Lowest nonce of a pending or mined anchor; null when no anchor is pending or mined. */
+  /**
+   * Returns the lowest nonce of a pending or mined anchor. Returns null if no anchor is pending or
+   * mined.
+   */
   lowestUnsettled(relayer: string): Promise<number | null>
-  /** Highest stored nonce; null when no anchor is stored. */
+  /** Returns the highest stored nonce. Returns null if no anchor is stored. */
   highestNonce(relayer: string): Promise<number | null>
   /**
-   * Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent.
+   * Sets each row to mined, or to reverted if the transaction did not succeed. Also stores its
+   * block and gas. Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Marks the pending rows among these as taken. Idempotent. */
+  /** Marks as taken those of these rows that are pending. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
-  /** Mined rows with nonce ≤ `throughNonce` become confirmed. Other rows do not change. */
+  /** Marks mined rows with nonce ≤ `throughNonce` as confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
   /**
-   * Every row with nonce ≥ `fromNonce`, in any state, becomes pending again and loses its block.
+   * Marks every row with nonce ≥ `fromNonce`, in any state, as pending again, and deletes its
+   * block.
    */
   markLost(relayer: string, fromNonce: number): Promise<void>
 }
 
 /**
- * Anchors as the broadcaster reads and marks them; commits-store.ts in src/verified adds them.
+ * Reads and marks anchors for the broadcaster. commits-store.ts in src/verified adds the anchors.
  * Throws the driver's error when the database fails.
  */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {
@@ -81,7 +86,8 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // Literals, because the planner then uses the partial index for these states.
+      // The states are written as literals, because the planner then uses the partial index for
+      // these states.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -160,13 +166,13 @@ function toAnchor(row: AnchorRow): Anchor {
 }
 
 /*
- * A head has one anchor, and its records contain the anchor's hash. The head gets further anchors
- * only when another transaction took the nonce of the previous one. Each further anchor stores the
- * first anchor (origin_*) and the number of anchors before it (attempt). These fragments read such
- * a sequence; `first` is the alias of its first anchor's row.
+ * A head has one anchor, and the head's records contain the anchor's hash. The head gets another
+ * anchor only if another transaction took the nonce of the previous anchor. Each further anchor
+ * stores the first anchor (origin_*) and the number of anchors before it (attempt). The following
+ * fragments of SQL read such a sequence. `first` is the alias of the row with the first anchor.
  */
 
-/** The hashes of the anchors after the first, as `parseHashes` reads them. */
+/** The hashes of the anchors after the first anchor, in the form that `parseHashes` reads. */
 export function laterHashes(first: string): RawBuilder<string | null> {
   return sql`(
     select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
@@ -175,10 +181,10 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The current anchor of a sequence: the earliest anchor in a block, or otherwise the last one,
- * which can still be mined. `row` is the alias of any anchor in the sequence. With `when`, the
- * anchor must also fulfil this condition. It uses two index lookups, because one lookup with two
- * conditions reads every anchor while there are no statistics.
+ * The current anchor of a sequence. It is the earliest anchor that is in a block. If no anchor is
+ * in a block, it is the last anchor, which can still be mined. `row` is the alias of any anchor in
+ * the sequence. With `when`, the anchor must also fulfil this condition. The query uses two index
+ * lookups. One lookup with two conditions would read every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,
@@ -198,8 +204,8 @@ export function currentAnchor(
 }
 
 /**
- * The hashes of the anchors before the anchor with alias `current`, as `parseHashes` reads them;
- * null for the first anchor.
+ * The hashes of the anchors before the anchor with alias `current`, in the form that `parseHashes`
+ * reads. Null for the first anchor.
  */
 export function earlierHashes(current: string): RawBuilder<string | null> {
   const of = (column: string) => sql.ref(`${current}.${column}`)
@@ -211,7 +217,7 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
   end`
 }
 
-/** Whether another anchor replaced the anchor of the row `row`. */
+/** True if another anchor replaced the anchor in the row `row`. */
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
   // The condition attempt > 0 lets the planner use the partial index.
@@ -221,7 +227,7 @@ export function hasSuccessor(row: string): RawBuilder<boolean> {
       and s.origin_relayer = ${relayer} and s.origin_nonce = ${nonce})`
 }
 
-/** The key of the first anchor of the sequence of `row`. */
+/** The key of the first anchor in the sequence that contains `row`. */
 function firstOf(row: string): {
   readonly relayer: RawBuilder<unknown>
   readonly nonce: RawBuilder<unknown>
@@ -233,14 +239,14 @@ function firstOf(row: string): {
   }
 }
 
-/** Gives the hashes, 0x, from a result of laterHashes or earlierHashes. */
+/** Returns the hashes, 0x, from a result of laterHashes or earlierHashes. */
 export function parseHashes(list: string | null): readonly string[] {
   return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
 }
 
 /**
- * Gives when the first anchor of the sequence of `row` was stored. Its head was committed at the
- * same time.
+ * The time when the first anchor in the sequence of `row` was stored. The head of the sequence was
+ * committed at the same time.
  */
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)

@@ -16,50 +16,55 @@ import type {
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
 /**
- * How many blocks may wait or be read. One is read at a time, because each takes some megabytes
- * here and at the endpoint.
+ * How many blocks may wait or be read. Only one block is read at a time, because each block takes
+ * some megabytes in this process and at the endpoint.
  */
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * A block that cannot be encoded is not read again for this long: repeated requests for the same
- * bundle must not fetch its megabytes each time.
+ * A block that cannot be encoded is not read again for this long. Without this, repeated requests
+ * for the same bundle would fetch megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
-/** How many unreadable blocks are remembered. When there are more, all are forgotten. */
+/** How many unreadable blocks are remembered. If there are more, all of them are removed. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
-/** Reads blocks and stores the proofs of our anchors in them. */
+/** Reads blocks and stores the proofs for this service's anchors in them. */
 export type BlockProofs = {
   /**
-   * Reads the block with this hash; concurrent calls share one reading. Stores the proofs of all
-   * anchors that were seen in the block, and gives them by transaction hash. Gives null when the
-   * chain does not know the block, or when BLOCKS_WAITING_MAX other blocks wait. Rejects with the
-   * errors of reading (RpcError, BlockUnreadable) and of storing. For UNREADABLE_MS after a
-   * BlockUnreadable it rejects with the same error, without reading.
+   * Reads the block with this hash. Concurrent calls for the same block share one reading. Stores
+   * the proofs of all anchors that were seen in the block, and returns the proofs by transaction
+   * hash. Returns null if the chain does not know the block, or if BLOCKS_WAITING_MAX other blocks
+   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. After a
+   * BlockUnreadable, it rejects with the same error for UNREADABLE_MS, without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
-  /** How many blocks are unreadable and were not read since, and the reason of the last one. */
+  /**
+   * How many blocks are known to be unreadable, and the reason for the last of them. A block that
+   * was read since then is not counted.
+   */
   unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
-  /** Aborts the reading, and resolves when nothing is read. */
+  /** Aborts the reading. Resolves when no block is being read. */
   stop(): Promise<void>
 }
 
 /** Proofs by the hash of their transactions, 0x, lower case. */
 type ProofsByHash = ReadonlyMap<string, BlockProof>
 
-/** Block proofs over the store; `fetchBlock` gives null for an unknown hash. */
+/**
+ * Reads blocks and stores their proofs in the store. `fetchBlock` returns null for an unknown hash.
+ */
 export function createBlockProofs(options: {
   readonly blocks: Pick<AnchorBlocksStore, 'listInBlock' | 'save'>
   readonly fetchBlock: (hash: string, signal: AbortSignal) => Promise<RawBlock | null>
-  /** Milliseconds, monotonic; by default performance.now. */
+  /** Monotonic time in milliseconds. Default: performance.now. */
   readonly now?: () => number
 }): BlockProofs {
   const { blocks, fetchBlock, now = () => performance.now() } = options
   const stopping = new AbortController()
   const waiting = new Map<string, Promise<ProofsByHash | null>>()
   const unreadable = new Map<string, { readonly atMs: number; readonly fault: BlockUnreadable }>()
-  /** One block at a time. */
+  /** Only one block is read at a time. */
   const queue = createSerialQueue()
 
   async function readOrRemember(hash: string): Promise<ProofsByHash | null> {
@@ -90,7 +95,7 @@ export function createBlockProofs(options: {
       const proof = proveTransaction(block, txHash)
       found.push({ relayer, nonce, proof })
       proofs.set(txHash, proof)
-      // A full block with many anchors takes seconds: other calls run in between.
+      // A full block with many anchors takes seconds, so other calls can run in between.
       await nextTurn()
     }
     await blocks.save(found)
@@ -121,9 +126,10 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Proof of the block's transaction with this hash. Throws BlockUnreadable `not_in_block`, and
- * `unknown_transaction` or `unknown_receipts` when the transactions or receipts do not give the
- * header's root. Takes some milliseconds per hundred transactions of the block.
+ * Returns the proof for the transaction with this hash in the block. Throws BlockUnreadable
+ * `not_in_block` if the block does not contain it. Throws `unknown_transaction` or
+ * `unknown_receipts` if the transactions or the receipts do not lead to the root in the header.
+ * Takes some milliseconds for each hundred transactions in the block.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
@@ -155,27 +161,27 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   }
 }
 
-/** Times of a block keeper, milliseconds; each has a default, in KEEPER_DEFAULTS. */
+/** Times for a block keeper, milliseconds. Each time has a default in KEEPER_DEFAULTS. */
 type KeeperLimits = {
   /** Pause between two blocks. */
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
   readonly idleMs: number
-  /** Pause after a failure. Each time, a random part of up to a half is subtracted. */
+  /** Pause after a failure. Each pause is shortened by a random part of up to a half. */
   readonly backoff: BackOffBounds
   /** Time after which blocks that could not be read are tried again. */
   readonly retryMs: number
   /**
-   * While the gateway is busy, the keeper checks again after `busyMs`, and waits at most
-   * `busyMaxMs` in all.
+   * While the gateway is busy, the keeper waits. It checks again every `busyMs`, and waits at most
+   * `busyMaxMs` in total.
    */
   readonly busyMs: number
   readonly busyMaxMs: number
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // Five blocks a second are more than any public chain makes, and cost little compared with the
-  // broadcaster's calls.
+  // Five blocks a second are more than any public chain makes. Reading them costs little compared
+  // with the broadcaster's calls.
   pauseMs: 200,
   idleMs: 5_000,
   backoff: { minMs: 500, maxMs: 60_000 },
@@ -184,45 +190,48 @@ const KEEPER_DEFAULTS: KeeperLimits = {
   busyMaxMs: 60_000,
 }
 
-/** Failures in a row at one block before the next block is tried. */
+/** After this many failures in a row at the same block, the next block is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
-/** While failures continue, they are logged only this often. */
+/** While failures continue, one is logged at most once in this interval. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {
   start(): void
-  /** Aborts a wait, and resolves when nothing runs. Nothing is lost. */
+  /** Aborts a wait. Resolves when nothing runs. Nothing is lost. */
   stop(): Promise<void>
 }
 
 export type BlockKeeperOptions = {
   readonly blocks: Pick<AnchorBlocksStore, 'nextUnproven'>
   readonly proofs: Pick<BlockProofs, 'prove'>
-  /** Anchors of logs for other chains are left out. */
+  /** Anchors of logs for other chains are not processed. */
   readonly chainId: number
-  /** Whether calls are more important now. */
+  /** Returns true if running calls are more important than the proofs now. */
   readonly isBusy: () => boolean
   readonly log: Logger
-  /** From 0 to 1; by default Math.random. */
+  /** Returns a random number from 0 to 1. Default: Math.random. */
   readonly random?: () => number
-  /** Milliseconds, monotonic; by default performance.now. */
+  /** Monotonic time in milliseconds. Default: performance.now. */
   readonly now?: () => number
 } & Partial<KeeperLimits>
 
 /**
- * Stores the block proofs of confirmed anchors, one block after another, while the process lives. A
- * restart loses nothing, and an error never ends its loop. A block that cannot be read is skipped
- * and tried again later. If several gateways use one database, they do the same work twice, without
- * harm.
+ * Stores the block proofs of confirmed anchors, one block after another, as long as the process
+ * runs. A restart loses nothing, and an error never ends the keeper's loop. A block that cannot be
+ * read is skipped and tried again later. If several gateways use one database, they do the same
+ * work twice, without harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const { blocks, proofs, chainId, isBusy, log } = options
   const { random = Math.random, now = () => performance.now() } = options
   const limits = { ...KEEPER_DEFAULTS, ...options }
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
-  /** The last block of this pass; the search for the next block starts after it. */
+  /** The last block of this pass. The search for the next block starts after this block. */
   let after: BlockPlace | null = null
-  /** When this pass first skipped a block without its proofs. */
+  /**
+   * The time when this pass first skipped a block whose proofs are not stored. Null if it has
+   * skipped no block.
+   */
   let leftAt: number | null = null
   let failures = 0
 
@@ -245,13 +254,13 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
     const found = await proofs.prove(place.hash)
     after = place
     if (found !== null && found.size > 0) return
-    // The block was reorganised away and the broadcaster has not seen it yet, or the endpoint lags
-    // behind.
+    // Either a reorganisation removed the block and the broadcaster has not seen this yet, or the
+    // endpoint is behind the chain.
     leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }
 
-  /** Gives the pause after this error. */
+  /** Handles an error, and returns the pause after it. */
   function recover(error: unknown, place: BlockPlace | null): number {
     failures += 1
     if (faults.isDue())

@@ -17,8 +17,8 @@ import {
 } from './fork-detection.ts'
 
 /**
- * The chain answers, but anchors cannot be sent to it. The fault stays until the operator changes
- * something.
+ * The chain answers, but anchors cannot be sent to it. This fault remains until the operator
+ * changes something.
  */
 export class BroadcastFault extends Error {
   override readonly name = 'BroadcastFault'
@@ -29,40 +29,49 @@ export class BroadcastFault extends Error {
   }
 }
 
-/** After this long without progress, a standby gateway sends the anchors itself. */
+/**
+ * If another gateway makes no progress for this long, a gateway on standby sends the anchors
+ * itself.
+ */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long a standby gateway sends after it took over. */
+/** How long a gateway that was on standby sends the anchors after it took over. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
-  /** Address, 0x, lower case. No other program may use its nonces. */
+  /** Address, 0x, lower case. No other program may use the nonces of this account. */
   readonly relayer: string
   readonly chainId: number
   /**
-   * Nothing is sent while there is no contract at this address: a call to an empty address would
-   * succeed and anchor nothing.
+   * If there is no contract at this address, nothing is sent. A call to an address without a
+   * contract would succeed, but it would anchor nothing.
    */
   readonly contract: string
-  /** How many blocks confirm an anchor: its own block and the blocks on top. */
+  /**
+   * How many blocks confirm an anchor. The anchor's own block and the blocks on top are counted.
+   */
   readonly confirmations: number
-  /** Most transactions that are in flight at a time. */
+  /** The maximum number of transactions that are sent but not mined at the same time. */
   readonly windowMax: number
   /**
-   * After this long without any progress, transactions that were sent but not mined are sent again.
+   * If there is no progress for this long, transactions that were sent but not mined are sent
+   * again.
    */
   readonly rebroadcastMs: number
   /**
-   * If a nonce is used on the chain, and its transaction has no receipt for this long, another
-   * transaction took the nonce.
+   * If the chain has used a nonce, and the anchor's transaction has no receipt for this long,
+   * another transaction took the nonce.
    */
   readonly takenAfterMs: number
-  /** Whether this one of several gateways on the database brings the anchors onto the chain. */
+  /**
+   * Returns true if this gateway brings the anchors onto the chain. Several gateways may use the
+   * database.
+   */
   readonly isOurs: () => boolean
-  /** Called in each round with the number of the relayer's transactions that are in blocks. */
+  /** Called in each round with the number of the relayer's transactions that blocks contain. */
   readonly onCount: (count: number) => void
-  /** Milliseconds, monotonic. */
+  /** Monotonic time in milliseconds. */
   readonly now: () => number
   readonly log: Logger
 }
@@ -70,48 +79,55 @@ export type RoundOptions = {
 export type RoundResult = {
   readonly view: ChainView
   readonly highestNonce: number | null
-  /** Whether there is nothing to do until a new anchor arrives. */
+  /** True if there is nothing to do until a new anchor arrives. */
   readonly isSettled: boolean
-  /** Another gateway does the work. */
+  /** True if another gateway does the work. */
   readonly isStandby: boolean
-  /** The endpoint's message when it refused a transaction; null when it accepted all. */
+  /** The endpoint's message if it refused a transaction. Null if it accepted all transactions. */
   readonly rejection: string | null
 }
 
 /**
- * Compares the store with the chain in rounds, and does what is due. The chain's count of the
- * relayer's transactions decides: anchors from that nonce on are sent, and the receipts of earlier
- * anchors are read. State between rounds only saves work: without it, a round does more work, with
- * the same result.
+ * Compares the store with the chain in rounds, and does the work that is necessary. The number of
+ * the relayer's transactions on the chain decides. Anchors from that nonce on are sent. For anchors
+ * with lower nonces, the receipts are read. The state that is kept between rounds only saves work.
+ * Without that state, a round does more work, with the same result.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
   /**
-   * No anchor below this nonce is pending while the chain has used its nonce; null: ask the store.
+   * Below this nonce, there is no pending anchor whose nonce the chain has used. If this is null,
+   * the store must be asked.
    */
   #mineFrom: number | null = null
   /**
-   * No anchor below this nonce is mined and unconfirmed. The anchor with this nonce has enough
-   * confirmations from block #confirmAtBlock on.
+   * No anchor below this nonce is mined and unconfirmed. From block #confirmAtBlock on, the anchor
+   * with this nonce has enough confirmations.
    */
   #confirmFrom = 0
   #confirmAtBlock = 0
   /**
-   * The newest anchor with a block. While the chain has its block, it has the blocks of all anchors
-   * before it.
+   * The newest anchor with a block. While the chain contains this block, it also contains the
+   * blocks of all anchors before this anchor.
    */
   #tip: PlacedAnchor | null = null
   /**
-   * Everything in flight below `through` was sent. `wholeAt` is when all of it was last sent
-   * together.
+   * All unmined anchors below `through` were sent. `wholeAt` is the time when all of them were last
+   * sent together.
    */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** The progress of another gateway with these anchors, and since when it is unchanged. */
+  /**
+   * The progress that another gateway makes with these anchors, and the time since which it has not
+   * changed.
+   */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /** Nonces that the chain has used but for which it gives no receipt, and since when. */
+  /**
+   * Nonces that the chain has used, but for which it returns no receipt. The value is the time
+   * since when this is so.
+   */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0
@@ -120,20 +136,20 @@ export class BroadcastRounds {
     this.#options = options
   }
 
-  /** Number of anchors that failed on the chain since the start. */
+  /** Number of anchors that have failed on the chain since the start. */
   get revertedCount(): number {
     return this.#revertedCount
   }
 
-  /** Number of anchors whose nonce another transaction used, since the start. */
+  /** Number of anchors since the start whose nonce was used by another transaction. */
   get takenCount(): number {
     return this.#takenCount
   }
 
   /**
-   * One round: undoes what a reorganisation removed, records mined anchors, confirms, sends. It may
-   * be aborted at any point and run again, because every step is repeatable. Throws RpcError,
-   * BroadcastFault, and the store's errors.
+   * Runs one round. It marks anchors that a reorganisation removed as pending, records mined
+   * anchors, confirms anchors and sends anchors. It may be aborted at any point and run again,
+   * because every step is repeatable. Throws RpcError, BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
@@ -158,8 +174,8 @@ export class BroadcastRounds {
     }
     if (view.nonce > this.#progress.nonce) this.#progress = { nonce: view.nonce, at: now() }
     const flight = await anchors.listFrom(relayer, view.nonce, windowMax)
-    // The chain has fewer of our transactions than before: a reorganisation, or a local chain from
-    // an older state.
+    // The chain has fewer transactions of this relayer than before. The cause is a reorganisation,
+    // or a local chain that started from an older state.
     if (flight.some((anchor) => anchor.state !== 'pending'))
       await this.#takeBack(view.nonce, 'nonce')
     const end = Math.min(view.nonce, highestNonce + 1)
@@ -171,8 +187,9 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether another gateway sends these anchors. After a long time without progress, that gateway
-   * may hang. If two gateways send the same anchors, that does no harm.
+   * Returns true if another gateway sends these anchors. After a long time without progress,
+   * returns false, because that gateway may hang. It does no harm if two gateways send the same
+   * anchors.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -187,7 +204,10 @@ export class BroadcastRounds {
     return false
   }
 
-  /** While another gateway works, its progress is not known here. So everything is read again. */
+  /**
+   * While another gateway works, this gateway does not know the progress of that work. So
+   * everything is read again.
+   */
   #forget(): void {
     this.#mineFrom = null
     this.#confirmFrom = 0
@@ -213,13 +233,13 @@ export class BroadcastRounds {
     this.#tip = null
   }
 
-  /** Reads the receipts of pending anchors below `end` and stores what they report. */
+  /** Reads the receipts of pending anchors below `end`, and stores the results. */
   async #recordMined(end: number, signal: AbortSignal): Promise<void> {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
     let firstOpen: number | null = null
-    // After a reorganisation was undone, the next round reads these receipts: #mineFrom stays where
-    // the undo put it.
+    // After a reorganisation, #checkTip sets #mineFrom back. The next round then reads these
+    // receipts from there.
     if (cursor >= end && !(await this.#checkTip(end, signal))) return
     while (cursor < end) {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
@@ -228,11 +248,12 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // Checked after the receipts and before they are stored: so all stored blocks are on one
-      // chain (see #tip).
+      // This is checked after the receipts were read and before they are stored. So all stored
+      // blocks belong to one chain (see #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // Every missing anchor is checked, so that the time without a receipt is counted for each.
+      // Every anchor without a receipt is checked, so that the time without a receipt is counted
+      // for each of them.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -266,8 +287,9 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether another transaction took the anchor's nonce. Endpoints lag, so a receipt may come later
-   * than the nonce; after `takenAfterMs` it will never come.
+   * Returns true if another transaction took the anchor's nonce. Endpoints may lag, so a receipt
+   * may appear later than the nonce. If it does not appear within `takenAfterMs`, it will never
+   * appear.
    */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
@@ -293,8 +315,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether the stored blocks of anchors are still in the chain. If not, the anchors that lost
-   * their block become pending again.
+   * Returns true if the chain still contains the stored blocks of the anchors. Otherwise, marks the
+   * anchors that lost their block as pending again, and returns false.
    */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
@@ -325,7 +347,10 @@ export class BroadcastRounds {
     if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
-  /** Whether an anchor, and so all anchors after it, cannot be confirmed yet. */
+  /**
+   * Returns true if this anchor cannot be confirmed yet. Then all anchors after it cannot be
+   * confirmed either.
+   */
   #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
     if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false
@@ -365,9 +390,9 @@ export class BroadcastRounds {
 }
 
 /**
- * Refusals of a transaction that was sent before and is in the pool or mined, in the words of geth,
- * erigon, nethermind, besu, reth and anvil. They are only used for reports: nonce and receipt
- * decide whether a transaction was mined.
+ * Messages with which endpoints refuse a transaction that was sent before and is in the pool or
+ * mined. They are the messages of geth, erigon, nethermind, besu, reth and anvil. They are used
+ * only for reports. The nonce and the receipt decide whether a transaction was mined.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

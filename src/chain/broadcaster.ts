@@ -9,7 +9,7 @@ import {
   type RoundResult,
 } from './broadcast-rounds.ts'
 
-/** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
+/** Times and limits of a broadcaster. Each has a default in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
   /**
    * Pause between rounds while an anchor is not yet confirmed. It is also the shortest pause
@@ -17,21 +17,21 @@ type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'tak
    */
   readonly pollIntervalMs: number
   /**
-   * Pause between rounds while there is nothing to do. A reorganisation of settled anchors is found
-   * at most this late.
+   * Pause between rounds while there is nothing to do. A reorganisation that affects confirmed
+   * anchors is found at the latest after this pause.
    */
   readonly heartbeatMs: number
   /**
-   * Pause between rounds while another gateway does the work. The figures here are at most this
-   * old.
+   * Pause between rounds while another gateway does the work. The figures in the status are at most
+   * this old.
    */
   readonly standbyIntervalMs: number
-  /** Pause after a failed round. Each time, a random part of up to a half is subtracted. */
+  /** Pause after a failed round. Each pause is shortened by a random part of up to a half. */
   readonly backoff: BackOffBounds
 }
 
 const BROADCASTER_DEFAULTS: BroadcasterLimits = {
-  // Half a second is short compared with any public chain's block time, and two rounds a second
+  // Half a second is short compared with the block time of any public chain. Two rounds a second
   // cost little.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
@@ -54,15 +54,15 @@ export type BroadcasterStatus = {
   readonly phase: 'stopped' | 'idle' | 'working' | 'failing'
   readonly fault: BroadcasterFault | null
   /**
-   * Whether anchors do not reach the chain. False when the store fails, because the store is read
+   * True if anchors do not reach the chain. False if the store fails, because the store is read
    * after the chain answered.
    */
   readonly isChainFailing: boolean
-  /** Block number in the last round that reached the chain; null before it. */
+  /** Block number in the last round that reached the chain. Null before the first such round. */
   readonly blockNumber: number | null
-  /** Stored anchors that no block contains yet, in that round. */
+  /** Number of stored anchors that no block contained in the last round that reached the chain. */
   readonly waitingCount: number
-  /** Anchors that failed on the chain, since the start of this process. */
+  /** Number of anchors that have failed on the chain since this process started. */
   readonly revertedCount: number
   readonly takenCount: number
 }
@@ -70,11 +70,11 @@ export type BroadcasterStatus = {
 export type Broadcaster = {
   start(): void
   /**
-   * Call it when there are new anchors, or when the chain is reachable again. It is cheap and may
-   * be called often.
+   * Call this when there are new anchors, or when the chain is reachable again. The call costs
+   * little, so it may be repeated often.
    */
   notify(): void
-  /** Aborts the running work and resolves when nothing runs. Nothing is lost. */
+  /** Aborts the running work. Resolves when nothing runs. Nothing is lost. */
   stop(): Promise<void>
   status(): BroadcasterStatus
 }
@@ -83,20 +83,19 @@ type BroadcasterOptions = Omit<
   RoundOptions,
   keyof BroadcasterLimits | 'isOurs' | 'onCount' | 'now'
 > &
-  /** By default isOurs gives true, onCount does nothing, and now is performance.now. */
+  /** Defaults: isOurs returns true, onCount does nothing, and now is performance.now. */
   Partial<BroadcasterLimits & Pick<RoundOptions, 'isOurs' | 'onCount' | 'now'>> & {
-    /** From 0 to 1; by default Math.random. */
+    /** Returns a random number from 0 to 1. Default: Math.random. */
     readonly random?: () => number
   }
 
 /**
- * Brings stored anchors onto the chain in nonce order, while the process lives. Sends them as often
- * as necessary. A restart loses nothing, and an error never ends its loop: faults are in status()
- * and in the log.
- *
- * It relies on this rule: only this store uses the relayer's nonces. If another program used an
- * anchor's nonce, the anchor is marked as taken. It does not sign, replace a transaction or raise
- * its fees, because callers already have the hash.
+ * Brings stored anchors onto the chain in nonce order, as long as the process runs. Sends the
+ * anchors as often as necessary. A restart loses nothing, and an error never ends the broadcaster's
+ * loop. Faults are shown in status() and in the log. It relies on the rule that only this store
+ * uses the relayer's nonces. If another program used an anchor's nonce, the anchor is marked as
+ * taken. The broadcaster does not sign or replace a transaction, or raise the fees of one, because
+ * callers already have the hash.
  */
 export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   const options = {
@@ -115,8 +114,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   let failures = 0
 
   /**
-   * Keeps the fault for status(). Logs when the fault begins, when it ends, and now and then while
-   * it continues.
+   * Stores the fault for status(). Writes to the log when the fault begins and when it ends. While
+   * the fault continues, also writes to the log from time to time.
    */
   function setFault(found: BroadcasterFault | null): void {
     if (found !== null) {
@@ -134,8 +133,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   }
 
   /**
-   * A failing chain is not called during the whole pause. An idle broadcaster can be woken, but not
-   * more often than it polls.
+   * After a failure, the chain is not called during the whole pause. A broadcaster that has nothing
+   * to do can be woken, but not more often than once in each `pollIntervalMs`.
    */
   function pauseAfter(startedAt: number): LoopPause {
     const { pollIntervalMs, heartbeatMs, standbyIntervalMs, backoff, random } = options

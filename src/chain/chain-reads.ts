@@ -9,8 +9,8 @@ export type ChainView = {
   /** Number of the newest block. */
   readonly blockNumber: number
   /**
-   * Number of the relayer's transactions in blocks. It is also the nonce that the chain expects
-   * next.
+   * Number of the relayer's transactions in blocks. The next transaction of the relayer must have
+   * this nonce.
    */
   readonly nonce: number
 }
@@ -48,9 +48,9 @@ export async function fetchChainView(
 }
 
 /**
- * Gives the first unused nonce of the account. It counts the transactions in blocks and the
- * transactions that wait for a block at the endpoint. Throws RpcError, also when the endpoint
- * serves another chain than `chainId`.
+ * Returns the first unused nonce of the account. It counts the transactions in blocks and the
+ * transactions that wait for a block at the endpoint. Throws RpcError. Also throws RpcError if the
+ * endpoint serves a chain other than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -72,8 +72,8 @@ export async function countTransactions(
 }
 
 /**
- * Gives receipts in the order of the hashes. Gives null for a transaction that is in no block known
- * to the endpoint. Throws RpcError.
+ * Returns receipts in the order of the hashes. Returns null for a transaction that is in no block
+ * known to the endpoint. Throws RpcError.
  */
 export async function fetchReceipts(
   rpc: Rpc,
@@ -102,8 +102,8 @@ export async function fetchReceipts(
 }
 
 /**
- * Gives the hashes of the chain's blocks with these numbers. Numbers above the newest block are
- * left out. Throws RpcError.
+ * Returns the hashes of the chain's blocks with these numbers. If a number is higher than that of
+ * the newest block, it is left out. Throws RpcError.
  */
 export async function fetchBlockHashes(
   rpc: Rpc,
@@ -123,7 +123,7 @@ export async function fetchBlockHashes(
   return hashes
 }
 
-/** A block that will probably stay in the chain, and its chain. */
+/** A block that will probably stay in the chain, and the id of its chain. */
 export type RecentBlock = {
   readonly chainId: number
   readonly number: number
@@ -131,15 +131,18 @@ export type RecentBlock = {
   readonly hash: string
 }
 
-/** How many recent blocks' states an endpoint keeps: geth keeps 128, a local chain here 64. */
+/**
+ * The states of this many recent blocks can be read. Geth keeps 128 states. The local chain of this
+ * project keeps 64.
+ */
 const STATES_KEPT = 60
 
 /**
- * Gives a function that reads the block that has `confirmations` blocks on top. It never gives a
- * block from before the contract's deployment: if that block is older than the contract, it gives
- * the first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first
- * block that it gives may have fewer blocks on top. The function throws RpcError: also when the
- * endpoint does not have a block below its own newest (several nodes behind one address), and
+ * Returns a function that reads the block with `confirmations` blocks on top. If that block is
+ * older than the contract, the function reads the first block that has the contract. Endpoints keep
+ * few states (STATES_KEPT), so the first block that it returns may have fewer blocks on top. The
+ * function throws RpcError. It also throws RpcError if the endpoint does not have a block below the
+ * endpoint's own newest block. This can happen with several nodes behind one address. It throws
  * `refused` while there is no contract.
  */
 export function createRecentBlocks({
@@ -151,7 +154,7 @@ export function createRecentBlocks({
   readonly contract: string
   readonly confirmations: number
 }): (signal?: AbortSignal) => Promise<RecentBlock> {
-  /** The contract exists from this block on; null while that is not known. */
+  /** The contract exists from this block on. Null while this block is not known. */
   let knownFrom: number | null = null
   return async (signal) => {
     const replies = await rpc.batch(
@@ -175,8 +178,9 @@ export function createRecentBlocks({
 }
 
 /**
- * Gives the first block of the range after which the address has code. Code is never removed.
- * Throws RpcError, `refused` when the address has no code after the last block.
+ * Returns the first block in the range after which the address has code. Code is never removed.
+ * Throws RpcError `refused` if the address has no code after the last block of the range. Throws
+ * other RpcErrors.
  */
 async function findFirstWithCode(
   rpc: Rpc,
@@ -184,7 +188,7 @@ async function findFirstWithCode(
   { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, toQuantity(block))
-  // Usually the contract is older than the range. Then one call is enough.
+  // Usually the contract is older than the range. In this case one call is enough.
   if (await isThere(fromBlock)) return fromBlock
   if (!(await isThere(toBlock)))
     throw new RpcError('refused', `expected a contract at ${address}, found none`)
@@ -202,8 +206,8 @@ export async function fetchBalance(
 }
 
 /**
- * Reads an account's balance, its number of transactions in blocks (nonce), and that number
- * including the transactions that wait for a block (pendingNonce). Throws RpcError.
+ * Reads an account's balance and its number of transactions in blocks (nonce). Also reads that
+ * number including the transactions that wait for a block (pendingNonce). Throws RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,
@@ -230,8 +234,8 @@ export async function fetchAccountFacts(
 }
 
 /**
- * Whether a contract is at the address, in the state after the newest block or the given one.
- * Throws RpcError.
+ * Returns true if a contract is at the address, in the state after the newest block or after the
+ * given block. Throws RpcError.
  */
 export async function hasCode(
   rpc: Rpc,

@@ -4,15 +4,15 @@ import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
 import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 
 /*
- * Encodes JSON-RPC answers (ethereum/execution-apis) into the bytes that a chain hashes. The
- * answers are not trusted: the caller compares the hash of the result. The hash differs when the
- * chain has fields that are not known here.
+ * Encodes JSON-RPC answers (ethereum/execution-apis) as the bytes that a chain hashes. The answers
+ * are not trusted. The caller compares the hash of the result with the expected hash. If the chain
+ * has fields that this code does not know, the hash differs.
  */
 
-/** A block as JSON-RPC describes it: any subset of the members that can be part of a header. */
+/** A block as JSON-RPC describes it. Any members that can be part of a header may be present. */
 export const HeaderJson = z.record(z.string(), z.unknown())
 
-/** Gives the RLP of the header, with the fields from later forks that `block` has. */
+/** Returns the RLP of the header. It includes those fields from later forks that `block` has. */
 export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   const fields = HEADER_FIELDS.flatMap(([name, kind]): readonly RlpItem[] => {
     const value = block[name]
@@ -61,7 +61,8 @@ export const TransactionType = BigQuantity.default('0x0').refine((type) => Numbe
 
 /**
  * A receipt as JSON-RPC describes it. The last two members belong to deposits on rollups of the OP
- * stack. The version exists since the Canyon fork; with a version, both members are hashed.
+ * stack. The version has existed since the Canyon fork. If there is a version, the two members are
+ * hashed.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,
@@ -73,7 +74,10 @@ export const ReceiptJson = z.object({
   depositReceiptVersion: BigQuantity.nullish(),
 })
 
-/** The receipt as the receipts trie contains it (EIP-2718, EIP-658; deposits of the OP stack). */
+/**
+ * Encodes the receipt in the form in which the receipts trie contains it (EIP-2718, EIP-658;
+ * deposits of the OP stack).
+ */
 export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array {
   const type = Number(receipt.type)
   const fields = [
@@ -98,7 +102,7 @@ function encodeDeposit({
   depositNonce,
   depositReceiptVersion,
 }: z.infer<typeof ReceiptJson>): readonly Uint8Array[] {
-  // Before Canyon, endpoints report a nonce too, but it is not hashed.
+  // Before Canyon, endpoints also report a nonce, but the nonce is not hashed.
   if (depositReceiptVersion === undefined || depositReceiptVersion === null) return []
   return [encodeQuantity(depositNonce ?? '0x0'), encodeQuantity(depositReceiptVersion)]
 }
@@ -108,12 +112,12 @@ export function encodeTyped(type: number, fields: readonly RlpItem[]): Uint8Arra
   return concatBytes(Uint8Array.of(type), encodeRlp(fields))
 }
 
-/** Bytes, 0x hex of either case. */
+/** Converts 0x hex, in upper or lower case, to bytes. */
 export function encodeData(hex: string): Uint8Array {
   return decodeHex(hex.toLowerCase())
 }
 
-/** Gives a number, from 0x hex, as RLP writes it: without leading zeros. */
+/** Converts a number from 0x hex to the bytes that RLP uses: without leading zeros. */
 export function encodeQuantity(hex: string): Uint8Array {
   const digits = hex.slice('0x'.length).replace(/^0+/, '')
   return encodeData(digits.length % 2 === 0 ? digits : `0${digits}`)

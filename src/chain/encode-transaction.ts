@@ -10,13 +10,14 @@ import {
 } from './encode-block.ts'
 
 /*
- * Encodes the JSON of JSON-RPC into raw transactions, so that endpoints need no method that gives
- * the bytes. The JSON is not trusted: the caller compares the hash of the result.
+ * Encodes the JSON from JSON-RPC as raw transactions. So endpoints need no method that returns the
+ * bytes. The JSON is not trusted. The caller compares the hash of the result with the expected
+ * hash.
  */
 
 /**
- * Gives the raw transaction that JSON-RPC's `json` describes. Gives null for an unknown type and
- * for malformed members.
+ * Returns the raw transaction that JSON-RPC's `json` describes. Returns null for an unknown type
+ * and for malformed members.
  */
 export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint8Array | null {
   const type = TransactionType.safeParse(json.type)
@@ -24,7 +25,7 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
   if (members === undefined) return null
   const fields: RlpItem[] = []
   for (const [name, form] of members) {
-    // Older endpoints give the parity only in `v`.
+    // Older endpoints report the parity only in `v`.
     const given = json[name] ?? (name === 'yParity' ? json.v : undefined)
     const field = FORMS[form](given ?? undefined)
     if (field === null) return null
@@ -34,8 +35,8 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
 }
 
 /**
- * How a member is written in RLP. When an endpoint leaves a member out, it counts as empty, 0,
- * false or an empty list.
+ * How a member is written in RLP. If an endpoint leaves a member out, the member counts as empty,
+ * 0, false or an empty list.
  */
 type Form = keyof typeof FORMS
 type Member = readonly [name: string, form: Form]

@@ -13,8 +13,8 @@ export type PlacedAnchor = {
 }
 
 /**
- * Whether the block in which an anchor was seen is still the chain's block with that number. Throws
- * RpcError.
+ * Returns true if the chain's block with the stored number is still the block in which the anchor
+ * was seen. Throws RpcError.
  */
 export async function isOnChain(
   rpc: Rpc,
@@ -26,8 +26,8 @@ export async function isOnChain(
 }
 
 /**
- * The stored anchor with the highest nonce below `end` that was seen in a block; null when there is
- * no such anchor.
+ * Returns the stored anchor with the highest nonce below `end` that was seen in a block. Returns
+ * null if there is no such anchor.
  */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
@@ -42,9 +42,10 @@ export async function findNewestPlaced(
 }
 
 /**
- * Gives the lowest nonce whose stored block is no longer in the chain. Searches back page by page
- * from `nonce`, whose block is known to be gone. A reorganisation removes all recorded blocks from
- * one block on, so the search ends at the first block that is still in the chain. Throws RpcError.
+ * Returns the lowest nonce whose stored block is no longer in the chain. The search starts at
+ * `nonce`, whose block is known to be gone, and goes back page by page. A reorganisation removes
+ * all recorded blocks from a certain block on. So the search ends at the first block that is still
+ * in the chain. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },
@@ -63,7 +64,7 @@ export async function findFork(
   return fork
 }
 
-/** The anchors with a block among the PAGE_ROWS anchors below `end`, ascending. */
+/** Lists those of the PAGE_ROWS anchors below `end` that have a block, ascending. */
 async function listPlaced(
   anchors: AnchorsStore,
   relayer: string,

@@ -8,7 +8,7 @@ import type { RemoteChainConfig } from './settings.ts'
 /** The chain that receives the anchors. */
 export type Chain = {
   readonly rpc: Rpc
-  /** URL for users; null for the operator's chain, because its URL may contain a secret. */
+  /** URL for users. Null for the operator's chain, because its URL may contain a secret. */
   readonly publicUrl: string | null
   readonly chainId: number
   /** 0x, lower case. */
@@ -32,9 +32,9 @@ export function relayerWith(key: string): Relayer {
 }
 
 /**
- * Connects to the operator's chain. If its id was given, the chain may be unreachable; anchors are
- * then sent later. Rejects with StartFailure when the chain is another one, or has no contract at
- * the address.
+ * Connects to the operator's chain. If the chain's id is configured, the chain may be unreachable,
+ * and the anchors are then sent later. Rejects with StartFailure if the chain has another id, or
+ * has no contract at the address.
  */
 export async function connectChain(
   config: RemoteChainConfig,

@@ -19,14 +19,14 @@ import {
 import { encodeTransaction } from './encode-transaction.ts'
 
 /**
- * Most transactions of a block that can be read. The fullest blocks of Ethereum have fewer than
- * 2,000.
+ * The maximum number of transactions in a block that can be read. The fullest blocks of Ethereum
+ * have fewer than 2,000.
  */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
 /**
- * A block as bytes. The tries and the hash are computed from these bytes. The hash of `header` is
- * `hash`, so the header's numbers are true.
+ * A block as bytes. The tries and the hash are computed from these bytes. `hash` is the hash of
+ * `header`, so the numbers in the header are true.
  */
 export type RawBlock = {
   readonly number: number
@@ -34,7 +34,7 @@ export type RawBlock = {
   readonly hash: string
   /** RLP. */
   readonly header: Uint8Array
-  /** 0x, lower case, in the order of the block. */
+  /** 0x, lower case, in the same order as in the block. */
   readonly transactionHashes: readonly string[]
   readonly transactions: readonly Uint8Array[]
   readonly receipts: readonly Uint8Array[]
@@ -50,8 +50,8 @@ export const BLOCK_FAULTS = [
 ] as const
 
 /**
- * The chain has the block, but no encoding of it has the right hashes. Another try gives the same
- * result.
+ * The chain has the block, but no encoding of the block has the right hashes. Another try has the
+ * same result.
  */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
@@ -63,10 +63,11 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * Reads the block with this hash; null when the endpoint does not know it. The hash proves header,
- * transactions and receipts, in the order of the block. The JSON is encoded first. Where its hash
- * does not match, the endpoint is asked for the bytes, but it may have no method for that. Throws
- * RpcError, and BlockUnreadable except `not_in_block`.
+ * Reads the block with this hash. Returns null if the endpoint does not know the block. The hash
+ * proves the header, and the transactions and receipts in the order of the block. The JSON is
+ * encoded first. If the hash of the encoding does not match, the endpoint is asked for the bytes,
+ * but it may have no method for that. Throws RpcError. Throws BlockUnreadable with every code
+ * except `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -138,8 +139,8 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
 }
 
 /**
- * Encodes the given JSON, which needs no call. Only transactions whose hash does not match are
- * requested.
+ * Encodes the given JSON, which needs no call. Requests only the transactions whose hash does not
+ * match.
  */
 async function readTransactions(
   rpc: Rpc,
@@ -177,8 +178,8 @@ type Place = {
 }
 
 /**
- * Gives null when the receipts belong to another block, because the chain was reorganised
- * meanwhile.
+ * Returns null if the receipts belong to another block, because the chain was reorganised during
+ * the reading.
  */
 async function readReceipts(
   rpc: Rpc,
@@ -208,7 +209,7 @@ async function readReceipts(
   )
 }
 
-/** Gives the receipts when their number and root are right, and null otherwise. */
+/** Returns the receipts if their number and their root are right. Otherwise returns null. */
 function thatAddUp(
   receipts: readonly (Uint8Array | null)[],
   { count, root }: { readonly count: number; readonly root: Uint8Array },
@@ -220,10 +221,13 @@ function thatAddUp(
   return equalBytes(buildTrieProof(whole, 0).root, root) ? whole : null
 }
 
-/** How many types of transactions a message names, at most. */
+/** The maximum number of transaction types that a message names. */
 const TYPES_NAMED_MAX = 8
 
-/** Gives the type for a message: the type that the endpoint wrote, if it has the form of a type. */
+/**
+ * Returns the type for a message. It is the type that the endpoint wrote, if that has the form of a
+ * type.
+ */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -232,8 +236,8 @@ function typeOf({ type }: TransactionJson): string {
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
 /**
- * Gives null when the endpoint has no such method, or when the receipts together are too large for
- * it or for this gateway.
+ * Returns null if the endpoint has no such method. Also returns null if the receipts together are
+ * too large for the endpoint or for this gateway.
  */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
@@ -259,8 +263,8 @@ async function fetchEachReceipt(
 }
 
 /**
- * Gives the receipts as the chain hashes them. Gives an empty list when the endpoint does not give
- * them.
+ * Returns the receipts in the form that the chain hashes. Returns an empty list if the endpoint
+ * does not return them.
  */
 async function fetchRawReceipts(
   rpc: Rpc,
@@ -278,7 +282,8 @@ async function fetchRawReceipts(
 }
 
 /**
- * Whether the endpoint has no such method, or the answer is too large for it or for this gateway.
+ * Returns true if the endpoint has no such method, or if the answer is too large for the endpoint
+ * or for this gateway.
  */
 function isRefusal(error: unknown): boolean {
   return (
@@ -286,7 +291,10 @@ function isRefusal(error: unknown): boolean {
   )
 }
 
-/** Asks the endpoint for bytes. Gives null for each call with another answer. */
+/**
+ * Asks the endpoint for bytes. If the answer to a call is not bytes, the result for this call is
+ * null.
+ */
 async function askForBytes(
   rpc: Rpc,
   calls: readonly RpcCall[],

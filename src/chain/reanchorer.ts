@@ -8,15 +8,21 @@ import { CommitRaceLost } from './relayers-store.ts'
 
 /** How often lost anchors are searched for. */
 const REANCHOR_INTERVAL_MS = 5_000
-/** How many anchors are made again in one pass, at most. Commits of callers run between passes. */
+/**
+ * The maximum number of anchors that are made again in one pass. Commits for callers run between
+ * passes.
+ */
 const REANCHORS_MAX = 32
 /** While a fault continues, it is logged only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/** Replaces anchors that can never be mined: the current relayer anchors their heads again. */
+/**
+ * Replaces anchors that can never be mined. The current relayer makes a new anchor for the same
+ * head.
+ */
 export type Reanchorer = {
   start(): void
-  /** Resolves when nothing runs. */
+  /** Stops the loop. Resolves when nothing runs. */
   stop(): Promise<void>
   /** How many anchors were made again since the start. */
   count(): number
@@ -28,8 +34,8 @@ type ReanchorerOptions = {
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
   /**
-   * Signs the anchor of the same head with the relayer's key. Gives the raw transaction and its
-   * hash, 0x hex.
+   * Signs a new anchor for the same head with the relayer's key. Returns the raw transaction and
+   * its hash, 0x hex.
    */
   readonly sign: (
     nonce: number,
@@ -44,9 +50,10 @@ type ReanchorerOptions = {
 }
 
 /**
- * Gives a loop that anchors again every head whose transaction was lost. Each anchor whose nonce
- * was taken, of any relayer, gets a successor with the same head. The contract never refuses the
- * successor. When several gateways run, only one of them makes it.
+ * Returns a loop that makes a new anchor for every head whose transaction was lost. If an anchor's
+ * nonce was taken, the head of the anchor gets another anchor. This is done for the anchors of
+ * every relayer. The contract never refuses the new anchor. If several gateways run, only one of
+ * them makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
@@ -85,10 +92,11 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     try {
       const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
       for (const taken of found) if (!signal.aborted) await replace(taken)
-      // A full page: there may be more anchors, so the next pass starts at once.
+      // The page is full, so there may be more anchors. The next pass starts at once.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
-      // If another gateway was faster, the next pass reads the remaining anchors.
+      // If another gateway has already replaced the anchor, the next pass reads the remaining
+      // anchors.
       if (!(error instanceof CommitRaceLost) && faults.isDue())
         log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
       return intervalMs

@@ -5,8 +5,8 @@ import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
 
 /**
- * An anchor that can never be mined, because another transaction used its nonce. It has no
- * replacement yet.
+ * An anchor that can never be mined, because another transaction used its nonce. It has not been
+ * replaced yet.
  */
 export type TakenAnchor = {
   readonly relayer: string
@@ -20,7 +20,7 @@ export type TakenAnchor = {
   }
 }
 
-/** A signed anchor of the same head. `nonce` is the relayer's next. */
+/** A signed anchor for the same head. `nonce` is the relayer's next nonce. */
 type Replacement = {
   readonly relayer: string
   readonly nonce: number
@@ -31,21 +31,22 @@ type Replacement = {
   readonly createdAt: number
 }
 
-/** Replaces anchors by new transactions. Throws the driver's error when the database fails. */
+/** Replaces anchors with new transactions. Throws the driver's error when the database fails. */
 export type ReanchorsStore = {
   /**
-   * The taken anchors of logs for this chain, of any relayer, the oldest first, at most `limit`.
+   * Lists the taken anchors of logs for this chain, from any relayer, oldest first, at most
+   * `limit`.
    */
   listTaken(chainId: number, limit: number): Promise<readonly TakenAnchor[]>
   /**
-   * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is no longer
-   * at `nonce`, or when another gateway replaced the anchor. After any other error the outcome is
-   * unknown; then `listTaken` shows it.
+   * Stores the replacement in one statement. Throws CommitRaceLost if the relayer's next nonce is
+   * no longer `nonce`, or if another gateway replaced the anchor. After any other error, it is not
+   * known whether the replacement is stored. `listTaken` then shows the result.
    */
   replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
 }
 
-/** Reanchors over the connections for commits. */
+/** Stores replacements on the database connections for commits. */
 export function createReanchorsStore({
   commits: queries,
 }: Pick<Database, 'commits'>): ReanchorsStore {
@@ -99,7 +100,10 @@ type TakenRow = {
 
 const UNIQUE_VIOLATION = '23505'
 
-/** A second replacement of one anchor breaks the unique index. */
+/**
+ * Returns true if the anchor was already replaced. A second replacement of the same anchor violates
+ * the unique index.
+ */
 function isReplacedAlready(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('constraint' in error)) return false
   return error.code === UNIQUE_VIOLATION && error.constraint === 'anchors_again'

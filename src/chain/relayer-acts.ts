@@ -8,24 +8,27 @@ import type { RelayersStore } from './relayers-store.ts'
 const relayerDescription = z.object({
   /** 0x, lower case. */
   address: z.string(),
-  /** Whether the asked gateway signs with this account. */
+  /** True if the gateway that answers signs with this account. */
   current: z.boolean(),
-  /** Nonce of the account's next anchor in the database; null before the first anchor. */
+  /** Nonce of the account's next anchor in the database. Null before the first anchor. */
   next_nonce: z.int().nullable(),
   /** Number of anchors that no block contains. */
   waiting: z.int(),
-  /** Number of anchors without enough confirmations, including those that no block contains. */
+  /**
+   * Number of anchors without enough confirmations. It includes the anchors that no block contains.
+   */
   unconfirmed: z.int(),
-  /** When the oldest unconfirmed anchor was made; null when all are confirmed. */
+  /** When the oldest unconfirmed anchor was made. Null if all anchors are confirmed. */
   oldest_at: z.int().nullable(),
   /**
    * The account on the chain: its balance (decimal wei), its number of transactions in blocks, and
-   * that number with the transactions that wait for a block. Null while the chain is unreachable.
+   * this number including the transactions that wait for a block. Null while the chain is
+   * unreachable.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),
   pending_nonce: z.int().nullable(),
-  /** Why the chain did not answer; empty when it answered. */
+  /** Why the chain did not answer. Empty if it answered. */
   fault: z.string(),
 })
 export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
@@ -48,7 +51,10 @@ export const relayerActs = {
   }),
 }
 
-/** Gives the relayers of a database, the current one first, with the facts of this chain. */
+/**
+ * Returns the relayers in a database, the current one first, with the data that this chain has
+ * about them.
+ */
 export async function listRelayers({
   relayers,
   rpc,
@@ -81,8 +87,8 @@ export async function listRelayers({
 }
 
 /**
- * Gives the chain's figures, or why they are missing. The other figures are shown even while the
- * chain is unreachable.
+ * Returns the chain's figures, or the reason why they are missing. The other figures are shown even
+ * if the chain is unreachable.
  */
 async function askChain(
   rpc: Rpc,

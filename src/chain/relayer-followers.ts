@@ -6,52 +6,54 @@ import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
 /**
- * How often the leases are renewed, and how often the database is asked which relayers have waiting
- * anchors.
+ * How often the leases are renewed. Also how often the database is asked which relayers have
+ * waiting anchors.
  */
 const FOLLOW_INTERVAL_MS = 3_000
-/** After this long without a renewal, another gateway may follow a relayer. */
+/** If a lease was not renewed for this long, another gateway may follow the relayer. */
 const FOLLOW_LEASE_SECONDS = 15
 
-/** Follows every relayer that has anchors on their way. Reports on all of them together. */
+/**
+ * Follows every relayer that has unconfirmed anchors. Reports the status of all relayers together.
+ */
 export type RelayerFollowers = {
   start(): void
-  /** As in Broadcaster, for this gateway's own relayer. */
+  /** Does the same as `notify` of Broadcaster, for this gateway's own relayer. */
   notify(): void
-  /** Aborts the running work, releases all leases, and resolves when nothing runs. */
+  /** Aborts the running work and releases all leases. Resolves when nothing runs. */
   stop(): Promise<void>
   /**
-   * As in Broadcaster. Counts cover all relayers. The fault is the own relayer's, or otherwise of
-   * another relayer that is followed here.
+   * Returns the status as Broadcaster does. The counts include all relayers. The fault is that of
+   * the own relayer. If the own relayer has no fault, it is that of another relayer that is
+   * followed here.
    */
   status(): BroadcasterStatus
-  /**
-   * This gateway's own relayer, and the relayers that have anchors on their way. 0x, lower case.
-   */
+  /** This gateway's own relayer, and the relayers that have unconfirmed anchors. 0x, lower case. */
   relayers(): readonly string[]
 }
 
 /**
- * When several gateways sign with one relayer, only one of them brings its anchors onto the chain.
- * A lock of the database session decides which one. The lock ends with the gateway's process.
+ * If several gateways sign with the same relayer, only one of them brings the relayer's anchors
+ * onto the chain. A lock of the database session decides which gateway. The lock ends when the
+ * gateway's process ends.
  */
 export type RelayerTurn = {
   /**
-   * Whether this gateway has the turn. Also true while the session is down, because then it is
-   * unknown which gateway has it.
+   * Returns true if this gateway has the turn. Also returns true while the session is down, because
+   * then it is not known which gateway has the turn.
    */
   isOurs(): boolean
   /**
-   * Starts to try for the turn. Calls back when the turn is gained or lost. Gives a function that
-   * ends this.
+   * Starts to try to get the turn. Calls back when the turn is gained or lost. Returns a function
+   * that ends this.
    */
   join(onChange: () => void): () => void
 }
 
-/** How often to try for the turn while another gateway has it. */
+/** How often to try to get the turn while another gateway has it. */
 const TURN_INTERVAL_MS = 1_000
 
-/** The turn of one relayer. */
+/** Returns the turn for one relayer. */
 export function createRelayerTurn(session: DatabaseSession, relayer: string): RelayerTurn {
   const name = `relayer ${relayer}`
   let isLocked = false
@@ -90,15 +92,15 @@ type RelayerFollowersOptions = {
   readonly chainId: number
   readonly store: RelayersStore
   /**
-   * Gives a broadcaster of a relayer's anchors, which is not started yet. It needs no key, because
-   * the anchors are already signed.
+   * Returns a broadcaster for a relayer's anchors, which is not started yet. The broadcaster needs
+   * no key, because the anchors are already signed.
    */
   readonly follow: (relayer: string) => Broadcaster
   /** A uuid of this process. */
   readonly holder: string
   /**
-   * Decides which gateway brings the own relayer's anchors onto the chain. Null: always this
-   * gateway.
+   * Decides which gateway brings the own relayer's anchors onto the chain. If it is null, this
+   * gateway always does.
    */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
@@ -106,10 +108,10 @@ type RelayerFollowersOptions = {
 }
 
 /**
- * Gives the followers of all relayers. This gateway's own relayer is always followed. Any other
- * relayer (its key was rotated, or its gateway was retired) is followed while it has unconfirmed
- * anchors, by the gateway that has its lease. If two gateways follow one relayer for a moment, that
- * does no harm: they send the same bytes.
+ * Returns the followers of all relayers. This gateway's own relayer is always followed. Other
+ * relayers exist because a key was rotated or a gateway was retired. Such a relayer is followed
+ * while it has unconfirmed anchors, by the gateway that has its lease. Two gateways may follow the
+ * same relayer for a moment. This does no harm, because they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
@@ -155,8 +157,8 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await look(signal)
       hasFailed = false
     } catch (error) {
-      // Only the first failure in a row is logged: other parts, which need the database now, report
-      // that it is unreachable.
+      // Only the first failure in a row is logged. Other parts that need the database report that
+      // it is unreachable.
       if (!hasFailed)
         log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true

@@ -4,36 +4,39 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 
 /**
- * How long a running service waits for the chain when the database may be wrong. At the start it
- * waits without a limit.
+ * How long a running service waits for the chain if the database may be wrong. At the start, a
+ * service waits without a limit.
  */
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * The most nonces that are skipped at once: ten days with an anchor each second. An endpoint that
- * counts more is lying or serves another chain. A transaction that is signed after such a gap is
- * never mined.
+ * The maximum number of nonces that are skipped at once. It is reached after ten days with an
+ * anchor each second. An endpoint that reports a higher count is lying or serves another chain. If
+ * a transaction is signed after such a gap, it is never mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/** How many times in a row other gateways may take a commit's nonce before the commit fails. */
+/**
+ * How many times in a row other gateways may take the nonce of a commit. After that, the commit
+ * fails.
+ */
 const RACES_IN_ROW_MAX = 10
 
-/** The relayer whose nonces are given out. */
+/** The relayer whose nonces are assigned to anchors. */
 export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
   /**
-   * How many transactions of the relayer the chain has, including the ones that wait for a block.
-   * Throws when the chain is unreachable.
+   * Returns how many transactions of the relayer the chain has. It includes the transactions that
+   * wait for a block. Throws if the chain is unreachable.
    */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
 /**
- * The next nonce cannot be known: the database may have been restored to an earlier state, or
- * failed over to a replica that was behind. Only the chain knows the nonce then, and the chain is
- * unreachable. An anchor signed with a guessed nonce may never be mined.
+ * The next nonce cannot be known. The database may have been restored to an earlier state, or
+ * replaced by a replica that was behind. Only the chain knows the nonce then, but the chain is
+ * unreachable. If an anchor were signed with a guessed nonce, it might never be mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -46,13 +49,12 @@ type NoncesOptions = {
 }
 
 /**
- * The nonces of one relayer, for all committers of this process. Committers commit one after
- * another, so none takes another's nonce. If another gateway on the database takes a nonce,
- * CommitRaceLost shows it.
- *
- * The database counts the nonces. When the database has lost commits, only the chain has the right
- * count. So the two counts are compared before the first nonce is given out, whenever the chain
- * shows its count (`recordCount`), and after failures (`doubt`). The higher count is used.
+ * The nonces of one relayer, for all committers in this process. Committers commit one after
+ * another, so they never take the same nonce. If another gateway on the database takes a nonce,
+ * CommitRaceLost is thrown. The database counts the nonces. If the database has lost commits, only
+ * the chain has the right count. So the two counts are compared before the first nonce is assigned,
+ * whenever the chain reports its count (`recordCount`), and after failures (`doubt`). The higher
+ * count is used.
  */
 export class RelayerNonces {
   /** Called when a commit is made again because another gateway took its nonce. */
@@ -60,7 +62,7 @@ export class RelayerNonces {
   readonly #options: NoncesOptions
   readonly #queue = createSerialQueue()
   #next: number | null = null
-  /** The chain has shown this many transactions. No nonce below it is free. */
+  /** The chain has reported this many transactions. All nonces below this number are used. */
   #shown = 0
   /**
    * The last known next nonce of the database. If the database has a lower nonce now, it has lost
@@ -68,8 +70,8 @@ export class RelayerNonces {
    */
   #known = 0
   /**
-   * `must`: the chain must be asked before a nonce is given out. `should`: it is asked if it can be
-   * reached.
+   * `must`: the chain must be asked before a nonce is assigned. `should`: the chain is asked if it
+   * can be reached.
    */
   #comparison: 'must' | 'should' | 'done' = 'must'
 
@@ -91,8 +93,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Runs a commit with the next nonce. When `run` resolves, the nonce is taken. After a failure,
-   * the nonce is read again: if another gateway took it, `run` is called again.
+   * Runs a commit with the next nonce. When `run` resolves, the nonce is taken. If `run` fails, the
+   * nonce is read again. If another gateway took the nonce, `run` is called again.
    */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
@@ -102,14 +104,15 @@ export class RelayerNonces {
         try {
           const result = await run(nonce)
           this.#known = Math.max(this.#known, nonce + 1)
-          // The chain may have shown more transactions meanwhile.
+          // While the commit ran, the chain may have reported more transactions.
           this.#next = this.#shown > this.#known ? null : this.#known
           return result
         } catch (error) {
           if (!(error instanceof CommitRaceLost) || races >= RACES_IN_ROW_MAX) throw error
           const { commits, relayer } = this.#options
           const stored = (await commits.nextNonce(relayer.address)) ?? 0
-          // The race was lost for another reason, or the database has lost commits.
+          // The commit failed for another reason than a taken nonce, or the database has lost
+          // commits.
           if (stored <= nonce || stored < this.#shown) throw error
           this.onRace()
           nonce = stored
@@ -119,8 +122,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Call it when another gateway committed. `nextNonce` is then the relayer's next nonce in the
-   * database.
+   * Call this when another gateway committed. `nextNonce` is the relayer's next nonce in the
+   * database after that commit.
    */
   recordTaken({
     relayer,
@@ -135,8 +138,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Call it with the number of the relayer's transactions on the chain. It is cheap. It is a
-   * function value, so that it can be passed on without its object.
+   * Call this with the number of the relayer's transactions on the chain. The call costs little.
+   * This is a function value, so that it can be passed on without its object.
    */
   readonly recordCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
@@ -144,8 +147,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Call it when the database may have changed. The next `refresh` asks the chain, if the chain is
-   * reachable.
+   * Call this when the database may have changed. The next `refresh` asks the chain, if the chain
+   * is reachable.
    */
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
@@ -159,8 +162,8 @@ export class RelayerNonces {
       this.#known = stored
       return stored
     }
-    // The database has a lower nonce than before, so it lost commits. Only the chain knows how
-    // many.
+    // The database has a lower nonce than before, so it has lost commits. Only the chain shows how
+    // many commits are lost.
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
@@ -174,9 +177,10 @@ export class RelayerNonces {
           `than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // A commit that was lost before it was sent is gone. Skipping its nonce would leave a gap, and
-    // nothing after a gap is mined. If the transaction was sent nevertheless, the anchor that is
-    // not mined is made again.
+    // If a commit was lost before its transaction was sent, it is gone. Its nonce is not skipped. A
+    // skipped nonce would leave a gap, and no transaction after a gap is mined. If the transaction
+    // was sent before the loss, two transactions have the same nonce, and only one is mined. The
+    // other anchor is then made again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -190,9 +194,9 @@ export class RelayerNonces {
   }
 
   /**
-   * Gives whether the chain answered. The chain is asked before the database, so a commit in
-   * between shows in the database. Throws NonceUnknown when the chain must be asked and is
-   * unreachable.
+   * Returns true if the chain answered. The chain is asked before the database. So a commit between
+   * the two requests is visible in the database. Throws NonceUnknown if the chain must be asked and
+   * is unreachable.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -206,8 +210,8 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // The only reason to doubt the database was a failure. So anchors are signed without the
-        // chain, and sent when it is reachable again.
+        // The database was only in doubt because of a failure. So anchors are signed without asking
+        // the chain, and are sent when the chain is reachable again.
         this.#comparison = 'done'
         return false
       }

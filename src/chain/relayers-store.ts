@@ -3,16 +3,16 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 
-/** The anchors that a relayer still has to bring onto the chain. */
+/** The anchors of a relayer that are not on the chain yet. */
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
   /**
-   * Number of anchors that no block contains. Includes anchors whose nonce was taken and that are
-   * not anchored again yet.
+   * Number of anchors that no block contains. This includes anchors whose nonce was taken and that
+   * have not been replaced yet.
    */
   readonly waiting: number
-  /** Number of the waiting anchors and of the anchors in a young block. */
+  /** Number of the waiting anchors and of the anchors in a block without enough confirmations. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number
@@ -27,17 +27,18 @@ type StoredRelayer = {
 }
 
 /**
- * The accounts that pay or paid for anchors, and which gateway follows each. Every method throws
- * the driver's error.
+ * The accounts that pay or paid for anchors, and the gateway that follows each of them. Every
+ * method throws the driver's error.
  */
 export type RelayersStore = {
-  /** All relayers, by address. */
+  /** Lists all relayers, ordered by address. */
   list(): Promise<readonly StoredRelayer[]>
-  /** The relayers that have unconfirmed anchors of logs for this chain. */
+  /** Lists the relayers that have unconfirmed anchors of logs for this chain. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
-   * Takes or renews the right to follow a relayer for this many seconds. Gives false while another
-   * holder has the right, unless `force`: a gateway always follows its own relayer.
+   * Takes or renews the right to follow a relayer for this many seconds. Returns false while
+   * another holder has the right. With `force`, the right is always taken, because a gateway always
+   * follows its own relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -64,8 +65,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // No join with logs: without statistics (an embedded database is not analyzed), the planner
-      // would start at logs and read every anchor.
+      // The query has no join with logs. Without statistics, the planner would start at logs and
+      // read every anchor. An embedded database has no statistics, because it is not analyzed.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at
@@ -110,14 +111,17 @@ type BacklogRow = {
 /** How far the chain is behind the database, for all relayers together. */
 export type AnchorLag = {
   /**
-   * Number of anchors that are not confirmed yet: no block contains them, or a young block does.
+   * Number of anchors that are not confirmed yet. Either no block contains such an anchor, or its
+   * block does not have enough confirmations.
    */
   readonly unconfirmed: number
-  /** When the oldest unconfirmed anchor was made, Unix seconds; null when all are confirmed. */
+  /**
+   * When the oldest unconfirmed anchor was made, Unix seconds. Null if all anchors are confirmed.
+   */
   readonly oldestAt: number | null
 }
 
-/** Gives a function that reads a chain's lag. Throws the driver's error. */
+/** Returns a function that reads how far a chain is behind. Throws the driver's error. */
 export function createAnchorLag(
   relayers: Pick<RelayersStore, 'listBacklogs'>,
   chainId: number,
@@ -133,25 +137,25 @@ export function createAnchorLag(
 }
 
 /**
- * Another gateway moved the log or took the nonce first. Nothing was stored: read again and try
- * again.
+ * Another gateway changed the log or took the nonce first. Nothing was stored. Read the state again
+ * and retry.
  */
 export class CommitRaceLost extends Error {
   override readonly name = 'CommitRaceLost'
 }
 
-/** The next nonces, as the database counts them. Throws the driver's error. */
+/** The next nonces that the database has counted. Throws the driver's error. */
 export type NonceStore = {
-  /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
+  /** Returns the nonce for the relayer's next anchor. Returns null before `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
   /**
-   * Stores the relayer if it is new, and raises its next nonce to at least `least`. Gives the next
-   * nonce, which never becomes smaller.
+   * Stores the relayer if it is new, and raises its next nonce to at least `least`. Returns the
+   * next nonce, which never becomes smaller.
    */
   raiseNonce(relayer: string, least: number): Promise<number>
 }
 
-/** Nonces on the database's own connections for commits. */
+/** Reads and raises nonces on the database connections that are reserved for commits. */
 export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>): NonceStore {
   return {
     async nextNonce(relayer) {
@@ -175,8 +179,8 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * Whether another commit was first. Then the new anchor's log_id or relayer is null, and the
- * database refuses it.
+ * Returns true if another commit was first. In this case the new anchor's log_id or relayer is
+ * null, and the database refuses the anchor.
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false

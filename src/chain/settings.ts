@@ -115,10 +115,10 @@ function gweiToWei(gwei: number): bigint {
   return BigInt(Math.round(gwei * 1e9))
 }
 
-/** The variables of an operator's chain. All of them must be set, or none. */
+/** The variables for an operator's chain. Either all of them or none of them must be set. */
 export const REMOTE_CHAIN = ['CHAIN_RPC_URL', 'RELAYER_PRIVATE_KEY', 'CONTRACT_ADDRESS'] as const
 
-/** Gives the faults of the variables taken together. */
+/** Returns the faults that appear only when several variables are checked in combination. */
 export function chainFaults(given: Environment): readonly string[] {
   return [...remoteFaults(given), ...feeFaults(given)]
 }

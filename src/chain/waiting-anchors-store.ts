@@ -5,26 +5,29 @@ import { hasSuccessor } from './anchors-store.ts'
 
 /** An anchor that is not confirmed. */
 export type WaitingAnchor = {
-  /** Address, 0x, lower case; `txHash` and `notary` have the same form. */
+  /** Address, 0x, lower case. `txHash` and `notary` have the same form. */
   readonly relayer: string
   readonly nonce: number
   readonly txHash: string
   readonly notary: string
   /** Size of the anchored head. */
   readonly size: number
-  /** `taken`: another transaction used its nonce, and the anchor must be made again. */
+  /**
+   * `taken` means that another transaction used the anchor's nonce. The anchor must then be made
+   * again.
+   */
   readonly state: 'pending' | 'mined' | 'taken'
   /** Null while no block contains the anchor. */
   readonly blockNumber: number | null
   /** Unix seconds. */
   readonly createdAt: number
-  /** Number of earlier anchors of the same head. */
+  /** Number of earlier anchors for the same head. */
   readonly attempt: number
 }
 
 /**
- * Gives the unconfirmed anchors of any relayer, oldest first, at most `limit`. Throws the driver's
- * error when the database fails.
+ * Returns the unconfirmed anchors of all relayers, oldest first, at most `limit`. Throws the
+ * driver's error when the database fails.
  */
 export async function listWaitingAnchors(
   { queries }: Pick<Database, 'queries'>,

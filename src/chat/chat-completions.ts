@@ -12,38 +12,41 @@ import { createNodeChunks, type NodeChunks } from './node-chunks.ts'
 /** A valid call for a plain completion. */
 export type ChatCall = {
   readonly request: Pick<ChatRequest, 'model' | 'includesUsage'>
-  /** The caller's request, in the form in which the node receives it. */
+  /** The caller's request, in the form that is sent to the node. */
   readonly body: JsonObject
   readonly accountId: string
   readonly requestId: string
-  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  /**
+   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
+   */
   readonly signal: AbortSignal
   /**
-   * Called once, when the answer is over in any way, with the number of all used tokens. It is not
-   * called when no node answered. `promptTokens`: how many of the tokens are the prompt's, if the
-   * node states it.
+   * Called once when the answer is over, whether it succeeded or failed. `tokens` is the number of
+   * all used tokens. It is not called if no node answered. `promptTokens` is the number of prompt
+   * tokens, if the node states it.
    */
   readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
-   * too much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls together hold too
+   * much.
    */
   readonly reserve: (bytes: number) => void
 }
 
 /**
- * Plain completions, made by contributed nodes. Both methods throw ApiError and the signal's
+ * Plain completions, made by contributed nodes. The two methods throw ApiError and the signal's
  * reason.
  */
 export type ChatCompletions = {
   /**
-   * Makes a completion and gives its JSON text (interface 2.2). The completion always has `usage`.
+   * Makes a completion and returns its JSON text (interface 2.2). The completion always has
+   * `usage`.
    */
   complete(call: ChatCall): Promise<string>
   /**
-   * Streams a completion as the JSON texts of the caller's chunks. Each step gives the chunks that
-   * arrived together. Resolves when a node has begun to answer. The iteration throws when the
-   * answer broke off, and otherwise ends after the last chunk. Leaving the iteration cancels the
+   * Streams a completion as the JSON texts of the caller's chunks. Each step returns the chunks
+   * that arrived together. Resolves when a node has begun to answer. If the answer breaks off, the
+   * iteration throws. Otherwise it ends after the last chunk. Leaving the iteration cancels the
    * call.
    */
   stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
@@ -55,7 +58,7 @@ type ChatCompletionsOptions = {
   readonly log: Logger
   /** Unix milliseconds. */
   readonly now: () => number
-  /** Gives a new random part of an id, letters and digits. */
+  /** Returns a new random part for an id: letters and digits. */
   readonly makeId: () => string
 }
 
@@ -75,7 +78,7 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
   }
 }
 
-/** The answer of the last node that was tried, and its reader. */
+/** The answer of the last node that was tried, and the reader of this answer. */
 type ReadAnswer = { readonly answer: NodeAnswer; readonly chunks: NodeChunks }
 
 async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promise<ReadAnswer> {
@@ -101,8 +104,8 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
 }
 
 /**
- * Gives the reader that judges a node's answer for a caller at another gateway. That gateway makes
- * the caller's chunks.
+ * Returns the reader that checks a node's answer for a caller at another gateway. That other
+ * gateway makes the caller's chunks.
  */
 export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
   const choicesAsked = memberOf(request, 'n')
@@ -112,7 +115,7 @@ export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'fin
   })
 }
 
-/** Gives the caller's chunks, and the usage at the end if the caller wants it. */
+/** Returns the caller's chunks. If the caller wants the usage, it is returned at the end. */
 async function* readAnswer(
   options: ChatCompletionsOptions,
   call: ChatCall,
@@ -162,7 +165,10 @@ function openChunks(
   })
 }
 
-/** The bytes held for the caller until the end are counted by their frames, which are larger. */
+/**
+ * The answer is held for the caller until its end. Its bytes are counted by its frames, which are
+ * larger.
+ */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,
@@ -176,7 +182,8 @@ async function assemble(
 }
 
 /**
- * Gives the JSON text of a completion, with the members that every completion has (interface, 2.2).
+ * Returns the JSON text of a completion, with the members that every completion has (interface,
+ * 2.2).
  */
 export function completionText(completion: JsonObject): string {
   return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
@@ -186,7 +193,10 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
   for await (const { chunks } of batches) yield chunks.map((chunk) => JSON.stringify(chunk))
 }
 
-/** The node's id is for the operator only. The caller gets our own words about the node's fault. */
+/**
+ * Only the operator may see the node's id. For the node's fault, the caller gets a message that
+ * this gateway writes.
+ */
 function callerErrorOf(
   { log }: ChatCompletionsOptions,
   { requestId }: ChatCall,

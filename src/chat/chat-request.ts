@@ -7,12 +7,13 @@ import { described, jsonSchemaOf } from '../api/schemas.ts'
 import { type ChatSize, measureChat } from './chat-tokens.ts'
 
 /**
- * The data of a valid chat request that the gateway needs. The enclave receives the caller's bytes.
+ * The data that the gateway needs from a valid chat request. The enclave receives the caller's
+ * exact bytes.
  */
 export type ChatRequest = {
   readonly model: string
   readonly isStream: boolean
-  /** Whether the caller asked for the usage chunk. */
+  /** True if the caller asked for the usage chunk. */
   readonly includesUsage: boolean
   readonly size: ChatSize
 }
@@ -33,8 +34,8 @@ const plainChat = chatFormWith(
 export const chatRequest = schemaOf<ChatMembers>(plainChat).transform(requestOf)
 
 /**
- * Body of a verified chat completion, which goes to a provider. Its documentation has further
- * members, which the enclave checks.
+ * Body of a verified chat completion. The request is sent to a provider. The documentation of the
+ * body has further members, which the enclave checks.
  */
 export function providersRequestWith(members: z.ZodRawShape) {
   return described(schemaOf<ChatMembers>(providersChat).transform(requestOf), () => {

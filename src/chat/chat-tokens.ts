@@ -19,7 +19,8 @@ export type ChatSize = {
   /** Number of content parts that are not text. */
   readonly attachments: number
   /**
-   * Longest answer per choice that the caller allows, tokens; null when the caller sets no limit.
+   * The maximum number of tokens that the caller allows for each choice. Null if the caller sets no
+   * limit.
    */
   readonly answerTokensMax: number | null
   readonly choices: number
@@ -28,8 +29,8 @@ export type ChatSize = {
 type Members = Readonly<Record<string, unknown>>
 
 /**
- * Measures a valid request, whose messages are objects. `max_completion_tokens`, which newer
- * clients send, takes precedence over `max_tokens`.
+ * Measures a valid request, whose messages are objects. `max_completion_tokens` takes precedence
+ * over `max_tokens`. Newer clients send the former.
  */
 export function measureChat(
   request: Members & { readonly messages: readonly unknown[] },
@@ -55,7 +56,10 @@ export function measureChat(
   }
 }
 
-/** For a value that is not text, gives the size of its JSON. */
+/**
+ * Returns the number of bytes of a text. For any other value, returns the number of bytes of its
+ * JSON.
+ */
 function bytesOf(value: unknown): number {
   if (value === undefined || value === null) return 0
   return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
@@ -72,15 +76,17 @@ function countOf(value: unknown): number | null {
 const BYTES_PER_TOKEN = 4
 
 /**
- * Tokens that count for a picture, a recording or a file in a prompt. Providers count them by size,
- * from 85 to some thousands.
+ * How many tokens are counted for a picture, a recording or a file in a prompt. Providers count
+ * them by size, from 85 to some thousands.
  */
 const ATTACHMENT_TOKENS = 1_000
 
-/** Tokens of a message in addition to its text: role and separators. */
+/** Tokens of a message in addition to its text. They are for the role and the separators. */
 const MESSAGE_TOKENS = 4
 
-/** Tokens reserved for each choice when the caller gives no maximum: longer than most answers. */
+/**
+ * Tokens that are reserved for each choice if the caller sets no maximum. Most answers are shorter.
+ */
 const ANSWER_TOKENS = 1_024
 
 /** Estimates the tokens of a prompt. */
@@ -93,24 +99,24 @@ export function estimatePromptTokens({ promptBytes, attachments, messages }: Cha
 }
 
 /**
- * Gives how many tokens a chat call may use: its prompt, and the longest allowed answer for each
- * choice.
+ * Returns how many tokens a chat call may use. It is the sum of the prompt and the longest allowed
+ * answer for each choice.
  */
 export function estimateChatTokens(size: ChatSize): number {
   const answer = Math.ceil(size.answerTokensMax ?? ANSWER_TOKENS) * size.choices
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
-/** Larger answers are not parsed only for their usage. */
+/** An answer that is longer than this is not parsed only to read its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
-/** Tokens of a finished call, and how many of them are the prompt's. */
+/** Tokens of a finished call, and how many of them belong to the prompt. */
 type UsedTokens = { readonly tokens: number; readonly prompt: number }
 
 /**
- * Gives the tokens that a completion (JSON text) states, with the prompt. When it states none, or
- * is very long, gives an estimate from its length. The number from a provider or node is limited,
- * but otherwise trusted.
+ * Returns the number of tokens that a completion (JSON text) states, including the prompt. If it
+ * states no number, or is very long, returns an estimate from its length. The number from a
+ * provider or node is limited, but otherwise trusted.
  */
 export function usedTokensOf(completion: string, promptTokens: number): UsedTokens {
   const usage = usageOf(completion)
@@ -122,8 +128,8 @@ export function usedTokensOf(completion: string, promptTokens: number): UsedToke
 }
 
 /**
- * Gives the tokens of prompt and answer that a completion (JSON text) states. Gives null when it
- * does not state both, or is very long.
+ * Returns the tokens of the prompt and of the answer that a completion (JSON text) states. Returns
+ * null if it does not state these two numbers, or is very long.
  */
 export function readUsage(completion: string): StatedParts | null {
   return partsOf(usageOf(completion))
@@ -151,8 +157,8 @@ const CHARACTERS_PER_TOKEN = 4
 const TOKENS_PER_MESSAGE = 4
 
 /**
- * Estimates the usage from the lengths of the texts, when a node stated none. Our own member
- * `estimated: true` marks it as an estimate.
+ * Estimates the usage from the lengths of the texts, if a node stated no usage. The additional
+ * member `estimated: true` marks it as an estimate.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)
@@ -174,8 +180,8 @@ function promptTokens(messages: Json): number {
 }
 
 /**
- * Only text counts: the length of an image's or a sound's data does not show how many tokens it
- * has.
+ * Only text is counted. The length of the data of an image or a sound does not show how many tokens
+ * it has.
  */
 function contentLength(content: Json): number {
   if (typeof content === 'string') return content.length

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 
-// Answers of providers and nodes are passed on, so they may have members that are not listed here.
+// Answers from providers and nodes are passed on unchanged. So they may have members that are not
+// listed here.
 
 const count = z.int().min(0)
 

@@ -10,8 +10,8 @@ import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 const NODES_OWNER = 'nodes'
 
 /**
- * How many models of nodes are listed, at most; the models with the most nodes come first. It is
- * limited because nodes choose the names and no key is needed to read them.
+ * The maximum number of models of nodes in the list. The models with the most nodes come first. A
+ * limit is needed because nodes choose the names, and reading the list needs no key.
  */
 export const NODE_MODELS_LISTED_MAX = 1_000
 
@@ -34,9 +34,9 @@ export const listedModels = z.strictObject({
 
 /**
  * A model in a list, with all members that OpenAI's clients and this interface's clients read.
- * `owned_by` is `nodes`; or `embeddings` or `images`, for the model's purpose; or the name of a
- * provider, whose models are served only at the verified endpoint. Lengths are in tokens. This
- * gateway charges nothing.
+ * `owned_by` is `nodes` for a model of nodes. It is `embeddings` or `images` for a model with this
+ * purpose. Otherwise it is the name of a provider, whose models are served only at the verified
+ * endpoint. Lengths are in tokens. This gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>
 
@@ -45,16 +45,16 @@ type UpstreamServices = {
   readonly embeddings: {
     readonly models: readonly { readonly id: string; readonly inputTokensMax: number }[]
   }
-  /** Nodes serve some of these models, so the list is read each time. */
+  /** Nodes serve some of these models, so the list is read again for each request. */
   readonly images: { models(): readonly string[] }
 }
 
 /**
- * Gives a function that lists the available models: the models of nodes, the ids in the enclave's
- * provider table, and the ids of `providerModels` whose provider is in the table. Patterns
- * (`gpt-*`) are not ids and are not listed: the operator must name the models of a pattern. An id
- * that nodes and a provider both have is listed once, as the nodes'. While the enclave is
- * unreachable, the providers' models are missing.
+ * Returns a function that lists the available models. These are the models of nodes, the ids in the
+ * enclave's provider table, and the ids of `providerModels` whose provider is in the table.
+ * Patterns (`gpt-*`) are not ids and are not listed. The operator must name the models of a
+ * pattern. If nodes and a provider have the same id, it is listed once, as a model of nodes. While
+ * the enclave is unreachable, the providers' models are missing.
  */
 export function createModels({
   dispatcher,
@@ -65,7 +65,7 @@ export function createModels({
 }: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** Model ids from the configuration. */
+  /** The model ids that the configuration lists for providers. */
   readonly providerModels: readonly string[]
   readonly upstream: UpstreamServices
   /** When the gateway started, Unix seconds. */
@@ -94,7 +94,10 @@ function listUpstream({ embeddings, images }: UpstreamServices) {
   ]
 }
 
-/** Gives at most NODE_MODELS_LISTED_MAX models of nodes: the models with the most nodes. */
+/**
+ * Returns at most NODE_MODELS_LISTED_MAX models of nodes, starting with the models that have the
+ * most nodes.
+ */
 export function mostServed(
   models: ReturnType<Dispatcher['models']>,
 ): ReturnType<Dispatcher['models']> {
@@ -102,14 +105,14 @@ export function mostServed(
   return models.toSorted((left, right) => right.nodes - left.nodes).slice(0, NODE_MODELS_LISTED_MAX)
 }
 
-/** Gives the provider tables of all enclaves in use, as one table. */
+/** Returns the provider tables of all enclaves in use as one table. */
 export function providersOf(enclaves: Pick<EnclavePool, 'identities'>): readonly ProviderEntry[] {
   return enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
 }
 
 /**
- * Gives the model ids of providers, each with its provider's name: the full ids in the table, and
- * the ids of `others` that match a provider.
+ * Returns the model ids of providers, each with the name of its provider. These are the full ids in
+ * the table, and the ids of `others` that match a provider.
  */
 export function offersOf(
   table: readonly ProviderEntry[],
@@ -123,8 +126,8 @@ export function offersOf(
 }
 
 /**
- * Gives a model in the form of the list. The time when the model was made is not known, so
- * `startedAt` is given: when this gateway started, Unix seconds.
+ * Returns a model in the form of the list. The time when the model was made is not known. So the
+ * list shows `startedAt`: when this gateway started, Unix seconds.
  */
 export function describeListedModel({
   id,
@@ -134,7 +137,7 @@ export function describeListedModel({
 }: {
   readonly id: string
   readonly owner: string
-  /** Tokens; null when it is not known, for example for contributed nodes' models. */
+  /** Tokens. Null if the number is not known, for example for models of contributed nodes. */
   readonly contextLength?: number | null
   readonly startedAt: number
 }): ListedModel {
@@ -151,8 +154,8 @@ export function describeListedModel({
 }
 
 /**
- * `GET /v1/models` lists the available models, and `…/{model}` gives one of them, as OpenAI's
- * clients ask for them.
+ * `GET /v1/models` lists the available models. `…/{model}` returns one of them. OpenAI's clients
+ * use these two paths.
  */
 export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[] {
   return modelListRoutes({
@@ -163,7 +166,10 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
   })
 }
 
-/** Routes of a list of models, and of one model below it. They need no key (interface, part 4). */
+/**
+ * Routes for a list of models, and for each model at a path below the list. They need no key
+ * (interface, part 4).
+ */
 export function modelListRoutes<Headers, List extends { readonly data: readonly ListedModel[] }>({
   path,
   summaries: [ofList, ofOne],

@@ -14,42 +14,45 @@ import {
 } from '../../attestation/stream/normalize-chunk.ts'
 
 /**
- * Changes the chunks of one node's answer into the form that callers expect. It belongs to one
- * answer.
+ * Converts the chunks of one node's answer to the form that callers expect. Each answer needs its
+ * own converter.
  */
 export type NodeChunks = {
   /**
-   * Gives the caller's chunks for one chunk of the node, which is attacker-controlled. Throws
+   * Returns the caller's chunks for one chunk from the node, which is attacker-controlled. Throws
    * FormatError.
    */
   push(chunk: JsonObject): readonly JsonObject[]
   /**
-   * Call it when the node is done. Throws FormatError `invalid_chunk` when its answer is not
-   * complete.
+   * Call this when the node's answer has ended. Throws FormatError `invalid_chunk` if the answer is
+   * not complete.
    */
   finish(): void
-  /** Gives the chunk that contains only usage. Call it after `finish`. */
+  /** Returns the chunk that contains only the usage. Call it after `finish`. */
   usageChunk(usage: JsonObject): JsonObject
-  /** The newest usage that the node stated, within the limits of the node's socket; or null. */
+  /**
+   * Returns the newest usage that the node stated, within the limits of the node's socket. Returns
+   * null if the node stated no usage.
+   */
   usage(): JsonObject | null
-  /** Number of text characters in the answer, with function calls. */
+  /** Number of text characters in the answer, including function calls. */
   textLength(): number
 }
 
 /**
- * Reads one node's chunks, by the rules for verified streams (attestation/stream). But the gateway
- * sets the identity: a node's statements about it are only claims.
- *
- * It does NOT show that a node ran the model that it offers, nor that its stated usage is true.
+ * Reads one node's chunks by the rules for verified streams (attestation/stream). One rule differs:
+ * the gateway sets the identity, because a node's statements about its identity are only claims. It
+ * does NOT show that a node ran the model that it offers. It does NOT show that the usage that the
+ * node states is true.
  */
 export function createNodeChunks(options: {
-  /** Its model is the requested model. */
+  /** The model in the identity is the requested model. */
   readonly identity: ChunkIdentity
   readonly choicesAsked: number
 }): NodeChunks {
   const { identity, choicesAsked } = options
   const terms = { usageAsked: true, choicesAsked, fallback: identity }
-  // The known identity stays, even when the node later states another.
+  // The identity does not change, even if the node later states another identity.
   let state: ChunkState = { ...NO_CHUNKS, ...identity }
   let textLength = 0
   return {

@@ -6,7 +6,9 @@ import { createChatCompletions } from './chat-completions.ts'
 import { createModels, modelRoutes } from './models.ts'
 import { chatRoutes } from './routes.ts'
 
-/** Opens plain chat on nodes, and the list of models. Gives the routes of both. */
+/**
+ * Opens plain chat on nodes, and the list of models. Returns the routes for chat and for the list.
+ */
 export function openChat({
   dispatcher,
   limiter,

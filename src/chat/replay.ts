@@ -9,9 +9,9 @@ import type { EventWriter } from '../api/event-stream.ts'
 
 /**
  * Writes the stream of a completion (JSON text) again, to its end. `withProof` adds the proof of a
- * verified completion to the last chunk. The chunks differ from the first time, so the assembled
- * chunks must give the signed response with its usage. If the caller asked for no usage chunk, the
- * last chunk has the usage.
+ * verified completion to the last chunk. The chunks differ from those of the first stream. So the
+ * assembled chunks must result in the signed response with its usage. If the caller asked for no
+ * usage chunk, the last chunk contains the usage.
  */
 export async function replayEvents(
   writer: EventWriter,
@@ -34,8 +34,9 @@ export async function replayEvents(
 
 /**
  * Splits an assembled completion into chunks of a stream: the role, then all content, then the
- * finish reasons, then the usage. Assembling them again (attestation/assemble-completion.ts) gives
- * the same completion. `usage` is null when the completion has no usage.
+ * finish reasons, then the usage. If the chunks are assembled again
+ * (attestation/assemble-completion.ts), the result is the same completion. `usage` is null if the
+ * completion has no usage.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]
@@ -59,7 +60,10 @@ export function replayChunks(completion: JsonObject): {
   }
 }
 
-/** Splits a choice. Its opening is what interface 2.2 requires of a chunk before any content. */
+/**
+ * Splits a choice. The opening has the members that interface 2.2 requires in a chunk before any
+ * content.
+ */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
   const {

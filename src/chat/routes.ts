@@ -21,8 +21,8 @@ import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 
 /**
- * How many plain completions run at once. The other limit is for the bytes of their bodies and
- * answers together. Nodes limit them further, for each model.
+ * How many plain completions may run at the same time. The other limit is for the total bytes of
+ * their bodies and answers. Nodes have further limits for each model.
  */
 const CHAT_CALLS_MAX = 4_096
 const CHAT_BYTES_MAX = 512 * 1024 * 1024
@@ -107,12 +107,12 @@ type ChatRouteCall = RouteCall<unknown, unknown, unknown, ChatRequest>
 async function answer(
   completions: ChatCompletions,
   { context, caller, body: request, json, abort, slot, stream }: ChatRouteCall,
-  // Without an Idempotency-Key, the claim is null.
+  // The claim is null if the call has no Idempotency-Key.
   { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
 ): Promise<string | undefined> {
   const call: ChatCall = {
     request,
-    // The schema accepts only objects.
+    // The schema accepts only objects, so the other case does not occur.
     body: isJsonObject(json) ? json : {},
     accountId: caller().accountId,
     requestId: context.state.requestId,
@@ -125,14 +125,17 @@ async function answer(
       await underClaim(claim, () =>
         writeChunks(completions, writer, { call, isKept: claim !== null }),
       )
-      // Written last: a caller who has seen the end may ask again with the same key, and the answer
-      // is stored by then.
+      // This is written last, after the answer is stored. A caller who has seen the end may send
+      // the same key again, and then receives the stored answer.
       writer.end('data: [DONE]\n\n')
     }, isOutage)
   return underClaim(claim, () => completions.complete(call))
 }
 
-/** Gives the completion that the chunks form when it must be kept, and null otherwise. */
+/**
+ * Writes the chunks. If the completion must be stored, returns the completion that the chunks form.
+ * Otherwise returns null.
+ */
 async function writeChunks(
   completions: ChatCompletions,
   writer: EventWriter,
@@ -152,7 +155,7 @@ async function writeChunks(
   return isKept ? completionText(finishAssembly(assembly)) : null
 }
 
-/** Gives the earlier answer. Its form (streamed or whole) is the same as before. */
+/** Sends the earlier answer again, in the same form (streamed or whole). */
 async function answerAgain(
   { body: request, stream }: ChatRouteCall,
   text: string,
@@ -161,8 +164,8 @@ async function answerAgain(
 }
 
 /**
- * Whether no node can process the request. For a stream, this is an error event and not a status
- * (interface, parts 6 and 7).
+ * Returns true if no node can process the request. For a stream, this is reported as an error
+ * event, not as a status (interface, parts 6 and 7).
  */
 function isOutage(error: unknown): boolean {
   return error instanceof ApiError && OUTAGES.has(error.code)

@@ -19,7 +19,7 @@ import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { jsonText, ROOT_HINT } from './printable.ts'
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type AttestationCommandOptions = AttestationOptions & {
   readonly nonce?: Uint8Array
   readonly at?: Date
@@ -30,8 +30,8 @@ export type AttestationCommandOptions = AttestationOptions & {
 }
 
 /**
- * Validates the document in a file. Gives the report in the form that the options choose. Throws
- * CliError for a file that cannot be read or decoded.
+ * Validates the document in a file. Returns the report in the form that the options select. Throws
+ * CliError if the file cannot be read or decoded.
  */
 export async function reportDocument(
   file: string,
@@ -54,7 +54,10 @@ async function validateFile(
   return await judgeDocument(document, { policy, verifier, at })
 }
 
-/** Throws CliError for a text with anything before or after the document. */
+/**
+ * Returns the bytes of the document. Throws CliError if the text has anything before or after the
+ * document.
+ */
 function readDocument(bytes: Uint8Array): Uint8Array {
   try {
     return decodeDocumentFile(bytes)
@@ -74,9 +77,9 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 }
 
 /**
- * Gives the report as one JSON object {valid, code, message, facts} for programs. `code` and
- * `message` are null for a valid document. `facts` is null for a refused one, so that its claims
- * are not taken for facts.
+ * Returns the report as one JSON object {valid, code, message, facts} for programs. `code` and
+ * `message` are null for a valid document. `facts` is null for a refused document, so that no
+ * program uses the document's claims as facts.
  */
 function formatAttestationJson(report: DocumentJudgement): string {
   if (report.valid)
@@ -85,7 +88,7 @@ function formatAttestationJson(report: DocumentJudgement): string {
   return jsonText({ valid: false, code, message, facts: null })
 }
 
-/** Gives the report for people: the enclave, the time, the measurements, and each rule. */
+/** Returns the report for people: the enclave, the time, the measurements, and each rule. */
 function formatAttestationText(report: DocumentJudgement): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
@@ -184,7 +187,7 @@ function formatRefusal({
   ]
 }
 
-/** Gives advice after a refusal; null when the message is enough. */
+/** Returns advice after a refusal. Returns null if the message is enough. */
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')

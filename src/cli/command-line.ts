@@ -5,21 +5,23 @@ import { VERSION } from '../runtime/version.ts'
 import { addExamples } from './examples.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
-/** Commands by the heading under which the help shows them. Each function adds its command. */
+/**
+ * Commands, grouped by the heading under which the help shows them. Each function adds its command.
+ */
 export type CommandGroups = Readonly<Record<string, readonly ((program: Command) => void)[]>>
 
 /** A program made of commands: its name, its purpose, and its commands. */
 type Scope = {
   readonly name: string
   readonly description: string
-  /** By heading, in the order of the help text. */
+  /** The commands by heading, in the order of the help text. */
   readonly commands: CommandGroups
 }
 
 /**
- * Gives a program with only these commands. The checkout's program (program.ts) has all commands.
- * The packages (packages/) have only the commands that their users need, so that no other code is
- * loaded.
+ * Returns a program with only these commands. The checkout's program (program.ts) has all commands.
+ * The packages (packages/) have only the commands that their users need. So they load no other
+ * code.
  */
 export function createCommandLine({ name, description, commands }: Scope): Command {
   const program = new Command(name)
@@ -40,7 +42,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   return program
 }
 
-/** Adds `help`, which accepts a command of several words. */
+/** Adds `help`. It accepts the name of a command that has several words. */
 function registerHelp(program: Command): void {
   program
     .command('help')
@@ -61,7 +63,7 @@ function registerHelp(program: Command): void {
 
 /**
  * Runs the command with which this process was started, and sets the exit code (EXIT_CODES).
- * Rejects only with unexpected faults.
+ * Rejects only if there is an unexpected fault.
  */
 export async function runCommandLine(program: Command): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', passBrokenPipe)
@@ -74,16 +76,16 @@ export async function runCommandLine(program: Command): Promise<void> {
 }
 
 /**
- * The reader may close the output early (`| head`). The command then continues silently, because
- * its exit code is a verdict that does not depend on how much was read.
+ * The reader may close the output early (`| head`). The command then continues silently. Its exit
+ * code is a verdict, and the verdict does not depend on how much was read.
  */
 function passBrokenPipe(fault: NodeJS.ErrnoException): void {
   if (fault.code !== 'EPIPE') throw fault
 }
 
 /**
- * Otherwise, commander would end the process with its own exit codes, and cut output that is still
- * being written.
+ * Without this, commander would end the process with its own exit codes, and cut output that is
+ * still being written.
  */
 function throwAtExit(command: Command): void {
   command.exitOverride()

@@ -19,16 +19,16 @@ const schema = z.object({
   AFFIDAVIT_API_KEY: secret.optional(),
 })
 
-/** The gateway in the environment's variables, and its key. */
+/** The gateway that the environment's variables set, and the key for it. */
 type GatewaySettings = {
   readonly gatewayUrl: string
-  /** Whether AFFIDAVIT_URL is unset or equal to its default. */
+  /** True if AFFIDAVIT_URL is unset or equal to its default. */
   readonly isDefaultUrl: boolean
   readonly apiKey: string | null
 }
 
 /**
- * Gives the settings for calling and checking a gateway. Throws ConfigurationError with every
+ * Reads the settings for calling and checking a gateway. Throws ConfigurationError with every
  * fault.
  */
 export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {

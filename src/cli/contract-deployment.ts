@@ -14,7 +14,7 @@ import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
 const RECEIPT_POLL_MS = 1_000
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type DeployOptions = {
   readonly rpc: string
   readonly timeout: number
@@ -22,7 +22,7 @@ export type DeployOptions = {
 }
 
 /**
- * Deploys the contract with these options, and reports the outcome. Throws CliError,
+ * Deploys the contract with these options, and reports the outcome. Throws CliError and
  * ConfigurationError.
  */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
@@ -64,14 +64,14 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The contract's address, after its code was compared with this release's code. */
+/** The contract's address. The code at this address was compared with the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
-   * The transaction that deployed the contract. Null when the contract was there already, or
-   * another transaction was first. A transaction sent by this run may then still wait; it reverts
-   * if a block includes it.
+   * The transaction that deployed the contract. Null if the contract already existed, or if another
+   * transaction deployed it first. In the second case, this run's transaction may still wait for a
+   * block. It reverts if a block includes it.
    */
   readonly sent: {
     readonly txHash: string
@@ -81,13 +81,11 @@ type Deployment = {
 }
 
 /**
- * Deploys the contract of this release, unless the chain has it already. Waits for the block for at
- * most `timeoutMs` and one more round of requests. It may be repeated: the address does not depend
- * on the sender. Throws CliError, RpcError or ChainFault; ConfigurationError when a key is needed
- * and missing.
- *
- * Does NOT wait for confirmations: like any transaction, a reorganisation can remove the contract
- * again.
+ * Deploys the contract of this release, unless the chain already has it. Waits for the block for at
+ * most `timeoutMs` and one more round of requests. It may be called again, because the contract's
+ * address does not depend on the sender. Throws CliError, RpcError or ChainFault. Throws
+ * ConfigurationError if a key is needed and missing. Does NOT wait for confirmations. A
+ * reorganisation can remove the contract again, as it can remove any transaction.
  */
 async function deployContract({
   rpc,
@@ -96,10 +94,10 @@ async function deployContract({
   print,
 }: {
   readonly rpc: Rpc
-  /** 0x and 64 hex digits; null when it is not set. */
+  /** 0x and 64 hex digits. Null if the key is not set. */
   readonly deployerKey: string | null
   readonly timeoutMs: number
-  /** Receives a line for people before the wait. */
+  /** Prints a line for people before the wait. */
   readonly print: (line: string) => void
 }): Promise<Deployment> {
   const { signal } = new AbortController()
@@ -124,7 +122,7 @@ function proxyMissing(chainId: number): CliError {
   )
 }
 
-/** Nothing is sent from an account that cannot pay. */
+/** Signs the deployment. If the account cannot pay, nothing is signed or sent. */
 async function signDeployment(
   rpc: Rpc,
   deployerKey: string,
@@ -133,8 +131,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // The estimate uses the newest block, like the nonce. While an earlier run's transaction waits,
-  // the pending state already has the contract.
+  // The gas is estimated from the newest block, and the nonce is also read there. If the
+  // transaction of an earlier run still waits, the contract already exists in the pending state.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas
@@ -157,12 +155,12 @@ async function signDeployment(
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }
 }
 
-/** A sent transaction, and the endpoint that is asked about it. */
+/** A transaction that was sent, and the endpoint from which its state is read. */
 type Sent = { readonly rpc: Rpc; readonly chain: ChainSource; readonly txHash: string }
 
 /**
- * Waits for the contract. Gives null when the contract is there, but another transaction deployed
- * it. An unreachable endpoint is asked again.
+ * Waits for the contract. Returns null if the contract exists, but another transaction deployed it.
+ * If the endpoint is unreachable, asks again.
  */
 async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment['sent']> {
   const until = performance.now() + timeoutMs
@@ -178,15 +176,16 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
 }
 
 /**
- * Until the contract is there, gives in words what is missing. Nodes behind one address may differ,
- * so a receipt may be visible before the contract.
+ * If the contract does not exist yet, returns a text that states what is missing. Several nodes
+ * behind one address may have different states. So a receipt may be visible before the contract is.
  */
 async function lookFor({ rpc, chain, txHash }: Sent): Promise<Deployment['sent'] | string> {
   const [early] = await fetchReceipts(rpc, [txHash])
   const isThere = await chain.hasContract(DEPLOYMENT.address)
   // A new block may have arrived between the two requests.
   const [receipt] = isThere && !early ? await fetchReceipts(rpc, [txHash]) : [early]
-  // Without a receipt, our transaction was dropped or replaced, or another deployment was faster.
+  // There is no receipt. Either this transaction was dropped or replaced, or another deployment was
+  // faster.
   if (!receipt) return isThere ? null : 'it is in no block'
   const { blockNumber, succeeded, gasUsed } = receipt
   if (isThere) return succeeded ? { txHash, blockNumber, gasUsed } : null

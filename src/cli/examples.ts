@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 
 /**
- * Examples by command. The key is the command's words after the program's name; each example is the
- * words after that and what they do.
+ * Examples by command. The outer key is the command's words after the program's name. Each example
+ * has two texts: the words that follow the command, and a description.
  */
 export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   verify: {
@@ -115,7 +115,7 @@ export function addExamples(command: Command, words: readonly string[] = []): vo
   command.addHelpText('after', `\nExamples:\n${text.join('\n')}`)
 }
 
-/** Gives a name such as `affidavit keys create`. */
+/** Returns a name such as `affidavit keys create`. */
 function nameOf(command: Command): string {
   return command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`
 }

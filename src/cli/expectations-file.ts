@@ -11,7 +11,9 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource } from './files.ts'
 
-/** Largest file of expectations, bytes. Release lists of many years are smaller. */
+/**
+ * Largest file of expectations, bytes. Even a file with the release lists of many years is smaller.
+ */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
 /**
@@ -29,7 +31,10 @@ export async function openExpectations(file: string): Promise<ExpectationsFile> 
   return json as ExpectationsFile
 }
 
-/** Gives the policy of these expectations. Throws CliError, which names their source. */
+/**
+ * Returns the policy that these expectations describe. Throws CliError, whose message names the
+ * source of the expectations.
+ */
 export function readExpectedPolicy(
   expectations: ExpectationsFile,
   from: string,

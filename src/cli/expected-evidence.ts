@@ -14,7 +14,7 @@ import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
 
-/** Whether any option for attestation was given. */
+/** Returns true if any option for attestation was set. */
 export function demandsAttestation(options: AttestationOptions): boolean {
   const { expect, pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
   return [expect, pcr, anyMeasurement, allowDebug, root, release, crl].some(
@@ -23,9 +23,9 @@ export function demandsAttestation(options: AttestationOptions): boolean {
 }
 
 /**
- * Gives the policy of the options, and reads the root files. Without expected measurements, the
- * policy refuses every document, unless any measurement is accepted. Throws CliError for files
- * without certificates, and for releases that are not signed.
+ * Returns the policy that the options describe, and reads the root files. If no measurements are
+ * expected, the policy refuses every document, unless the options accept any measurement. Throws
+ * CliError for files without certificates, and for releases that are not signed.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
@@ -54,8 +54,8 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 }
 
 /**
- * The file contains the whole policy, so an option for the policy beside it could contradict it.
- * Throws CliError.
+ * The file contains the whole policy. An additional option for the policy could contradict the
+ * file, so it is refused. Throws CliError.
  */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
@@ -72,8 +72,8 @@ async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives the fingerprints of the certificates in a file. Throws CliError for a file without
- * certificates.
+ * Returns the fingerprints of the certificates in a file. Throws CliError if the file contains no
+ * certificate.
  */
 export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
   const bytes = await readSource(path, { bytesMax: ROOT_FILE_BYTES_MAX })
@@ -86,15 +86,15 @@ export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
 }
 
 /**
- * Gives the policy of the options, and reads the files that they name. Without an expectation, that
- * part is not checked; with `--any-measurement`, the code is not checked either. Throws CliError
- * for files with wrong content.
+ * Returns the policy that the options describe, and reads the files that they name. A part without
+ * an expectation is not checked. With `--any-measurement`, the code is also not checked. Throws
+ * CliError for files with wrong content.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
   return bundlePolicyOf(await readExpectedEvidence(options))
 }
 
-/** Like readBundlePolicy, for any kind of evidence. */
+/** Does the same as readBundlePolicy, for any kind of evidence. */
 export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
   const attestation = await readAttestationPolicy(options)
   const { expect, configuration = [], confirmations, allowOutcome } = ownMembers(options)
@@ -111,14 +111,14 @@ export async function readExpectedEvidence(options: BundleOptions): Promise<Expe
   }
 }
 
-/** Largest file of a boot configuration, bytes. */
+/** Largest file with a boot configuration, bytes. */
 const CONFIGURATION_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives the digest (32 bytes) of an expected boot configuration. The text is the digest as 64 hex
- * digits, or a file with the configuration as JSON. A file whose name is 64 hex digits needs `./`
- * before it. Throws CliError for anything else. A URL is refused too: a gateway's statement about
- * its configuration cannot be the user's expectation.
+ * Returns the digest (32 bytes) of an expected boot configuration. The text is the digest as 64 hex
+ * digits, or the name of a file with the configuration as JSON. If the name of the file is 64 hex
+ * digits, write `./` before it. Throws CliError for any other text. A URL is also refused. A
+ * gateway's statement about its own configuration cannot be the user's expectation.
  */
 export async function openConfigurationDigest(text: string): Promise<Uint8Array> {
   if (isHash(text)) return decodeHex(text)
@@ -135,9 +135,9 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
 }
 
 /**
- * Gives a function that makes a verifier (openListingVerifier). The verifier refuses documents that
- * have a certificate in one of the options' revocation lists. The lists are files or http(s) URLs,
- * and must be made by `nowMs`. Throws CliError, UnusableListError.
+ * Returns a function that makes a verifier (openListingVerifier). The verifier refuses documents if
+ * one of the revocation lists in the options names one of their certificates. The lists are files
+ * or http(s) URLs, and must not be newer than `nowMs`. Throws CliError and UnusableListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,

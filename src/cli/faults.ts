@@ -2,19 +2,19 @@ import type { FaultKind } from '../../attestation/or-null.ts'
 
 /** The exit codes, which mean the same in every command. */
 export const EXIT_CODES = {
-  /** The command succeeded. For a check: nothing failed. */
+  /** The command succeeded. For a check, this means that nothing failed. */
   done: 0,
-  /** The command failed. For a check: something failed. */
+  /** The command failed. For a check, this means that something failed. */
   failed: 1,
   /** The command line was wrong. Nothing was tried. */
   usage: 2,
-  /** The command has no result: a file or a service that it needs is missing or refused. */
+  /**
+   * The command has no result, because a file or a service that it needs is missing or was refused.
+   */
   unavailable: 3,
 } as const
 
-/**
- * A command cannot continue, for a reason that its user can fix. The user sees only the message.
- */
+/** A command cannot continue, and its user can remove the cause. The user sees only the message. */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number
@@ -26,11 +26,11 @@ export class CliError extends Error {
 }
 
 /**
- * The gateway or the database refused an order. The message is shown, unless the command has its
- * own words.
+ * The gateway or the database refused an order. The message is shown, unless the command replaces
+ * it.
  */
 export class ActRefused extends CliError {
-  /** Code from the error envelope; null without a code. */
+  /** Code from the error envelope. Null if there is no code. */
   readonly code: string | null
 
   constructor(code: string | null, message: string) {
@@ -40,8 +40,8 @@ export class ActRefused extends CliError {
 }
 
 /**
- * Gives the result of an order. For a refusal with one of these codes, the message is replaced by
- * `words`.
+ * Returns the result of an order. If the order is refused with one of the codes in `words`, the
+ * message is replaced by the text in `words`.
  */
 export async function inWords<Reply>(
   asked: Promise<Reply>,
@@ -57,8 +57,8 @@ export async function inWords<Reply>(
 }
 
 /**
- * Gives the result of `run`. When `run` throws a fault of this kind, throws the error that
- * `toError` makes from it.
+ * Runs `run` and returns its result. If `run` throws a fault of this kind, throws the error that
+ * `toError` makes from the fault.
  */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,

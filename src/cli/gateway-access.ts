@@ -5,18 +5,19 @@ import { type GatewayAccessOptions, hashOf } from './options.ts'
 
 /** The API key for one URL. */
 export type GatewayKey = {
-  /** Null: no key is sent. */
+  /** If this is null, no key is sent. */
   readonly apiKey: string | null
-  /** Whether the environment has a key that is for another origin. */
+  /** True if the environment has a key, but the key is for another origin. */
   readonly isWithheld: boolean
-  /** What to do when the gateway asks for a key; null when a key is sent. */
+  /** Advice for the case that the gateway asks for a key. Null if a key is sent. */
   readonly keyHint: string | null
 }
 
 /**
- * Chooses the key to send to `url`: the option's key, or else the environment's, which is sent only
- * to the origin of AFFIDAVIT_URL. A URL may belong to any server, so naming a URL in a command does
- * not give the key away. Throws ConfigurationError for a malformed variable.
+ * Chooses the key to send to `url`. The key from the option is used first. Otherwise the key from
+ * the environment is used, but it is sent only to the origin of AFFIDAVIT_URL. A URL may belong to
+ * any server. So a command with a URL does not send the environment's key to an unknown server.
+ * Throws ConfigurationError for a malformed variable.
  */
 export function chooseKey(
   url: string,
@@ -34,8 +35,8 @@ export function chooseKey(
 }
 
 /**
- * Gives the URL of a completion's evidence bundle, and the key to send. Without a key it is the
- * public bundle, which has no question and no answer.
+ * Returns the URL of a completion's evidence bundle, and the key to send. Without a key, the URL
+ * returns the public bundle, which has no question and no answer.
  */
 export function evidenceSource(
   hash: string,
@@ -52,8 +53,8 @@ export function evidenceSource(
 }
 
 /**
- * Throws CliError when a command needs a key, but `--url` has another origin than the environment's
- * key.
+ * Throws CliError if a command needs a key, but the origin of `--url` differs from the origin of
+ * the environment's key.
  */
 export function checkKeyOrigin(
   options: { readonly url?: string; readonly key?: string },
@@ -67,7 +68,8 @@ export function checkKeyOrigin(
 const NO_KEY_HINT = '--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL'
 
 /**
- * Names both origins, because localhost and 127.0.0.1 are different origins, and so are two ports.
+ * The text names the two origins. They may look equal to a user: localhost and 127.0.0.1 are
+ * different origins, and two ports are different origins.
  */
 function explainWithheld(
   origin: string,
@@ -80,7 +82,7 @@ function explainWithheld(
   )
 }
 
-/** Gives null for text that is not a URL. The code that fetches the URL reports that. */
+/** Returns null if the text is not a URL. The code that fetches the URL reports this fault. */
 function originOf(url: string): string | null {
   return URL.canParse(url) ? new URL(url).origin : null
 }

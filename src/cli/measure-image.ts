@@ -9,7 +9,7 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
 /**
- * Measures an image. Gives the report for people or for programs. Throws CliError for a file that
+ * Measures an image. Returns the report for people or for programs. Throws CliError if the file
  * cannot be read.
  */
 export async function reportImage(
@@ -126,13 +126,13 @@ function indentJson(value: unknown): readonly string[] {
   return lines.map((line) => `  ${printable(line)}`)
 }
 
-/** Small enough that a chunk stays in the processor's cache while several digests read it. */
+/** A chunk of this size stays in the processor's cache while several digests read it. */
 export const FILE_CHUNK_BYTES = 131_072
 
 /**
- * Gives the bytes of an open file from its start. It reads the next chunk while the caller uses
- * one. Memory use does not depend on the file's size: a chunk's memory is used again two chunks
- * later, so a caller that keeps bytes must copy them.
+ * Reads an open file from its start, in chunks. It reads the next chunk while the caller uses the
+ * current one. Memory use does not depend on the file's size. The memory of a chunk is used again
+ * two chunks later, so a caller that needs the bytes longer must copy them.
  */
 export async function* readFileChunks(
   file: FileHandle,
@@ -154,10 +154,11 @@ export async function* readFileChunks(
       yield chunk
     }
   } finally {
-    // The caller may stop early. The file must not be closed while a read is still running.
+    // The caller may stop early. The file must not be closed while a read is still running, so this
+    // waits for the read.
     await pending.catch(() => undefined)
   }
 }
 
-/** Node's own digests for measuring images: OpenSSL's SHA-384 and zlib's CRC-32. */
+/** The digests that Node has for measuring images: OpenSSL's SHA-384 and zlib's CRC-32. */
 export const NODE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }

@@ -33,7 +33,7 @@ import { erasureActs } from '../verified/records/erasure-acts.ts'
 import { ActRefused, CliError } from './faults.ts'
 import { type CliConfig, readCliConfig } from './operator/config.ts'
 
-/** Acts that also work directly in the database. */
+/** Acts that also work without a gateway, directly in the database. */
 const DATABASE_ACTS = {
   keys: keyActs,
   accounts: accountActs,
@@ -64,14 +64,14 @@ type OperationsOf<Resources extends Acts<never>> = {
 /** The operator's acts on the command line. */
 export type Operations = OperationsOf<typeof DATABASE_ACTS>
 
-/** All acts, with the acts that need a running gateway. */
+/** All acts, including the acts that need a running gateway. */
 export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
- * Runs `run` with the operator's operations. They use the configured Postgres server, or else the
- * gateway that runs on the data folder, or else that folder's database directly. The database is
- * opened with the keys of stored content where they are needed. Throws CliError when none of these
- * can be used.
+ * Runs `run` with the operator's operations. If a Postgres server is configured, they use this
+ * server. Otherwise they use the gateway that runs on the data folder. If no gateway runs, they use
+ * the database in that folder directly. If the keys of stored content are needed, the database is
+ * opened with them. Throws CliError if none of these can be used.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,
@@ -90,8 +90,9 @@ export async function withOperations<Result>(
 }
 
 /**
- * Runs `run` with the operations of the running gateway: at the configured control socket, or else
- * at the data folder's. Throws CliError when no gateway runs there.
+ * Runs `run` with the operations of the running gateway. It uses the configured control socket. If
+ * none is configured, it uses the control socket of the data folder. Throws CliError if no gateway
+ * runs there.
  */
 export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
@@ -106,8 +107,8 @@ export async function withGateway<Result>(
 }
 
 /**
- * Migrates the schema of a Postgres server to this version. Gives the names of the migrations that
- * ran. Concurrent calls run one after the other. Throws CliError.
+ * Migrates the schema of a Postgres server to this version. Returns the names of the migrations
+ * that ran. Concurrent calls run one after another. Throws CliError.
  */
 export async function migrateDatabase({
   databaseUrl,
@@ -155,23 +156,23 @@ async function withDatabase<Result>(
   }
 }
 
-/** The user who runs the command. */
+/** Returns the user who runs the command, as an operator. */
 function commandLine(): Operator {
   return { who: nameOperator(uidOfUser()), accountId: null, from: 'command line' }
 }
 
-/** Gives null on a system without user ids. */
+/** Returns null on a system without user ids. */
 function uidOfUser(): string | null {
   return process.getuid === undefined ? null : String(process.getuid())
 }
 
 type Place = ActPlace & {
   readonly database: Database
-  /** Null: any name is accepted. */
+  /** If this is null, any name is accepted. */
   readonly tiers: (() => readonly string[]) | null
 }
 
-/** Gives the operations of an operator directly in a database. They throw ActRefused. */
+/** Returns the operations of an operator, directly in a database. They throw ActRefused. */
 export function operationsIn(place: Place, operator: Operator): Operations {
   return bind<Place, typeof DATABASE_ACTS>(DATABASE_ACTS, async (act, given) => {
     try {
@@ -198,15 +199,18 @@ function bind<Over, Resources extends Acts<Over>>(
   ) as OperationsOf<Resources>
 }
 
-/** Longest time for a gateway to connect, to start an answer, and between the answer's parts. */
+/**
+ * Timeout for connecting to a gateway, for the start of its answer, and between the parts of the
+ * answer.
+ */
 const CONTROL_TIMEOUT_MS = 10_000
-/** Largest answer, bytes. A million keys fit. */
+/** Largest answer, bytes. A list of a million keys is smaller. */
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 /**
- * Connects to the gateway that runs on a data folder, or that listens at `controlSocket`. Gives
- * null when the address is missing, or when no gateway answers there because it was killed. The
- * operations throw ActRefused. Call `close` at the end.
+ * Connects to the gateway that runs on a data folder, or that listens at `controlSocket`. Returns
+ * null if the address is missing. Also returns null if no gateway answers there, because the
+ * gateway was killed. The operations throw ActRefused. Call `close` at the end.
  */
 export async function connectToGateway(
   dataFolder: string,
@@ -249,7 +253,7 @@ export async function connectToGateway(
 const OTHER_VERSION =
   "the gateway's answer has another form: the gateway has another version than this program"
 
-/** Gives an order as a query. Null members are left out. */
+/** Converts an order to a query. Null members are left out. */
 function queryOf(given: Readonly<Record<string, unknown>>): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(given))

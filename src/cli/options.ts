@@ -5,9 +5,9 @@ import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-// Options that several commands share, each declared once, as commander gives them. The files that
-// they name are read elsewhere (expected-evidence.ts, accepted-releases.ts, gateway-access.ts),
-// because every command loads this file.
+// Options that several commands share, as commander parses them. Each option is declared once.
+// Other modules read the files that the options name (expected-evidence.ts, accepted-releases.ts,
+// gateway-access.ts), because every command loads this file.
 
 /** What a user requires of an attestation document. */
 export type AttestationOptions = ReleaseOptions & {
@@ -37,13 +37,13 @@ export type BundleOptions = AttestationOptions & {
   readonly allowOutcome?: readonly ReceiptOutcome[]
 }
 
-/** How an answer ended, in the words of receipts. */
+/** How an answer ended. The values are those in receipts. */
 export type ReceiptOutcome = Receipt['outcome']
 
 /** The gateway to call, and the key to send. */
 export type GatewayAccessOptions = { readonly url?: string; readonly key?: string }
 
-/** Adds the options with requirements for an attestation document. */
+/** Adds the options that set requirements for an attestation document. */
 export function addAttestationOptions(command: Command): Command {
   command
     .optionsGroup('What you expect:')
@@ -89,8 +89,8 @@ export function addReleaseTrustOptions(command: Command): Command {
 }
 
 /**
- * Adds the options with requirements for an evidence bundle, without those for its attestation
- * document.
+ * Adds the options that set requirements for an evidence bundle. The options for the bundle's
+ * attestation document are not included.
  */
 export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
@@ -121,7 +121,7 @@ export function addBundleOptions(command: Command): Command {
     )
 }
 
-/** Adds the options that name the gateway which gives the evidence. */
+/** Adds the options that name the gateway from which evidence is fetched. */
 export function addGatewayOptions(command: Command): Command {
   command.optionsGroup('Which gateway:')
   const about = "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)"
@@ -137,19 +137,19 @@ export function addKeyOption(command: Command): Command {
 }
 
 /**
- * Whether a source is a completion's hash: 64 hex digits, with or without 0x. A file with such a
- * name needs `./` before it.
+ * Returns true if a source is the hash of a completion: 64 hex digits, with or without 0x. To name
+ * a file with such a name, write `./` before it.
  */
 export function isHash(source: string): boolean {
   return /^(0x)?[0-9a-fA-F]{64}$/.test(source)
 }
 
-/** Gives a hash that isHash accepts in the form of records: lower case, without 0x. */
+/** Converts a hash that isHash accepts to the form in records: lower case, without 0x. */
 export function hashOf(source: string): string {
   return source.toLowerCase().replace(/^0x/, '')
 }
 
-/** Gives the base URL of a gateway unchanged, but without a query. */
+/** Checks the base URL of a gateway. Returns it unchanged, but without a query. */
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)
@@ -159,18 +159,18 @@ export function parseBaseUrl(text: string): string {
 }
 
 /**
- * Gives the URL of a chain's endpoint unchanged. The error message does not repeat the URL, because
- * it may contain a key.
+ * Checks the URL of a chain's endpoint. Returns it unchanged. The error message does not contain
+ * the URL, because the URL may contain a key.
  */
 export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text
   throw new InvalidArgumentError('expected an http(s) URL')
 }
 
-/** Longest timeout: an hour, which is far below a timer's limit. */
+/** Longest timeout: an hour. This is far below the longest time that a timer can wait. */
 const TIMEOUT_SECONDS_MAX = 3600
 
-/** Gives the seconds of a `--timeout` option. Throws InvalidArgumentError. */
+/** Parses the seconds of a `--timeout` option. Throws InvalidArgumentError. */
 export function parseSeconds(text: string): number {
   const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0
   if (seconds >= 1 && seconds <= TIMEOUT_SECONDS_MAX) return seconds
@@ -186,7 +186,7 @@ export function collectText(text: string, before: readonly string[] = []): reado
 
 const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
-/** Collects measurements. Each register may be given once. */
+/** Collects measurements. Each register may be set only once. */
 export function collectPcr(
   text: string,
   before: ReadonlyMap<number, Uint8Array> = new Map(),

@@ -7,8 +7,9 @@ export function jsonText(value: unknown): string {
 }
 
 /**
- * Gives a value as JSON on several lines. All characters that `printable` escapes are written as
- * JSON escapes: for a program the data is the same, and a terminal does not act on it.
+ * Returns a value as JSON on several lines. All characters that `printable` escapes are written as
+ * JSON escapes. The data stays the same for a program, and a terminal does not execute the
+ * characters.
  */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(
@@ -25,8 +26,8 @@ function escapeUnits(character: string): string {
 }
 
 /**
- * Gives rows of cells as a table, with a line feed at the end. Each column is as wide as its widest
- * cell. Control characters are escaped.
+ * Returns rows of cells as a table, with a line feed at the end. Each column is as wide as its
+ * widest cell. Control characters are escaped.
  */
 export function textTable(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const table = [titles, ...rows.map((row) => row.map(printable))]
@@ -39,14 +40,16 @@ export function textTable(titles: readonly string[], rows: readonly (readonly st
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
 
-/** Gives Unix seconds as day and time in UTC; a dash for null. */
+/** Returns Unix seconds as day and time in UTC. Returns a dash for null. */
 export function timeCell(seconds: number | null): string {
   return seconds === null
     ? '-'
     : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
 }
 
-/** Gives a line for each check. Names are padded to the longest name's width, or to `width`. */
+/**
+ * Returns a line for each check. Names are padded to the width of the longest name, or to `width`.
+ */
 export function formatChecks(checks: readonly Check<string>[], width = widthOf(checks)): string {
   return checks
     .map(
@@ -56,7 +59,7 @@ export function formatChecks(checks: readonly Check<string>[], width = widthOf(c
     .join('')
 }
 
-/** Length of the longest name. */
+/** Returns the length of the longest name. */
 export function widthOf(checks: readonly Check<string>[]): number {
   return Math.max(...checks.map(({ name }) => name.length))
 }
@@ -72,14 +75,17 @@ export function failedDetails(checks: readonly Check<string>[]): readonly string
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 
-/** For people: where `npm start` stores the root certificate of its simulated security module. */
+/**
+ * A hint for people. It names the place where `npm start` stores the root certificate of its
+ * simulated security module.
+ */
 export const ROOT_HINT =
   'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
 
 /**
- * Gives the hint as a line when one of these details of failed checks names root_untrusted, and
- * otherwise nothing. Details may contain text from outside; it can cause at most this hint. Reports
- * for programs have the code instead.
+ * Returns the hint as a line if one of these details of failed checks contains root_untrusted.
+ * Otherwise returns an empty text. Details may contain text from outside. Such text can only cause
+ * this hint. Reports for programs contain the code instead of the hint.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

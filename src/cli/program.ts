@@ -16,15 +16,15 @@ import { registerRelayer } from './commands/relayer.ts'
 import { registerUsage } from './commands/usage.ts'
 
 /**
- * Gives the whole command line. Each file of commands/ registers its command here, or in
- * checkerCommands when the installed program has the command, too.
+ * Returns the whole command line. Each file in commands/ registers its command here. If the
+ * installed program also has the command, it is registered in checkerCommands instead.
  */
 export function createProgram(): Command {
   return createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions, and operate the gateway that issues it.',
     commands: {
-      // Loaded only when needed: this module bundles code.
+      // The module is loaded only when needed, because it bundles code.
       ...checkerCommands(async () => (await import('../web/verifier.ts')).openVerifier()),
       'Operate a gateway:': [
         registerKeys,

@@ -10,25 +10,25 @@ import { withGateway } from './operations.ts'
 import { readRelayerKey } from './operator/config.ts'
 import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
-/** How often the gateway or the chain is asked. */
+/** How often this command asks the gateway or the chain. */
 const POLL_MS = 1_000
-/** Interval between two equal lines. */
+/** Interval before the same line is printed again. */
 const PRINT_INTERVAL_MS = 30_000
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type WithdrawOptions = {
   readonly rpc: string
   /** 0x and 40 hex digits. */
   readonly to: string
-  /** Ether that stays in the relayer's account. */
+  /** Amount of ether that stays in the relayer's account. */
   readonly leave: string
   readonly timeout: number
 }
 
 /**
- * Sends the remaining balance of a rotated relayer to another account, after all its anchors are
- * confirmed. The transfer must not take an anchor's nonce, and each anchor must still be paid for.
- * Throws CliError, ConfigurationError.
+ * After a relayer was rotated and all its anchors are confirmed, sends its remaining balance to
+ * another account. The transfer must not use the nonce of an anchor, and the balance must pay for
+ * each anchor first. Throws CliError and ConfigurationError.
  */
 export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: WithdrawOptions) {
   const to = checkAddress(given)
@@ -50,7 +50,7 @@ export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: Wit
   }
 }
 
-/** In an address of mixed case, the checksum (EIP-55) reveals typing errors. */
+/** In an address with upper and lower case, the checksum (EIP-55) reveals typing errors. */
 function checkAddress(text: string): string {
   const toError = () =>
     new CliError(`${text} is not an address: its checksum is wrong`, EXIT_CODES.usage)
@@ -96,7 +96,10 @@ type Transfer = {
   readonly nonce: number | null
 }
 
-/** Signs only when no nonce before the transfer's nonce is free or may belong to an anchor. */
+/**
+ * Signs the transfer. Throws if a nonce before the transfer's nonce is free or may belong to an
+ * anchor.
+ */
 async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transfer) {
   const from = relayerAddress(key)
   const { chainId } = await fetchChainView(rpc, from)

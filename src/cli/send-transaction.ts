@@ -4,13 +4,13 @@ import { BigQuantity, Hash, readAs } from '../../audit/rpc-forms.ts'
 import { type Rpc, RpcError } from '../../client/rpc.ts'
 import { CliError } from './faults.ts'
 
-/** Tip when the endpoint suggests none: 1 gwei, as in ethers' getFeeData. */
+/** The tip if the endpoint suggests no tip: 1 gwei, as in ethers' getFeeData. */
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Gives the fees of a transaction, wei per gas. The maximum is twice the base fee, which is enough
- * for six full blocks of growth (EIP-1559), and the tip that the endpoint suggests. Throws
- * CliError, RpcError.
+ * Returns the fees of a transaction, wei per gas. The maximum is twice the base fee plus the tip
+ * that the endpoint suggests. Even after six full blocks the base fee is not higher (EIP-1559).
+ * Throws CliError and RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,
@@ -35,8 +35,8 @@ function toBigInt(value: unknown): bigint {
 }
 
 /**
- * Gives the gas limit of a call: the endpoint's estimate after the newest block, and a quarter
- * more, because unused gas is not paid. Throws RpcError.
+ * Returns the gas limit of a call. It is the endpoint's estimate after the newest block plus a
+ * quarter. The reserve costs nothing, because unused gas is not paid. Throws RpcError.
  */
 export async function estimateGas(
   rpc: Rpc,
@@ -48,7 +48,10 @@ export async function estimateGas(
   return (toBigInt(await rpc.call('eth_estimateGas', [call, 'latest'])) * 5n) / 4n
 }
 
-/** Sends a transaction. Resolves when the endpoint has it, from this run or from an earlier one. */
+/**
+ * Sends a transaction. Resolves when the endpoint has the transaction, from this run or from an
+ * earlier run.
+ */
 export async function sendTransaction(
   rpc: Rpc,
   { raw, txHash }: { readonly raw: string; readonly txHash: string },
@@ -61,8 +64,8 @@ export async function sendTransaction(
       throw new CliError(
         `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again: it continues from there`,
       )
-    // A transaction of an earlier run may still wait with this nonce: the same one, or another one
-    // with other fees.
+    // A transaction from an earlier run may still wait with this nonce. It may be the same
+    // transaction, or another one with other fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
       `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
@@ -72,15 +75,15 @@ export async function sendTransaction(
 }
 
 /**
- * Whether the endpoint knows the transaction, in a block or waiting. False when the endpoint does
- * not answer.
+ * Returns true if the endpoint knows the transaction, in a block or waiting for a block. Returns
+ * false if the endpoint does not answer.
  */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
     return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
   } catch (fault) {
-    // The refusal is more important to the user than this fault.
+    // The user must see the refusal. It is more important than this fault.
     if (fault instanceof RpcError) return false
     throw fault
   }

@@ -1,22 +1,25 @@
 /**
- * A byte-pair encoding. Texts are UTF-8 bytes. Each byte is written as the character of its value
- * (latin1), because map keys cannot be bytes.
+ * A byte-pair encoding. Texts are UTF-8 bytes. Each byte is written as the character with the
+ * byte's value (latin1), because map keys cannot be bytes.
  */
 export type Vocabulary = {
   /**
-   * Rank of each token, by its bytes. Of all neighbours that may be merged, the pair with the
+   * Rank of each token, by its bytes. Among all neighbours that may be merged, the pair with the
    * lowest rank is merged first.
    */
   readonly ranks: ReadonlyMap<string, number>
-  /** Splits a text (not its bytes) into pieces. No token spans two pieces. Global. */
+  /**
+   * Splits a text (not the bytes of a text) into pieces. A token never spans two pieces. The
+   * pattern has the global flag.
+   */
   readonly pattern: RegExp
   /** Bytes of the longest token. */
   readonly tokenBytesMax: number
 }
 
 /**
- * Loads cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers'
- * input is plain text.
+ * Loads cl100k_base. This takes about 0.2 s and 20 MB. The vocabulary has no special tokens,
+ * because callers' input is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
@@ -33,27 +36,30 @@ export async function loadCl100k(): Promise<Vocabulary> {
   return { ranks, pattern: Cl100KBase(table).tokenSplitRegex, tokenBytesMax }
 }
 
-/** Gives the UTF-8 bytes of a text, each byte as one character. A lone surrogate becomes U+FFFD. */
+/**
+ * Returns the UTF-8 bytes of a text, each byte as one character. A lone surrogate becomes U+FFFD.
+ */
 export function byteStringOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1')
 }
 
-/** Number of steps between two pauses: about 2 ms of work. */
+/** Number of steps between two pauses. They take about 2 ms. */
 export const STEPS_PER_PAUSE = 8_192
 
 /**
- * Counts the tokens of one piece, as `byteStringOf` gives it. Neighbours are merged until no pair
- * is a token: the pair of the lowest rank first, the leftmost among equals. A caller chooses the
- * piece, and it may be megabytes long. The pairs therefore wait in a heap, and the generator pauses
- * every STEPS_PER_PAUSE steps.
+ * Counts the tokens in one piece. The piece has the form that `byteStringOf` returns. Neighbours
+ * are merged until no pair is a token. The pair with the lowest rank is merged first. Among pairs
+ * with equal rank, the leftmost is merged first. A caller chooses the piece, and it may be
+ * megabytes long. For this case, the pairs wait in a heap, and the generator pauses every
+ * STEPS_PER_PAUSE steps.
  */
 export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<undefined, number> {
   const length = piece.length
   if (length < 2 || (length <= vocabulary.tokenBytesMax && vocabulary.ranks.has(piece)))
     return Math.min(length, 1)
   const parts = createParts(length)
-  // At first there is one pair for each byte except the last. Each merge takes one pair out, and
-  // puts at most two in.
+  // At first there is one pair for each byte except the last. Each merge removes one pair and adds
+  // at most two pairs.
   const pairs = createHeap(2 * length)
   const rankPair = (start: number) => {
     const end = parts.endOfPair(start)
@@ -70,7 +76,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   for (let pair = pairs.pop(); pair !== null; pair = pairs.pop()) {
     if (++steps % STEPS_PER_PAUSE === 0) yield
     const start = pair % POSITIONS
-    // A changed rank shows that the parts of this pair were merged with others meanwhile.
+    // If the rank has changed, a part of this pair was merged with another part before.
     if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
     const before = parts.merge(start)
     count--
@@ -81,8 +87,8 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
 }
 
 /**
- * A pair is one number: the rank in the high part, the position in the low part. So numeric order
- * is the order of merging. Exact up to 2^53.
+ * A pair is one number: the rank in the high part, the position in the low part. So the order of
+ * the numbers is the order of merging. The numbers are exact up to 2^53.
  */
 const POSITIONS = 2 ** 32
 const NO_RANK = -1
@@ -97,11 +103,11 @@ function rankOf(
     : vocabulary.ranks.get(piece.slice(start, end))
 }
 
-/** The parts of a piece, as a list that is linked by the starts of the parts. */
+/** The parts of a piece, as a linked list. A part is identified by the position of its start. */
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
-  // This loop takes a hundredth of the time of `from` with a function.
+  // This loop takes a hundredth of the time that `from` with a function takes.
   for (let start = 0; start < length; start++) {
     next[start] = start + 1
     previous[start] = start - 1
@@ -113,14 +119,16 @@ function createParts(length: number) {
     setRank: (start: number, rank: number) => {
       ranks[start] = rank
     },
-    /** Gives the end of the part after the part at `start`; null when there is no next part. */
+    /**
+     * Returns the end of the part after the part at `start`. Returns null if there is no next part.
+     */
     endOfPair: (start: number) => {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
     },
     /**
-     * Merges the part at `start` with the next part. Gives the start of the previous part, or a
-     * negative number.
+     * Merges the part at `start` with the next part. Returns the start of the previous part. If
+     * there is no previous part, returns a negative number.
      */
     merge: (start: number) => {
       const second = at(next, start)
@@ -133,7 +141,7 @@ function createParts(length: number) {
   }
 }
 
-/** Binary heap of at most `capacity` numbers; the smallest comes out first. */
+/** A binary heap of at most `capacity` numbers. The smallest number is removed first. */
 function createHeap(capacity: number) {
   const items = new Float64Array(capacity)
   let size = 0

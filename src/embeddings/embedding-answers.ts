@@ -1,26 +1,28 @@
 import { EndpointError } from '../upstream/endpoint.ts'
 
-/** Most numbers in one embedding: more than any model gives. */
+/** The maximum number of numbers in one embedding. No model returns more. */
 const DIMENSIONS_MAX = 65_536
 
 /** An endpoint's answer for one batch. */
 export type EmbeddingAnswer = {
   /**
-   * JSON text of each embedding, in the order of the inputs: a list of numbers, or a string of
-   * base64.
+   * JSON text of each embedding, in the order of the inputs. It is a list of numbers, or a base64
+   * string.
    */
   readonly vectors: readonly string[]
-  /** How many numbers each embedding has; all have the same number. */
+  /** How many numbers each embedding has. All embeddings have the same number. */
   readonly dimensions: number
-  /** The number of prompt tokens that the endpoint states; null when it states none. */
+  /**
+   * The number of prompt tokens that the endpoint states. Null if the endpoint states no number.
+   */
   readonly promptTokens: number | null
 }
 
 /**
- * Reads an endpoint's answer for `count` inputs, in either encoding. Gives it in `encodingFormat`:
- * numbers as the endpoint wrote them, or little-endian float32 in base64. Throws EndpointError
- * `bad_answer`, unless there is one embedding of finite numbers for each input, all of the same
- * length.
+ * Reads an endpoint's answer for `count` inputs, in either encoding. Returns the embeddings in
+ * `encodingFormat`: numbers as the endpoint wrote them, or little-endian float32 in base64. The
+ * answer must have one embedding of finite numbers for each input, all of the same length.
+ * Otherwise throws EndpointError `bad_answer`.
  */
 export function readEmbeddings(
   answer: unknown,
@@ -78,7 +80,7 @@ function readVector(embedding: unknown, encodingFormat: 'float' | 'base64'): Vec
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 const FLOAT_BYTES = 4
 
-/** Gives the numbers of little-endian float32 in base64. Gives null for any other text. */
+/** Decodes little-endian float32 numbers from base64. Returns null for any other text. */
 function decodeFloats(base64: string): readonly number[] | null {
   if (!BASE64.test(base64)) return null
   const bytes = Buffer.from(base64, 'base64')

@@ -6,15 +6,15 @@ import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
- * The interface sets no limits. Most inputs of one request: OpenAI's limit. Largest token id: above
- * the ids of any vocabulary.
+ * Limits that the interface does not set. A request may have as many inputs as OpenAI allows. The
+ * largest token id is higher than the ids of any vocabulary.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
 
 /**
- * The inputs of a request: texts, or texts that are already split into tokens. Each input gets an
- * embedding.
+ * The inputs of a request: texts, or texts that are already split into tokens. There is one
+ * embedding for each input.
  */
 export type EmbeddingInputs =
   | { readonly kind: 'texts'; readonly items: readonly string[] }
@@ -24,7 +24,7 @@ export type EmbeddingRequest = {
   readonly model: string
   readonly inputs: EmbeddingInputs
   readonly encodingFormat: 'float' | 'base64'
-  /** All other members of the request that are set, also unknown ones. */
+  /** All other members that the request sets, including unknown members. */
   readonly others: JsonObject
 }
 
@@ -42,8 +42,8 @@ const input = described(
 )
 
 /**
- * Body of `POST /v1/embeddings` (interface, 2.6). An input must not be empty. Null means unset;
- * unknown members are accepted.
+ * Body of `POST /v1/embeddings` (interface, 2.6). An input must not be empty. A null member counts
+ * as unset. Unknown members are accepted.
  */
 export const embeddingRequest = z
   .looseObject({
@@ -59,8 +59,8 @@ export const embeddingRequest = z
   }))
 
 /**
- * Gives the request in a valid body. `json` is the body's value; its other members keep their
- * order.
+ * Returns the request in a valid body. `json` is the value of the body. The other members keep the
+ * order that they have there.
  */
 export function embeddingRequestOf(
   body: z.output<typeof embeddingRequest>,
@@ -75,7 +75,7 @@ export function embeddingRequestOf(
 
 type Issues = z.core.$ZodRawIssue[]
 
-/** The type of a list's first item decides which of the four shapes is meant. */
+/** The first item of a list decides which of the four forms the list must have. */
 function checkInput(value: unknown, issues: Issues): void {
   if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
   else if (typeof value === 'string') addIssuesOf(issues, text, value)
@@ -106,7 +106,7 @@ function checkItems(items: readonly unknown[], issues: Issues): void {
   }
 }
 
-/** A body holds millions of tokens: only a wrong token goes through a schema. */
+/** A body may hold millions of tokens. For speed, only a wrong token is checked with a schema. */
 function checkTokens(tokens: readonly unknown[], issues: Issues, path: readonly number[]): void {
   if (tokens.length === 0)
     issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))

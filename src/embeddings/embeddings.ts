@@ -9,24 +9,28 @@ import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
-/** Most tokens in one request to the endpoint. OpenAI refuses more than 300,000. */
+/**
+ * The maximum number of tokens in one request to the endpoint. OpenAI refuses more than 300,000.
+ */
 const BATCH_TOKENS_MAX = 250_000
-/** How many batches of one call run at once. */
+/** How many batches of one call run at the same time. */
 const BATCHES_AT_ONCE = 4
 
 /** A valid call for embeddings. */
 type EmbeddingsCall = {
   readonly request: EmbeddingRequest
-  /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
+  /**
+   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
+   */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
-   * too much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls together hold too
+   * much.
    */
   readonly reserve: (bytes: number) => void
 }
 
-/** The tokens that a call may use. They are counted before the call is made. */
+/** The tokens that a call may use. They are counted before the endpoint is called. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 /** Embeddings of texts. */
@@ -34,13 +38,13 @@ export type Embeddings = {
   /** The models that callers may name. */
   readonly models: readonly EmbeddingModel[]
   /**
-   * Counts the tokens of each input. Throws ApiError `unsupported_model`, and ValidationError when
+   * Counts the tokens of each input. Throws ApiError `unsupported_model`. Throws ValidationError if
    * an input has more tokens than the model accepts.
    */
   count(call: EmbeddingsCall): Promise<CountedInputs>
   /**
-   * Makes the embeddings. Gives the response's JSON text (interface 2.6) and its usage. Throws
-   * ApiError and the signal's reason.
+   * Makes the embeddings. Returns the JSON text of the response (interface 2.6) and the usage.
+   * Throws ApiError and the signal's reason.
    */
   create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
 }
@@ -48,7 +52,7 @@ export type Embeddings = {
 type EmbeddingsReply = { readonly text: string; readonly usedTokens: number }
 
 type EmbeddingsOptions = {
-  /** Null when no endpoint makes embeddings. Then there are no models. */
+  /** Null if no endpoint makes embeddings. Then there are no models. */
   readonly source: {
     readonly endpoint: Pick<Endpoint, 'ask'>
     readonly models: readonly EmbeddingModel[]
@@ -58,14 +62,13 @@ type EmbeddingsOptions = {
 }
 
 /**
- * Most bytes of one answer. 2048 embeddings of 3072 numbers are 140 MB as text; base64 needs a
- * fifth of that.
+ * The maximum number of bytes in one answer. 2048 embeddings of 3072 numbers are 140 MB as text. As
+ * base64, they are a fifth of that.
  */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
 /**
- * Opens the embeddings that the operator configured. Null: none are configured, and there are no
- * models.
+ * Opens the embeddings that the operator configured. If nothing is configured, there are no models.
  */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
@@ -78,8 +81,8 @@ export function openEmbeddings(
 }
 
 /**
- * The embeddings service, independent of HTTP. Many inputs are sent in batches; when one batch
- * fails, the call fails.
+ * Creates the embeddings service, which does not depend on HTTP. Many inputs are sent in batches.
+ * If one batch fails, the call fails.
  */
 export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embeddings {
   const models = source?.models ?? []
@@ -109,8 +112,8 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
 }
 
 /**
- * The inputs of one request to the endpoint: from `from` to before `to`, with the number of their
- * tokens.
+ * The inputs of one request to the endpoint. They are the inputs from `from` to before `to`.
+ * `tokens` is the number of their tokens.
  */
 type Batch = { readonly from: number; readonly to: number; readonly tokens: number }
 
@@ -189,7 +192,8 @@ async function askBatch(
 }
 
 /**
- * When the endpoint states no count, our count is used: the encoding is the same as for the limit.
+ * If the endpoint states no count, this gateway's count is used. It was made with the same
+ * encoding, for checking the limit.
  */
 function writeReply(
   model: string,

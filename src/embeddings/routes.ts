@@ -7,8 +7,8 @@ import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
 /**
- * How many embedding calls run at once. The other limit is for the bytes of all their bodies and
- * answers.
+ * How many embedding calls may run at the same time. The other limit is for the total bytes of
+ * their bodies and answers.
  */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
@@ -76,8 +76,8 @@ export function embeddingRoutes({
           permit.settle(usedTokens, undefined, usedTokens)
           return text
         } finally {
-          // A failed call used nothing. For a successful call this is the second settlement, which
-          // has no effect.
+          // If the call failed, it used nothing. If the call succeeded, it is already settled, and
+          // this second settlement has no effect.
           permit.settle(0, undefined, 0)
         }
       },

@@ -2,11 +2,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
-/** Counts tokens. The README.md of this folder says for which models. */
+/** Counts tokens. The README.md of this folder lists the models for which it counts. */
 export type TokenCounter = {
   /**
-   * Gives the number of tokens of a text, or null when there are more than `max`. Other calls run
-   * in between. When the signal is aborted, throws its reason.
+   * Returns the number of tokens in a text. Returns null if there are more than `max`. Other calls
+   * can run during the counting. If the signal is aborted, throws the signal's reason.
    */
   count(
     text: string,
@@ -15,14 +15,18 @@ export type TokenCounter = {
 }
 
 /**
- * A piece of this many bytes waits while another such piece is counted. Counting takes 28 times a
- * piece's memory. One thread counts two pieces together no faster than one after the other.
+ * If a piece has at least this many bytes, it waits while another such piece is counted. Counting
+ * needs 28 times the memory of the piece. On one thread, counting two pieces at the same time is
+ * not faster.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Longest piece whose count is remembered. Texts repeat the same words. */
+/** Longest piece whose count is remembered. Texts often repeat the same words. */
 const REMEMBERED_LENGTH_MAX = 32
-/** How many pieces are remembered, under 2 MB. When there are more, all are forgotten. */
+/**
+ * How many pieces are remembered. They take less than 2 MB. If there are more, all of them are
+ * removed.
+ */
 const REMEMBERED_MAX = 16_384
 
 /** Creates a counter. Its vocabulary is loaded once, when it is first needed. */

@@ -22,29 +22,29 @@ import type { ReleasesConfig } from './settings.ts'
 /** How often the file is checked for changes, milliseconds. */
 const RELEASES_POLL_MS = 1_000
 
-/** The releases that the operator accepts, by the newest list that could be read. */
+/** The releases that the operator accepts. They come from the newest list that could be read. */
 export type AcceptedReleases = {
   /**
-   * Each entry has its window and its revocation; acceptedMeasurements decides what is accepted at
-   * a given time. Null: any code is accepted.
+   * Returns the entries, each with its window and its revocation. acceptedMeasurements decides
+   * which entries are accepted at a certain time. If the result is null, any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
-  /** Calls back after a newer list is in use. */
+  /** Calls back after a newer list was read and is in use. */
   onChange(listener: () => void): void
   /**
-   * Reads the file again. A file that cannot be used is logged, and the earlier list stays. Never
+   * Reads the file again. If the file cannot be used, logs that and keeps the earlier list. Never
    * rejects.
    */
   reload(): Promise<void>
-  /** Stops watching the file and SIGHUP. */
+  /** Stops watching the file and stops listening to SIGHUP. */
   stop(): void
 }
 
 /**
- * Gives in a sentence why an enclave with these facts of its document may not be used now. Gives
- * null when its measurements belong to a release that is accepted both now and at the document's
- * own time. The first is the operator's rule. The second is what readers of its records check.
- * `nowMs` is Unix milliseconds.
+ * Returns a sentence stating why an enclave whose document has these facts may not be used now.
+ * Returns null if the measurements belong to a release that is accepted now and was accepted at the
+ * document's own time. The operator's rule is that the release is accepted now. Readers of the
+ * enclave's records check the document's own time. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -63,7 +63,7 @@ export function findReleaseFault(
     : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got a document of ${new Date(timestampMs).toISOString()}`
 }
 
-/** Records for administrators that a new list is in use while the gateway runs. */
+/** Records for administrators that a new list came into use while the gateway runs. */
 export type RecordReleases = (facts: {
   readonly file: string
   readonly issued_at: string
@@ -71,10 +71,10 @@ export type RecordReleases = (facts: {
 }) => Promise<void>
 
 /**
- * Gives the releases that the configuration accepts. Without a list, any code is accepted;
- * production logs a warning about that, at the start and on SIGHUP. It is not refused, because a
- * first deployment has no signed list yet, and because customers check measurements themselves.
- * Rejects with StartFailure.
+ * Returns the releases that the configuration accepts. Without a list, any code is accepted. In
+ * this case, production logs a warning at the start and on SIGHUP. Production does not refuse to
+ * start, because a first deployment has no signed list yet, and because customers check
+ * measurements themselves. Rejects with StartFailure.
  */
 export async function startReleases(
   config: ReleasesConfig | null,
@@ -102,12 +102,10 @@ export async function startReleases(
 }
 
 /**
- * Reads the signed list. Reads it again whenever the file changes, and on SIGHUP. Rejects with
- * Error when the file cannot be read, is malformed, or is not signed by one of the keys; the
- * message says which.
- *
- * Does NOT notice, in a process that was restarted, that the file is older than a list that was
- * read before.
+ * Reads the signed list. Reads it again when the file changes, and on SIGHUP. Rejects with Error if
+ * the file cannot be read, is malformed, or is not signed by one of the keys. The message states
+ * which of these faults it is. After a restart of the process, it does NOT notice that the file is
+ * older than a list that was read before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
@@ -142,7 +140,7 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
-    // Revoked measurements are refused even when that cannot be recorded.
+    // Revoked measurements are refused even if the new list cannot be recorded.
     await recordReleases({
       file,
       issued_at: list.issued_at,
@@ -150,8 +148,8 @@ export async function openAcceptedReleases(
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
-  // Compares the file's times and size: file system notifications are lost when the file is
-  // replaced or mounted.
+  // Compares the times and the size of the file. Notifications of the file system are not used,
+  // because they are lost when the file is replaced or mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)
@@ -167,8 +165,8 @@ export async function openAcceptedReleases(
 }
 
 /**
- * Calls back on SIGHUP, which does not end a process that listens to it. Gives a function that
- * stops listening.
+ * Calls back on SIGHUP. A process that listens to SIGHUP is not ended by it. Returns a function
+ * that stops listening.
  */
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)

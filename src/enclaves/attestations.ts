@@ -14,13 +14,14 @@ export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity'
 export type AttestationQuestion = { readonly nonce: string | null; readonly notary: string | null }
 
 /**
- * Attestation documents. Throws ApiError: `overloaded` when a caller, or all callers, send too many
- * nonces; `not_found` for a notary that no enclave has; and the errors of outageErrorOf.
+ * Attestation documents. Throws ApiError `overloaded` if a caller, or all callers together, send
+ * too many nonces. Throws `not_found` if no enclave has the notary. Also throws the errors of
+ * outageErrorOf.
  */
 export type Attestations = {
   /**
-   * Gives the current document of this notary's enclave (0x, lower case), or a fresh document over
-   * `nonce` (hex). Null: any enclave in use.
+   * Returns the current document of this notary's enclave (0x, lower case). With `nonce` (hex),
+   * returns a fresh document over the nonce. If the notary is null, any enclave in use is selected.
    */
   attest(asked: AttestationQuestion, caller: FreshCaller): Promise<AttestationReply>
   /** Lists the notaries whose enclaves answer now, each with its current document. */
@@ -28,9 +29,10 @@ export type Attestations = {
 }
 
 /**
- * Attestation documents for the public. A fresh document costs the security module a signature, and
- * needs no key, so their number is limited (createFreshShares). A request for an unknown notary
- * costs nothing. `now` gives milliseconds of a clock that is never set.
+ * Attestation documents for the public. For a fresh document, the security module must make a
+ * signature, and the caller needs no key. So the number of fresh documents is limited
+ * (createFreshShares). A request for an unknown notary is not counted. `now` returns milliseconds
+ * of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: {
@@ -38,7 +40,7 @@ export function createAttestations(options: {
   }
   /** The notaries of the whole service. */
   readonly listNotaries: () => readonly ServedNotary[]
-  /** Null for a gateway that works alone. */
+  /** Null if the gateway works alone. */
   readonly peers?: Pick<PeerEnclaves, 'holds' | 'attest' | 'serveAttestations'> | null
   readonly now: () => number
 }): Attestations {
@@ -53,7 +55,7 @@ export function createAttestations(options: {
       )
   }
 
-  /** Gives null when no enclave of this gateway has the notary. */
+  /** Returns null if no enclave of this gateway has the notary. */
   async function attestHere(
     { nonce, notary }: AttestationQuestion,
     caller: FreshCaller,
@@ -72,7 +74,7 @@ export function createAttestations(options: {
   }
 
   peers?.serveAttestations(async (nonce, notary) => {
-    // The asking gateway limits its own callers.
+    // The gateway that asks limits its own callers.
     const reply = await attestHere({ nonce, notary }, { group: 'gateways', isKnown: true })
     if (reply === null) throw unknownNotary()
     return reply
@@ -98,8 +100,8 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // If the notaries differ, the enclave was replaced between the two requests, and the document
-    // may be of another key.
+    // If the notaries differ, the enclave was replaced between the two requests. Then the document
+    // may belong to another key.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }

@@ -5,29 +5,32 @@ import { asError } from '../api/errors.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import { parseFault, parseIdentity } from './enclave-replies.ts'
 
-/** How long a new connection waits for the enclave's identity, milliseconds. */
+/** How long a new connection waits for the enclave's identity. */
 type Patience = {
   /**
-   * Time since the enclave last answered on any connection. A busy enclave is not silent, even if
-   * one connection waits longer.
+   * Maximum time since the enclave last answered on any connection, milliseconds. A busy enclave is
+   * not silent, even if one connection waits longer.
    */
   readonly silenceMaxMs: number
-  /** Longest time for one connection, even while other connections are answered. */
+  /**
+   * Maximum time for one connection, milliseconds, even if the enclave answers on other
+   * connections.
+   */
   readonly timeoutMs: number
 }
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** Largest identity that is read on a new connection, with headers, bytes. */
+/** Largest identity that is read on a new connection, bytes. Its headers are included. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
- * Makes connections with `connect`, asks for the identity on each new connection, and gives the
- * connection only if `isExpected` accepts the identity. Another process may listen there since the
- * enclave was checked, even while the old enclave lives. Bytes sent over a given connection go to
- * the checked enclave. Fails with EnclaveError, and then nothing was sent.
- *
- * Does NOT check the identity itself: any process behind the socket could claim another one.
+ * Makes connections with `connect`, and asks for the identity on each new connection. Returns the
+ * connection only if `isExpected` accepts the identity. After an enclave was checked, another
+ * process may start to listen at the socket, even while the old enclave still runs. Bytes that are
+ * sent over a returned connection go to the checked enclave. Fails with EnclaveError. In this case,
+ * nothing was sent. Does NOT check the identity itself: any process behind the socket could claim
+ * another identity.
  */
 export function checkedConnector({
   connect,
@@ -38,7 +41,7 @@ export function checkedConnector({
   readonly isExpected: (identity: Identity) => boolean
   readonly patience?: Patience
 }): buildConnector.connector {
-  /** When an identity last arrived on any of the connections. */
+  /** When an identity was last received on any of the connections. */
   let answeredAtMs = Number.NEGATIVE_INFINITY
 
   async function check(socket: Socket): Promise<void> {
@@ -77,8 +80,8 @@ export function checkedConnector({
 type RawReply = { readonly status: number; readonly body: string }
 
 /**
- * Sends a request and reads its reply, exactly to its last byte. Leaves no listeners. `watch` calls
- * `late` when the reply takes too long, and gives a function that ends the watch.
+ * Sends a request and reads exactly the reply, to its last byte. Leaves no listeners. `watch` calls
+ * `late` if the reply takes too long. `watch` returns a function that ends the watch.
  */
 function askOnce(
   socket: Socket,
@@ -111,7 +114,7 @@ function askOnce(
 }
 
 /**
- * Calls `late` once, when a request that starts now has waited too long. Gives a function that ends
+ * Calls `late` once, if a request that starts now has waited too long. Returns a function that ends
  * the wait.
  */
 function onSilence(
@@ -133,7 +136,7 @@ function onSilence(
   let timer = setTimeout(look, leftMs())
   let reading: NodeJS.Immediate | undefined
 
-  // If this process itself was blocked, bytes may already wait: they are read before `late` is
+  // If this process itself was blocked, bytes may already wait. They are read before `late` is
   // called.
   function look(): void {
     reading = setImmediate(() => {
@@ -152,7 +155,7 @@ function onSilence(
 const HEADERS_END = '\r\n\r\n'
 
 /**
- * Gives null while the reply is incomplete. Throws EnclaveError `protocol` and `reply_too_large`.
+ * Returns null while the reply is incomplete. Throws EnclaveError `protocol` and `reply_too_large`.
  */
 function parseRawReply(received: Buffer): RawReply | null {
   if (received.length > CONNECTION_REPLY_BYTES_MAX)
@@ -178,7 +181,7 @@ function parseRawReply(received: Buffer): RawReply | null {
   return { status: Number(status), body: body.toString('utf8') }
 }
 
-/** The connection was never given to a call, so no byte of a call was sent over it. */
+/** No call has used the connection yet, so no byte of a call was sent over it. */
 function unsent(fault: unknown): Error {
   const error =
     fault instanceof SyntaxError

@@ -25,23 +25,22 @@ export type CheckedIdentity = Pick<
 type ExpectedEnclave = {
   readonly domain: LogDomain
   readonly isProduction: boolean
-  /** Production with only simulated security modules. */
+  /** True in production if only simulated security modules are used. */
   readonly isStaging?: boolean
-  /** Accepted releases; null: any measurements are accepted. */
+  /** The accepted releases. If this is null, any measurements are accepted. */
   readonly releases?: readonly ReleaseEntry[] | null
   readonly at: Date
 }
 
 /**
- * Gives the faults of an enclave for this gateway, a sentence each. Always: another protocol, chain
- * or contract. In production: a document that is not AWS's or not of this enclave, or providers
- * reached without encryption. With releases: the measurements do not belong to a release that is
- * accepted now. In development and staging, any root may have signed the document; its measurements
- * are then only a simulation's claim. Staging refuses AWS's documents, because records that are
- * evidence do not belong there.
- *
- * Without releases it does NOT prove that the enclave runs good code: users of its records must
- * check that.
+ * Returns the reasons why this gateway may not use an enclave, one sentence for each. In every
+ * mode, it refuses an enclave with another protocol, chain or contract. In production, it refuses a
+ * document that is not AWS's or does not belong to this enclave. It also refuses an enclave that
+ * reaches providers without encryption. With releases, the measurements must belong to a release
+ * that is accepted now. In development and staging, any root may have signed the document, and the
+ * document's measurements are only a claim of a simulation. Staging refuses AWS's documents,
+ * because records that are evidence must not be made there. Without releases it does NOT prove that
+ * the enclave runs good code. Users of the enclave's records must check that.
  */
 export async function findEnclaveFaults(
   identity: CheckedIdentity,
@@ -61,15 +60,16 @@ export async function findEnclaveFaults(
 }
 
 /**
- * How long a document's fault is kept, milliseconds of a clock that is never set. Then the document
- * is verified again: it may be valid by then, or a wrong clock may have been corrected.
+ * How long a fault of a document is remembered, milliseconds of a clock that is never set. After
+ * this time, the document is verified again. It may have become valid, or a wrong clock may have
+ * been corrected.
  */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * Gives findEnclaveFaults for repeated checks. A document is verified once, and again only after
- * the first of its certificates expired. `releases` are checked each time, at `now`, Unix
- * milliseconds. `monotonic` gives milliseconds of a clock that is never set.
+ * Returns a version of findEnclaveFaults for repeated checks. A document is verified once. It is
+ * verified again only after the first of its certificates has expired. `releases` are checked each
+ * time, at `now`, Unix milliseconds. `monotonic` returns milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,
@@ -100,7 +100,7 @@ export function createEnclaveCheck({
     findEnclaveFaults(identity, { ...expected, releases: releases(), at: new Date(now()) }, verify)
 }
 
-/** `foundAtMs` is a time of the clock that is never set. */
+/** `foundAtMs` is a time of the monotonic clock, which is never set. */
 type Known = { readonly verified: Verified; readonly foundAtMs: number }
 
 function isStillSo(
@@ -166,7 +166,7 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** Whether the document claims AWS's root; false for other bytes. */
+/** Returns true if the document claims AWS's root. Returns false for other bytes. */
 function isUnderAwsRoot(document: string): boolean {
   try {
     const [root] = decodeAttestationPayload(decodeBase64(document)).cabundle
@@ -177,7 +177,7 @@ function isUnderAwsRoot(document: string): boolean {
 }
 
 /**
- * The code is checked later. Only the simulated module knows its own root, so any root in its
+ * The code is checked later. Only a simulated module knows its own root. So any root in its
  * document is accepted.
  */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
@@ -187,11 +187,10 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 }
 
 /**
- * Gives a function that verifies an attestation document (standard base64) at the time `now`, Unix
- * milliseconds, and rejects if that fails. The root must be AWS's. If `isRootKnown` is false, the
- * security module is simulated and any root in the document is accepted.
- *
- * It does NOT check measurements: users of the records decide which code is acceptable.
+ * Returns a function that verifies an attestation document (standard base64) at the time `now`,
+ * Unix milliseconds. The function rejects if the document is not valid. The root must be AWS's. If
+ * `isRootKnown` is false, the security module is simulated, and any root in the document is
+ * accepted. It does NOT check measurements: users of the records decide which code is acceptable.
  */
 export function createAttestationCheck({
   isRootKnown,
@@ -201,7 +200,7 @@ export function createAttestationCheck({
   readonly now: () => number
 }): (document: string) => Promise<void> {
   const verifier = createAttestationVerifier()
-  // The document is verified once. Later, only the time of its certificates is checked.
+  // The document is verified once. After that, only the expiry of its certificates is checked.
   let known: { readonly document: string; readonly notAfterMs: number } | null = null
   return async (document) => {
     const atMs = now()

@@ -47,79 +47,87 @@ export type CompletionAnswer =
 const MIB = 1024 * 1024
 
 /**
- * How long a known identity counts as current, milliseconds. A renewed document is seen after this
- * time.
+ * How long a known identity counts as current, milliseconds. If the enclave renews its document,
+ * this gateway sees the new document after this time at the latest.
  */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
-/** Time to connect to the local socket. */
+/** Timeout for connecting to the local socket. */
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Time until the enclave's first byte, and between its bytes. The enclave has shorter timeouts for
- * providers (first byte, idle), with their own errors.
+ * Timeout until the enclave's first byte, and between its bytes. The enclave has shorter timeouts
+ * for providers (first byte, idle), and reports them with separate errors.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/** Time for an attestation, and for a pull in addition to its own waiting. */
+/**
+ * Timeout for an attestation. A pull has this timeout in addition to the time that the pull itself
+ * waits.
+ */
 const CONTROL_TIMEOUT_MS = 10_000
 
 /**
- * The enclave has its identity ready. An enclave that does not give it in this time is unreachable.
+ * Timeout for the identity. An enclave has its identity ready. If it does not send the identity in
+ * this time, it counts as unreachable.
  */
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * Largest answer that is kept in memory: one pull of many completions. Until they are stored, they
- * need several times that. So a small process takes fewer at once, but at least one completion.
+ * Largest answer that is held in memory. It is one pull of many completions. Until the completions
+ * are stored, they need several times as much memory. So a process with little memory pulls fewer
+ * completions at once, but at least one.
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
-/** Largest identity, notice, fault or document. */
+/** Largest identity, notice, fault or document, bytes. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** How long unused connections are kept. The enclave's own hint may shorten this. */
+/** How long unused connections stay open. The enclave's own hint may shorten this time. */
 const KEEP_ALIVE_MS = 30_000
 
 export type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
   /**
-   * How many completion calls run at once. More would wait unseen in a queue, so the gateway
-   * refuses them earlier.
+   * How many completion calls may run at the same time. Further calls would wait in a queue without
+   * being counted. So the gateway refuses them before.
    */
   readonly callsMax: number
-  /** Milliseconds of a clock that is never set. Default: this process's clock. */
+  /** Returns milliseconds of a clock that is never set. Default: this process's monotonic clock. */
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
   /**
-   * Whether completion calls may go to the enclave that answers on a new connection. Default: every
-   * enclave is expected.
+   * Returns true if completion calls may be sent to the enclave that answers on a new connection.
+   * Default: every enclave is accepted.
    */
   readonly isExpected?: (identity: Identity) => boolean
-  /** Whether `identity` may give this identity. Default: always. */
+  /**
+   * Returns true if the method `identity` may return this identity. Default: it may return every
+   * identity.
+   */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
   /** Called when the enclave has started to answer. */
   readonly onReply?: () => void
 }
 
 /**
- * The calls to an enclave that listens on a Unix socket. Nothing is sent before the first call.
- * Methods throw EnclaveError, or the signal's reason when it is aborted.
+ * Makes calls to an enclave that listens on a Unix socket. Nothing is sent before the first call.
+ * Methods throw EnclaveError. If the signal is aborted, they throw the signal's reason.
  */
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
   /**
-   * A separate pool, so that many completions cannot delay a pull: all their answers wait for
-   * pulls.
+   * This is a separate pool, so that many completions cannot delay a pull. The answers of all
+   * completions wait for pulls.
    */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
   #lastPulled: Pick<PullReply, 'notary' | 'public_key'> | null = null
-  /** Whether this process is going to end the enclave. */
+  /** True if this process will end the enclave. */
   #isEnding = false
 
   constructor(options: EnclaveClientOptions) {
@@ -144,9 +152,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Gives the enclave's identity, at most IDENTITY_AGE_MAX_MS old. After the enclave was
-   * unreachable, it is asked again. Only one identity is fetched at a time. Throws EnclaveError
-   * `unavailable` when the answering enclave is not followed.
+   * Returns the enclave's identity, at most IDENTITY_AGE_MAX_MS old. If the enclave was
+   * unreachable, the identity is requested again. Only one request for the identity runs at a time.
+   * Throws EnclaveError `unavailable` if the enclave that answers is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -155,20 +163,20 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** Gives the identity of the enclave that answers now, whether it is followed or not. */
+  /** Returns the identity of the enclave that answers now, even if that enclave is not followed. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
   }
 
-  /** Forgets the identity, so that the next identity() asks for it. */
+  /** Removes the stored identity, so that the next identity() requests it again. */
   forgetIdentity(): void {
     this.#known = null
   }
 
   /**
-   * Sends a caller's exact bytes. Aborting the signal at any time before the events end also ends
-   * the provider's call.
+   * Sends a caller's exact bytes. If the signal is aborted before the events end, the provider's
+   * call also ends.
    */
   async complete(
     call: CompletionCall,
@@ -197,8 +205,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Sends the frames of an encrypted call as they arrive. Aborting the signal at any time before
-   * the events end also ends the provider's call. Throws the body's own fault if that ended it.
+   * Sends the frames of an encrypted call as they arrive. If the signal is aborted before the
+   * events end, the provider's call also ends. If a fault of the body ended the call, throws that
+   * fault.
    */
   async encrypted(
     call: EncryptedCall,
@@ -224,13 +233,13 @@ export class EnclaveClient {
       const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX))
       return { kind: 'fault', fault }
     } catch (error) {
-      // A caller that breaks its upload off is not the enclave's fault.
+      // If a caller breaks its upload off, the enclave is not at fault.
       throw body.fault() ?? this.#failureOf(error, signal)
     }
   }
 
   /**
-   * Gives the missing part of the proof to an encrypted call that waits for it. Gives false when no
+   * Sends the missing part of the proof to an encrypted call that waits for it. Returns false if no
    * call waits.
    */
   async giveProof(proof: AnchorProof, signal: AbortSignal): Promise<boolean> {
@@ -248,9 +257,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Gives completions that are not acknowledged yet. Waits in the enclave for at most
-   * request.wait_ms. After `expectEnd`, the enclave may be unreachable: it ends normally when all
-   * its completions are committed, so the reply is then empty.
+   * Returns completions that are not acknowledged yet. The enclave waits for at most
+   * request.wait_ms. After `expectEnd`, the enclave may be unreachable, because it ends normally
+   * when all its completions are committed. In this case the reply is empty.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -266,22 +275,22 @@ export class EnclaveClient {
     }
   }
 
-  /** This process is going to end the enclave normally. */
+  /** Call this before this process ends the enclave normally. */
   expectEnd(): void {
     this.#isEnding = true
   }
 
   /**
-   * Gives a fresh attestation document (base64) over the caller's nonce, which is 16 to 64 bytes as
-   * hex.
+   * Returns a fresh attestation document (base64) over the caller's nonce. The nonce is 16 to 64
+   * bytes as hex.
    */
   attestation(nonce: string): Promise<string> {
     return this.#ask(parseAttestationReply, { path: `${ENCLAVE_PATHS.attestation}?nonce=${nonce}` })
   }
 
   /**
-   * Gives all leaves that the log has now, their root, and a document over the root and the block's
-   * hash (0x, lower case).
+   * Returns all leaves that the log has now and their root. Also returns a document over the root
+   * and the block's hash (0x, lower case).
    */
   attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply> {
     const request: HeadAttestationRequest = { block_hash: blockHash }
@@ -289,8 +298,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Gives the enclave's statement about heads of other logs. It covers these heads, if the enclave
-   * was not shown other heads before.
+   * Returns the enclave's statement about heads of other logs. If no other heads were sent to the
+   * enclave before, the statement covers these heads.
    */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }
@@ -309,14 +318,17 @@ export class EnclaveClient {
     const identity = this.#ask(parseIdentity, { path: ENCLAVE_PATHS.identity, timeoutMs })
     const entry = { identity, atMs: this.#now() }
     this.#known = entry
-    // A failed identity is not used again.
+    // If the request for the identity failed, its result is not used again.
     identity.catch(() => {
       if (this.#known === entry) this.#known = null
     })
     return identity
   }
 
-  /** Gives the value of a 200. Throws EnclaveError `refused` for any other status. */
+  /**
+   * Returns the value in an answer with status 200. Throws EnclaveError `refused` for any other
+   * status.
+   */
   async #ask<Value>(
     parse: (value: unknown) => Value,
     {
@@ -346,7 +358,10 @@ export class EnclaveClient {
     }
   }
 
-  /** Gives the error to throw. After a fault, another enclave may answer. */
+  /**
+   * Returns the error to throw. After a fault, another enclave may answer, so the stored identity
+   * is removed.
+   */
   #failureOf(error: unknown, signal: AbortSignal | undefined): unknown {
     const failure = enclaveErrorOf(error, signal)
     if (failure instanceof EnclaveError) this.forgetIdentity()
@@ -367,7 +382,10 @@ function openPool(connect: Pool.Options['connect'], options: Pool.Options): Pool
 
 type Question = {
   readonly path: string
-  /** Sent with POST as JSON. Default: none; the path is only read. */
+  /**
+   * The body of a POST, sent as JSON. Default: there is no body, and the path is only read with
+   * GET.
+   */
   readonly request?: object
   readonly signal?: AbortSignal
   readonly timeoutMs?: number
@@ -380,8 +398,8 @@ function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) 
 }
 
 /**
- * The limit is compared with the length that the enclave gives, which is trusted. Every answer
- * except a stream has a length.
+ * The limit is compared with the length that the enclave states. This length is trusted. Every
+ * answer except a stream has a length.
  */
 async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {

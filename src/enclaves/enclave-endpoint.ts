@@ -25,33 +25,37 @@ import { RunningCalls } from './running-calls.ts'
 export type EndpointOptions = EnclaveChecks & {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
-  /** How many completion calls run at once. */
+  /** How many completion calls may run at the same time. */
   readonly callsMax: number
-  /** Starts to commit the log of this endpoint's enclave. */
+  /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** How long after a call ended its enclave may still seal it, milliseconds. */
+  /** After a call ended, its enclave may still seal it for this long, milliseconds. */
   readonly settleMs: number
-  /** How long a look waits, and how long an enclave may be silent. Defaults: in the parts. */
+  /**
+   * How long a look waits, and how long an enclave may be silent. The modules that use these values
+   * define the defaults.
+   */
   readonly identityTimeoutMs?: number
   readonly silenceMaxMs?: number
-  /** Called after each change of state. */
+  /** Called after each change of the endpoint's state. */
   readonly onChange?: () => void
   readonly log: Logger
 }
 
 /**
- * A socket at which an enclave is expected: its state, and the parts that change the state and act
- * on it. Enclaves at this socket come and go. Only a checked enclave gets calls.
+ * A socket at which an enclave is expected. It holds the state, and the parts that change the state
+ * and act on it. The enclave at this socket may be replaced by another one. Only a checked enclave
+ * gets calls.
  */
 export class EnclaveEndpoint {
   readonly socketPath: string
-  /** The calls to the enclave at this socket. */
+  /** Makes the calls to the enclave at this socket. */
   readonly client: EnclaveClient
-  /** Looks which enclave answers. */
+  /** Checks regularly which enclave answers. */
   readonly watch: EnclaveWatch
   /** Commits the enclave's log. */
   readonly followedLog: FollowedLog
-  /** When the endpoint last got a call, as a count over all endpoints. */
+  /** When the endpoint last got a call. This is a count over all endpoints. */
   chosenAt = 0
   readonly #calls: RunningCalls
   readonly #notaries = new Set<string>()
@@ -107,27 +111,30 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
-  /** The enclave's identity at the last successful look, when it was checked. */
+  /** The enclave's identity at the last successful look. The identity was checked at that look. */
   get identity(): Identity | null {
     return this.#identity
   }
 
-  /** The error of the last look, or of a call since then. */
+  /** The error of the last look. If a call failed since then, it is the error of that call. */
   get error(): Error | null {
     return this.#error
   }
 
-  /** Whether completions that are sealed now can be committed. */
+  /** True if completions that are sealed now can be committed. */
   get isCommitting(): boolean {
     return this.followedLog.status()?.isCommitting ?? false
   }
 
-  /** Whether an enclave at this endpoint has, or had, this notary. */
+  /** Returns true if an enclave at this endpoint has this notary, or had it. */
   hasHeld(notary: string): boolean {
     return this.#notaries.has(notary)
   }
 
-  /** Says why the enclave is refused or unreachable; empty when it is neither. */
+  /**
+   * Returns the reason why the enclave is refused or unreachable. Empty if it is not refused and
+   * not unreachable.
+   */
   describeFault(): string {
     if (this.#state.contact === 'lost') return this.#error?.message ?? ''
     return this.#state.verdict === 'refused' ? this.#faults.join('; ') : ''
@@ -140,14 +147,14 @@ export class EnclaveEndpoint {
 
   /**
    * Makes a call, and counts it until it ends (`RunningCalls.answerOf`). Throws EnclaveError
-   * `timeout` when the enclave hangs.
+   * `timeout` if the enclave hangs.
    */
   complete(call: CompletionCall, body: Uint8Array, signal: AbortSignal): Promise<CompletionAnswer> {
     const running = this.#calls.begin(signal)
     return this.#calls.answerOf(running, this.client.complete(call, body, running.signal))
   }
 
-  /** Makes an encrypted call, and counts it in the same way. */
+  /** Makes an encrypted call, and counts it in the same way as `complete` does. */
   encrypted(
     call: EncryptedCall,
     body: Pick<PassedBody, 'stream' | 'fault'>,
@@ -161,7 +168,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** Ends the watch. The log is followed until `followedLog.stop`. */
+  /** Ends the watch. The log is still followed until `followedLog.stop` is called. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()
@@ -191,7 +198,7 @@ export class EnclaveEndpoint {
     this.#apply({ kind: 'answered', notary, isAccepted: faults.length === 0, isKnown })
   }
 
-  /** A call's error may mean that another enclave answers now, or no enclave. */
+  /** The error of a call may mean that another enclave answers now, or that no enclave answers. */
   #recordFault(error: unknown): void {
     if (!(error instanceof EnclaveError)) return
     if (!error.wasSent) {

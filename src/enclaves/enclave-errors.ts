@@ -15,8 +15,8 @@ export class EnclaveError extends Error {
   readonly code: EnclaveErrorCode
   readonly fault: EnclaveFault | null
   /**
-   * False only when it is certain that the call was sent to no enclave. Then another enclave can
-   * make it.
+   * False only if it is certain that the call was not sent to any enclave. Then another enclave can
+   * make the call.
    */
   readonly wasSent: boolean
 
@@ -34,9 +34,9 @@ export class EnclaveError extends Error {
 }
 
 /**
- * Gives the error to throw for an error of the HTTP client: the reason of an aborted `signal`, or
- * else an EnclaveError. The original error is not kept as a cause, because it may contain the
- * request.
+ * Returns the error to throw for an error of the HTTP client. If `signal` is aborted, it is the
+ * signal's reason. Otherwise it is an EnclaveError. The original error is not stored as a cause,
+ * because it may contain the request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason
@@ -62,7 +62,10 @@ function codeOf(error: Error): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** Gives the caller's error for an enclave's fault. `isOperators` as in callErrorOf. */
+/**
+ * Returns the error that the caller receives for an enclave's fault. `isOperators` has the same
+ * meaning as in callErrorOf.
+ */
 export function faultErrorOf(
   fault: EnclaveFault,
   isOperators: boolean,
@@ -70,12 +73,12 @@ export function faultErrorOf(
   const error = callErrorOf(fault, isOperators)
   if ('fault' in error) return new ValidationError([error.fault])
   const mayBeMade = fault.may_be_made === true
-  // The provider has not been asked yet, or its answer cannot be sealed.
+  // Either the provider has not been asked yet, or the provider's answer cannot be sealed.
   const leavesNoResult = error.code === 'not_ready' && !mayBeMade
   return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
-/** Gives the caller's error when the enclave could not be asked. */
+/** Returns the error that the caller receives if the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
     error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
@@ -83,8 +86,8 @@ export function outageErrorOf(error: EnclaveError): ApiError {
 }
 
 /**
- * Whether an operator should see the fault, because the caller gets only general words. Then it is
- * logged.
+ * Returns true if an operator should see the fault, because the caller receives only a general
+ * message. Such a fault is logged.
  */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (

@@ -8,14 +8,20 @@ import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/** A completion call that any enclave may make, unless `notary` names one. */
+/**
+ * A completion call that any enclave may make. If `notary` is set, only this notary's enclave may
+ * make it.
+ */
 type WantedCall = {
   readonly model: string
-  /** Notary of the only enclave that may make it; null: any enclave. */
+  /**
+   * Notary of the only enclave that may make the call. If it is null, any enclave may make the
+   * call.
+   */
   readonly notary: string | null
   /**
-   * Gives the call to send to the enclave with this identity. An error that it throws ends the
-   * call.
+   * Returns the call to send to the enclave with this identity. If it throws an error, the error
+   * ends the call.
    */
   readonly callFor: (identity: Identity) => CompletionCall
 }
@@ -27,24 +33,30 @@ export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'
 > & {
-  /** Keys to which calls may be encrypted. Empty for an older enclave. */
+  /** Keys for encrypting calls. Empty for an older enclave. */
   readonly encryption_keys: readonly EncryptionKey[]
-  /** `draining`: it gets no new calls, and its last completions are being added to its log. */
+  /**
+   * `draining` means that the enclave gets no new calls, and its last completions are being added
+   * to its log.
+   */
   readonly status: 'in_use' | 'draining'
 }
 
-/** An endpoint as the operator sees it. */
+/** The description of an endpoint for the operator. */
 export type EndpointDescription = {
-  /** Path of its socket, which is also its name. */
+  /** Path of the endpoint's socket. It is also the endpoint's name. */
   readonly socketPath: string
   readonly state: EndpointPhase
-  /** Null before the enclave first answered. */
+  /** Null until the enclave has answered for the first time. */
   readonly notary: string | null
   /** Calls in flight. */
   readonly calls: number
-  /** How many leaves of its log are in the database; null when the log is not followed. */
+  /** How many leaves of the enclave's log are in the database. Null if the log is not followed. */
   readonly committed: number | null
-  /** Why it is refused or unreachable, or why its log cannot be committed; otherwise empty. */
+  /**
+   * Why the enclave is refused or unreachable, or why its log cannot be committed. Empty if there
+   * is no fault.
+   */
   readonly fault: string
 }
 
@@ -54,14 +66,14 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
 }
 
 /**
- * Codes that an enclave gives before it does anything for a call. Then another enclave may make the
- * call.
+ * Codes with which an enclave answers before it does anything for a call. After such a code,
+ * another enclave may make the call.
  */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
 /**
- * All enclaves of the gateway, as one: calls are distributed over them, and the operator adds,
- * drains and removes some.
+ * Presents all enclaves of the gateway as one. Calls are distributed over the enclaves. The
+ * operator adds, drains and removes enclaves.
  */
 export class EnclavePool {
   readonly #options: EnclavePoolOptions
@@ -76,15 +88,18 @@ export class EnclavePool {
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /** Gives the faults of an enclave for this gateway. Without faults, it would be used. */
+  /**
+   * Returns the check that finds the faults of an enclave for this gateway. An enclave without
+   * faults would be used.
+   */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
 
   /**
-   * Lets an enclave make the call. Tries another enclave when the call was not sent to the first
-   * one, or the first one did not take it. Throws EnclaveError (with `wasSent` false when no
-   * enclave got the call), the error of `callFor`, or the signal's reason.
+   * Sends the call to an enclave. If the call was not sent to the first enclave, or that enclave
+   * did not accept it, tries another enclave. Throws EnclaveError. Its `wasSent` is false if no
+   * enclave got the call. Also throws the error of `callFor`, or the signal's reason.
    */
   async complete(
     wanted: WantedCall,
@@ -102,7 +117,8 @@ export class EnclavePool {
         if (answer.kind !== 'fault') return answer
         const { code, may_be_made: mayBeMade } = answer.fault
         if (code === 'provider_mismatch' && !isRepeated) {
-          // The credential was chosen by an old table of providers.
+          // The credential was chosen with an old table of providers, so the identity is read
+          // again.
           await endpoint.watch.look()
           if (isUsable(endpoint.state)) continue
         }
@@ -119,8 +135,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the endpoint of this notary (0x, lower case) while its enclave accepts encrypted calls.
-   * An older enclave has no keys for them.
+   * Returns the endpoint of this notary (0x, lower case) while the notary's enclave accepts
+   * encrypted calls. An older enclave has no keys for encrypted calls.
    */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
@@ -129,8 +145,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the notary of the enclave that would make a call for this model now. Throws EnclaveError
-   * when no enclave would.
+   * Returns the notary of the enclave that would make a call for this model now. Throws
+   * EnclaveError if no enclave would make it.
    */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
@@ -138,8 +154,9 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the enclave of this notary, if its log is or was followed here. Null means any enclave in
-   * use. Gives null when no enclave has this notary. Throws EnclaveError when no enclave is in use.
+   * Returns the enclave of this notary, if this gateway follows or followed the enclave's log. If
+   * `notary` is null, returns any enclave in use. Returns null if no enclave has this notary.
+   * Throws EnclaveError if no enclave is in use.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -150,8 +167,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives a current attestation document, standard base64, of the first enclave in use that
-   * answers. All of them are asked now. Throws EnclaveError when none answers.
+   * Returns a current attestation document, standard base64. All enclaves in use are asked now, and
+   * the first answer is returned. Throws EnclaveError if no enclave answers.
    */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async ({ client }) => {
@@ -165,7 +182,10 @@ export class EnclavePool {
     }
   }
 
-  /** Gives the notaries whose enclaves answered at the last look, in use or draining. */
+  /**
+   * Returns the notaries whose enclaves answered at the last look. These enclaves are in use or
+   * draining.
+   */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
@@ -185,7 +205,7 @@ export class EnclavePool {
     )
   }
 
-  /** Counts the endpoints in each state. States without endpoints have 0. */
+  /** Counts the endpoints in each state. A state without endpoints has the count 0. */
   countStates(): ReadonlyMap<EndpointPhase, number> {
     const phases = this.#list().map(({ phase }) => phase)
     return new Map(
@@ -210,8 +230,8 @@ export class EnclavePool {
   }
 
   /**
-   * Puts an endpoint into use: a new one, or one that was drained. Its enclave is checked first.
-   * Gives `limit` when there are ENCLAVES_MAX endpoints.
+   * Puts an endpoint into use. It may be new, or it may have been drained. The endpoint's enclave
+   * is checked first. Returns `limit` if there are already ENCLAVES_MAX endpoints.
    */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
@@ -222,14 +242,17 @@ export class EnclavePool {
     return 'done'
   }
 
-  /** Gives an endpoint no more calls, and starts to settle its log. Does not wait for that. */
+  /**
+   * Sends no more calls to an endpoint, and starts to settle its log. Does not wait until the log
+   * is settled.
+   */
   drain(socketPath: string): 'done' | 'unknown' {
     const endpoint = this.#endpoints.get(socketPath)
     endpoint?.order('drain')
     return endpoint === undefined ? 'unknown' : 'done'
   }
 
-  /** Forgets an endpoint. Gives `in_use` when the endpoint must be drained first. */
+  /** Removes an endpoint. Returns `in_use` if the endpoint must be drained first. */
   async remove(socketPath: string): Promise<'done' | 'unknown' | 'in_use'> {
     const endpoint = this.#endpoints.get(socketPath)
     if (endpoint === undefined) return 'unknown'
@@ -243,8 +266,8 @@ export class EnclavePool {
   }
 
   /**
-   * Waits for the first usable enclave. Gives false when `timeoutMs` passed, or when all are
-   * refused.
+   * Waits for the first usable enclave. Returns false if `timeoutMs` has passed, or if all enclaves
+   * are refused.
    */
   async awaitUsable(timeoutMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
@@ -262,8 +285,8 @@ export class EnclavePool {
   }
 
   /**
-   * Says why no enclave is usable, one line for each endpoint, for the person who started the
-   * gateway.
+   * Returns the reasons why no enclave is usable, one line for each endpoint. The text is for the
+   * person who started the gateway.
    */
   describeFaults(): string {
     const name = (socketPath: string) => (this.#endpoints.size === 1 ? '' : `${socketPath}: `)
@@ -282,9 +305,9 @@ export class EnclavePool {
   }
 
   /**
-   * Ends all watching, commits what is sealed, and stops following logs. `endEnclaves` ends the
-   * enclaves of this process. Each of them waits until all its completions are committed, so it is
-   * called before following stops.
+   * Ends all watching, commits the sealed completions, and stops following logs. `endEnclaves` ends
+   * the enclaves that this process started. Each of these enclaves waits until all its completions
+   * are committed. So `endEnclaves` is called before following stops.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -319,7 +342,7 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** Gives the endpoints that may make the call and were not tried yet. */
+  /** Returns the endpoints that may make the call and that were not tried yet. */
   #candidates({ notary }: Wanted, tried: ReadonlySet<EnclaveEndpoint>): readonly EnclaveEndpoint[] {
     return this.#list().filter(
       (endpoint) => !tried.has(endpoint) && (notary === null || endpoint.state.notary === notary),
@@ -327,8 +350,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the endpoint for a call; null when none is usable. The call must start at once, so that
-   * the next choice counts it.
+   * Returns the endpoint for a call. Returns null if no endpoint is usable. The call must start at
+   * once, so that the next choice counts it.
    */
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
@@ -340,7 +363,10 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** Looks for an endpoint when none is usable. Throws EnclaveError when none becomes usable. */
+  /**
+   * Checks the endpoints again if none is usable. Throws EnclaveError if no endpoint becomes
+   * usable.
+   */
   async #seek(wanted: Wanted): Promise<EnclaveEndpoint> {
     await seekUsable(this.#candidates(wanted, new Set()))
     const endpoint = this.#choose(wanted, new Set())
@@ -355,8 +381,8 @@ export class EnclavePool {
   }
 
   /**
-   * Gives the error when no enclave can take a call: the first endpoint's error, if an endpoint has
-   * one. Nothing was sent.
+   * Returns the error for the case that no enclave can accept a call. It is the error of the first
+   * endpoint that has an error. Nothing was sent.
    */
   #noneInUse(): EnclaveError {
     const known = this.#list()
@@ -369,8 +395,8 @@ export class EnclavePool {
 }
 
 /**
- * Looks at endpoints when none is usable. An enclave may be back, and a caller may notice that
- * before the next regular look.
+ * Checks the endpoints again if none is usable. An enclave may be reachable again, and a caller may
+ * notice that before the next regular look.
  */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
@@ -379,7 +405,7 @@ async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> 
       await endpoint.watch.look()
       if (!isUsable(endpoint.state)) throw new Error('expected the enclave to be usable')
     })
-  // The first usable endpoint is enough. The others may hang.
+  // The first usable endpoint is enough. The others may hang, so they are not awaited.
   await Promise.any(looks).catch(() => undefined)
 }
 

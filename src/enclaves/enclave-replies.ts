@@ -13,11 +13,13 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each of these functions gives the same value, not a copy: a boot configuration is hashed as a
- * whole, so no member may be lost. All throw EnclaveError `protocol`.
+ * Each of these functions returns the same value, not a copy. A boot configuration is hashed as a
+ * whole, so no member may be lost. All these functions throw EnclaveError `protocol`.
  */
 
-/** Reads the identity of an enclave. This gateway must know its protocol version. */
+/**
+ * Reads the identity of an enclave. This gateway must know the protocol version in the identity.
+ */
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
@@ -35,15 +37,18 @@ export function parseSealedNotice(value: unknown): SealedNotice {
 }
 
 /**
- * Reads the fault of a call. A code that this version does not know becomes an internal error of
- * the enclave.
+ * Reads the fault of a call. If this version does not know the code, the fault becomes an internal
+ * error of the enclave.
  */
 export function parseFault(value: unknown): EnclaveFault {
   const fault = parse<EnclaveFault>(faultSchema, value, 'a fault')
   return Object.hasOwn(FAULT_CODES, fault.code) ? fault : { ...fault, code: 'internal_error' }
 }
 
-/** Reads the reply to a pull. The committer must verify its hashes, signatures and order. */
+/**
+ * Reads the reply to a pull. The committer must verify the hashes, the signatures and the order in
+ * the reply.
+ */
 export function parsePullReply(value: unknown): PullReply {
   return parse<PullReply>(pullReplySchema, value, 'a pull reply')
 }
@@ -155,7 +160,10 @@ const faultSchema = z.object({
   may_be_made: z.boolean().optional(),
 })
 
-/** Every code of enclaves of this version. A missing code is a compile error. */
+/**
+ * Every code that enclaves of this version use. If a code is missing here, the compiler reports an
+ * error.
+ */
 const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   invalid_request: true,
   unsupported_model: true,
@@ -200,9 +208,9 @@ const pullReplySchema = z.object({
 })
 
 /**
- * An event of a streamed completion call. `chunks` contains whole `data:` events, as they are
- * passed on. `last` contains the canonical JSON text of the last chunk, to which the proof is
- * added. Enclaves of protocol version 1 do not send `last`.
+ * An event of a streamed completion call. `chunks` contains whole `data:` events in the form in
+ * which they are passed on. `last` contains the canonical JSON text of the last chunk. The proof is
+ * added to this chunk. Enclaves of protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -210,23 +218,22 @@ export type EnclaveEvent =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
 
-/** Largest event. The enclave refuses such a large answer of a provider much earlier. */
+/** Largest event. If a provider's answer is so large, the enclave refuses it much earlier. */
 export const EVENT_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Body of an HTTP answer. Its rest can be read and dropped, so that the connection can be used
- * again.
+ * Body of an HTTP answer. `dump` reads and drops the rest of the body, so that the connection can
+ * be used again.
  */
 type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
 
 /**
  * Reads the events of a streamed completion call, in order. They end after `sealed`, or after a
- * `fault`. Chunks that arrive together are given together and unparsed: the enclave wrote them in
- * canonical JSON, and the caller gets the same bytes. Events end with two line feeds, which occur
- * nowhere else. Only whole events are given, wherever the bytes were split.
- *
- * Throws EnclaveError `unavailable` for an end without `sealed`, `reply_too_large`, `protocol`, or
- * the signal's reason. Leaving the iteration early ends the call.
+ * `fault`. Chunks that arrive together are returned together, without parsing. The enclave wrote
+ * them in canonical JSON, and the caller gets the same bytes. Events end with two line feeds, which
+ * occur nowhere else. Only whole events are returned, even if the bytes of an event arrive in
+ * parts. Throws EnclaveError `unavailable` if the stream ends without `sealed`. Throws
+ * `reply_too_large`, `protocol`, or the signal's reason. Leaving the iteration early ends the call.
  */
 export async function* readEnclaveEvents(
   body: EventBody,
@@ -234,8 +241,8 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // When the call is ended below, the body reports an error. Without this listener it would be an
-  // uncaught one.
+  // When the call is ended below, the body reports an error. Without this listener, the error would
+  // be uncaught.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
@@ -255,12 +262,15 @@ export async function* readEnclaveEvents(
   }
 }
 
-/** After `sealed`, only the end of the body may follow. */
+/**
+ * After `sealed`, only the end of the body may follow. At most this many bytes are read and
+ * dropped.
+ */
 const DUMP_BYTES_MAX = 4096
 
 /**
- * Gives runs of bytes that end at an event's end. The held bytes are joined only once, not at each
- * new part.
+ * Returns parts of the body that end at the end of an event. The bytes of an incomplete event are
+ * joined only once, not at each new part.
  */
 async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   let held: readonly Buffer[] = []
@@ -280,8 +290,8 @@ async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
 }
 
 /**
- * Gives the end of the last whole event in `part`; 0 without one. The two line feeds may be in two
- * parts.
+ * Returns the end of the last whole event in `part`. Returns 0 if no event ends in it. The two line
+ * feeds may be in two parts.
  */
 function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
   const last = part.lastIndexOf(EVENT_END)
@@ -304,7 +314,7 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
   }
 }
 
-/** A data line contains no line feed, so only a new event can follow an empty line. */
+/** A data line contains no line feed. So only a new event can follow an empty line. */
 function nextNamedEvent(events: Buffer, start: number): number {
   if (events.toString('latin1', start, start + NAMED_EVENT.length) === NAMED_EVENT) return start
   const found = events.indexOf(EVENT_END + NAMED_EVENT, start)

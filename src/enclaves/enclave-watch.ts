@@ -8,28 +8,28 @@ import type { EnclaveClient } from './enclave-client.ts'
 import type { EndpointState } from './endpoint-state.ts'
 
 /**
- * Interval between looks at an enclave that answers. A stop, a restart or an ended release is
- * noticed at most this late.
+ * Interval between looks at an enclave that answers. If the enclave stops, is restarted, or its
+ * release ends, this is noticed after this time at the latest.
  */
 const WATCH_INTERVAL_MS = 1_000
-/** Pause before an unreachable enclave is looked for again. */
+/** Pause before the next look at an unreachable enclave. */
 const BACKOFF = { minMs: 100, maxMs: 5_000 }
 
 /** The checks that decide whether an enclave is used. */
 export type EnclaveChecks = {
   /**
-   * Gives the reasons why this gateway refuses an enclave now, a sentence each. Empty: it is
-   * accepted.
+   * Returns the reasons why this gateway refuses an enclave now, one sentence for each. If the list
+   * is empty, the enclave is accepted.
    */
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
   /**
-   * Whether the notary's log is in the database. Then an enclave with this notary was accepted
-   * before.
+   * Returns true if the notary's log is in the database. In this case an enclave with this notary
+   * was accepted before.
    */
   readonly isKnownLog: (notary: string) => Promise<boolean>
   /**
-   * Shows the existing logs to an accepted enclave before its first call. Does nothing when the
-   * enclave has already been shown the logs.
+   * Sends the existing logs to an accepted enclave before its first call. Does nothing if the
+   * enclave has already received the logs.
    */
   readonly register: (
     identity: Identity,
@@ -38,8 +38,8 @@ export type EnclaveChecks = {
 }
 
 /**
- * The result of a look: the enclave that answers, and why this gateway refuses it, if it does; or
- * no answer.
+ * The result of a look. Either an enclave answers, with the reasons if this gateway refuses it, or
+ * no enclave answers.
  */
 export type LookResult =
   | {
@@ -47,8 +47,8 @@ export type LookResult =
       readonly identity: Identity
       readonly faults: readonly string[]
       /**
-       * Whether its log is in the database. False if the same enclave answered at the previous
-       * look.
+       * True if the enclave's log is in the database. False if the same enclave answered at the
+       * previous look.
        */
       readonly isKnown: boolean
     }
@@ -63,11 +63,12 @@ export type EnclaveWatchOptions = EnclaveChecks & {
 }
 
 /**
- * Looks every second which enclave answers at a socket, and checks it: before it is used, whenever
- * another enclave answers, and at every look, because releases end.
+ * Looks every second which enclave answers at a socket, and checks it. An enclave is checked before
+ * it is used, and when it replaces another enclave. It is also checked at every look, because
+ * releases end.
  */
 export class EnclaveWatch {
-  /** Looks now. Concurrent looks share one. Never rejects. */
+  /** Looks now. Concurrent calls share one look. Never rejects. */
   readonly look = singleFlight(() => {
     this.#looking = this.#look()
     return this.#looking

@@ -12,8 +12,8 @@ import { pause } from '../runtime/loop.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /**
- * An event of an encrypted call: how to answer, frames to pass on unchanged, and data for the
- * limits. It contains no content.
+ * An event of an encrypted call. It is the start of the answer, frames to pass on unchanged, or
+ * data for the limits. It contains no readable content.
  */
 export type EncryptedEvent =
   | { readonly kind: 'head'; readonly head: EncryptedHead }
@@ -28,22 +28,27 @@ export type EncryptedAnswer =
       readonly kind: 'answer'
       /** `Ehbp-Response-Nonce`: 64 hex digits. */
       readonly responseNonce: string
-      /** Events, which are read while they are iterated. Leaving the iteration ends the call. */
+      /** The events are read during the iteration. Leaving the iteration ends the call. */
       readonly events: AsyncIterable<EncryptedEvent>
     }
 
-/** How long the pull after a commit may take to bring the proofs, milliseconds. */
+/**
+ * After a commit, how long the next pull may take to bring the proofs to the enclave, milliseconds.
+ */
 const PATIENCE_MS = 1_000
 
-/** Gives how long a gateway waits for this pull. 0 when commits do not have their own anchors. */
+/**
+ * Returns how long a gateway waits for the pull that brings the proofs. Returns 0 if commits do not
+ * have their own anchors.
+ */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
 }
 
 /**
- * Gives an encrypted call the missing part of its proof when no pull did. An older enclave gets it
- * at once. Another enclave gets it when its answer did not end within `patienceMs` after the
- * commit.
+ * Sends the missing part of its proof to an encrypted call, if no pull did this. An older enclave
+ * gets the part at once. Another enclave gets it only if its answer did not end within `patienceMs`
+ * after the commit.
  */
 export async function bringProof(
   { call, index }: EncryptedSealed,
@@ -65,21 +70,23 @@ export async function bringProof(
   if (!answered.aborted) await give(known)
 }
 
-/** Largest record: a frame with a piece of a whole answer, or with one event of a stream. */
+/**
+ * Largest record. A record is a frame with a part of a whole answer, or with one event of a stream.
+ */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 const HEAD_BYTES = 1 + 4
 
 /**
- * Reads the events of an encrypted call, in order. Throws EnclaveError `protocol`,
- * `reply_too_large`, `unavailable` for an end inside a record, or the signal's reason.
+ * Reads the events of an encrypted call, in order. Throws EnclaveError `unavailable` if the stream
+ * ends inside a record. Throws `protocol`, `reply_too_large`, or the signal's reason.
  */
 export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // When the call is ended below, the body reports an error. Without this listener it would be an
-  // uncaught one.
+  // When the call is ended below, the body reports an error. Without this listener, the error would
+  // be uncaught.
   body.on('error', () => {})
   // The parts are joined only when the record is complete, so that a long record is copied once.
   let parts: Buffer[] = []
@@ -111,8 +118,8 @@ export async function* readEncryptedEvents(
 }
 
 /**
- * Takes the first record; gives null while it is incomplete. `wanted`: how many bytes the record
- * needs, as far as known.
+ * Takes the first record from the held bytes. The record is null while it is incomplete. `wanted`
+ * is the number of bytes that the record needs, as far as it is known.
  */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null
@@ -130,7 +137,7 @@ function takeRecord(held: Buffer): {
   }
 }
 
-/** Gives the event of one record. Throws EnclaveError `protocol`. */
+/** Returns the event in one record. Throws EnclaveError `protocol`. */
 export function readRecord(kind: number, content: Buffer): EncryptedEvent {
   switch (kind) {
     case ENCRYPTED_RECORDS.frame:

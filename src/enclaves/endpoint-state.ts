@@ -1,27 +1,35 @@
 /**
- * State of an endpoint: a socket at which an enclave is expected. Enclaves at this socket come and
- * go, each with its own key and log.
+ * State of an endpoint. An endpoint is a socket at which an enclave is expected. The enclave at
+ * this socket may be replaced by another one. Each enclave has its own key and log.
  */
 export type EndpointState = {
-  /** The operator's order: to serve, or to finish its calls and then be unused. */
+  /**
+   * The operator's order. `serve`: the endpoint gets calls. `drain`: the endpoint finishes its
+   * calls and is then unused.
+   */
   readonly order: 'serve' | 'drain'
-  /** Whether an enclave answers at the socket. */
+  /** States whether an enclave answers at the socket. */
   readonly contact: 'unknown' | 'present' | 'lost'
-  /** Notary of the enclave that answered last; null before the first. */
+  /** Notary of the enclave that answered last. Null until an enclave has answered. */
   readonly notary: string | null
-  /** Whether this gateway accepts that enclave. */
+  /** States whether this gateway accepts the enclave that answered last. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'
-  /** Whether the enclave's log may contain completions for callers, so that it must be followed. */
+  /**
+   * True if the enclave's log may contain completions for callers. Then the log must be followed.
+   */
   readonly isFollowed: boolean
-  /** Whether all of that log has been committed since the last call. */
+  /** True if the whole log of the enclave has been committed since the last call. */
   readonly isSettled: boolean
   /** Calls in flight. */
   readonly calls: number
 }
 
-/** What happens at an endpoint. */
+/** An event that changes the state of an endpoint. */
 export type EndpointEvent =
-  /** An enclave answered, and was checked. `isKnown`: its log is in the database. */
+  /**
+   * An enclave answered, and was checked. `isKnown` is true if the enclave's log is in the
+   * database.
+   */
   | {
       readonly kind: 'answered'
       readonly notary: string
@@ -32,14 +40,14 @@ export type EndpointEvent =
   | { readonly kind: 'ordered'; readonly order: EndpointState['order'] }
   | { readonly kind: 'call_began' }
   | { readonly kind: 'call_ended' }
-  /** Everything that the notary sealed is committed. */
+  /** All completions that the notary's enclave sealed are committed. */
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * How an endpoint is shown. `usable`: the only phase in which it gets calls. `draining`: it gets no
- * more calls, but its log is not settled. `drained`: its log is settled, and the enclave may be
- * ended. `refused`: this gateway does not accept the enclave at the socket. `unreachable`: no
- * enclave answers. `connecting`: no enclave has answered yet.
+ * The phase of an endpoint in descriptions. `usable`: the only phase in which the endpoint gets
+ * calls. `draining`: the endpoint gets no more calls, but its log is not settled. `drained`: the
+ * log is settled, and the enclave may be ended. `refused`: this gateway does not accept the enclave
+ * at the socket. `unreachable`: no enclave answers. `connecting`: no enclave has answered yet.
  */
 export type EndpointPhase =
   | 'connecting'
@@ -74,7 +82,7 @@ export const NEW_ENDPOINT: EndpointState = {
 export function nextEndpointState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
-  // From now on, its log may contain completions that callers wait for.
+  // From now on, the enclave's log may contain completions that callers wait for.
   return { ...next, isFollowed: true, isSettled: false }
 }
 
@@ -104,16 +112,16 @@ function answered(
   const verdict = isAccepted ? 'accepted' : 'refused'
   const seen = { ...state, contact: 'present', verdict } as const
   if (notary === state.notary) return seen
-  // The earlier enclave is gone, with the completions that were not fetched.
+  // The earlier enclave is gone. Its completions that were not fetched are lost.
   return { ...seen, notary, isFollowed: isKnown, isSettled: false }
 }
 
-/** Whether the enclave may get calls. */
+/** Returns true if the enclave may get calls. */
 export function isUsable({ order, contact, verdict }: EndpointState): boolean {
   return order === 'serve' && contact === 'present' && verdict === 'accepted'
 }
 
-/** Gives how the endpoint is shown. */
+/** Returns the phase of the endpoint for descriptions. */
 export function phaseOf(state: EndpointState): EndpointPhase {
   const { order, contact, verdict } = state
   if (isUsable(state)) return 'usable'
@@ -124,7 +132,9 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/** Whether the log must be settled now: no more calls arrive, and no call is running. */
+/**
+ * Returns true if the log must be settled now, because no more calls arrive and no call is running.
+ */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&
@@ -135,13 +145,14 @@ export function isToSettle(state: EndpointState): boolean {
   )
 }
 
-/** Whether the log must be followed now. */
+/** Returns true if the log must be followed now. */
 export function isToFollow({ isFollowed, isSettled }: EndpointState): boolean {
   return isFollowed && !isSettled
 }
 
 /**
- * Whether no new calls arrive, because of the operator's order or because the enclave is refused.
+ * Returns true if no new calls arrive. The reason is the operator's order, or that the enclave is
+ * refused.
  */
 function isClosed({ order, verdict }: EndpointState): boolean {
   return order === 'drain' || verdict === 'refused'

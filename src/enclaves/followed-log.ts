@@ -10,14 +10,14 @@ export type LogFollower = {
   /** Resolves when the leaf is committed. */
   waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   status(): {
-    /** Whether completions that are sealed now can be committed. */
+    /** True if completions that are sealed now can be committed. */
     readonly isCommitting: boolean
     /** Number of committed leaves. */
     readonly size: number
-    /** Why nothing can be committed; empty while commits work. */
+    /** Why nothing can be committed. Empty while commits work. */
     readonly fault: string
   }
-  /** Commits what is sealed, and stops following. */
+  /** Commits the sealed completions, and stops following. */
   stop(): Promise<void>
 }
 
@@ -25,16 +25,16 @@ export type FollowedLogOptions = {
   readonly client: Pick<EnclaveClient, 'askIdentity'>
   /** State of the endpoint. */
   readonly state: () => EndpointState
-  /** Starts to commit the log of this endpoint's enclave. */
+  /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: () => LogFollower
-  /** How long after a call ended its enclave may still seal it, milliseconds. */
+  /** After a call ended, its enclave may still seal it for this long, milliseconds. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }
 
 /**
- * The log of an endpoint's enclave. It is followed while it may contain completions that callers
- * wait for. It is settled when no more calls arrive.
+ * The log of the enclave at an endpoint. It is followed while it may contain completions that
+ * callers wait for. It is settled when no more calls arrive.
  */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
@@ -48,7 +48,7 @@ export class FollowedLog {
     this.#options = options
   }
 
-  /** Gives the follower's status; null when the log is not followed. */
+  /** Returns the follower's status. Returns null if the log is not followed. */
   status(): ReturnType<LogFollower['status']> | null {
     return this.#follower?.status() ?? null
   }
@@ -66,15 +66,15 @@ export class FollowedLog {
   }
 
   /**
-   * Stops settling, and starts no new following. A log that is followed stays followed until
-   * `stop`.
+   * Stops settling, and does not start to follow again. If the log is followed now, it stays
+   * followed until `stop`.
    */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()
   }
 
-  /** Commits what is sealed, and stops following. */
+  /** Commits the sealed completions, and stops following. */
   async stop(): Promise<void> {
     const follower = this.#follower
     this.#follower = null
@@ -82,10 +82,10 @@ export class FollowedLog {
   }
 
   /**
-   * Commits everything that the enclave sealed, when no call is running and no more calls arrive.
-   * First waits for `settleMs`, because a call whose caller left may be sealed a moment later. Then
-   * waits until every leaf is in the database and acknowledged. Stops when the signal is aborted,
-   * or when another enclave answers. Never rejects.
+   * Commits everything that the enclave sealed. It runs when no call is running and no more calls
+   * arrive. First it waits for `settleMs`, because a call whose caller left may be sealed a moment
+   * later. Then it waits until every leaf is in the database and acknowledged. It stops when the
+   * signal is aborted, or when another enclave answers. Never rejects.
    */
   async #settle(signal: AbortSignal): Promise<void> {
     const { state, settleMs, onSettled } = this.#options
@@ -116,11 +116,11 @@ export class FollowedLog {
       if (this.#follower === null) return 'open'
       await this.#follower.waitFor(notary, size - 1, signal)
     }
-    // The last pull acknowledges the committed leaves.
+    // The last pull before the stop acknowledges the committed leaves.
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // An enclave that ended by itself, after its whole log was committed, had nothing left.
+    // If the enclave ended by itself after its whole log was committed, no completion was left.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

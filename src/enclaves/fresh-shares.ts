@@ -4,29 +4,36 @@ import { LruMap } from '../runtime/lru-map.ts'
 export type FreshCaller = {
   /** Name of the group whose share is used. */
   readonly group: string
-  /** Whether the caller has a valid key, or is another gateway. */
+  /** True if the caller has a valid key, or is another gateway. */
   readonly isKnown: boolean
 }
 
-/** Fresh documents per second on average, and how many at once. */
+/** Number of fresh documents: per second on average, and at most at once. */
 type Rate = { readonly perSecond: number; readonly burst: number }
 
-/** Rate for all callers without a key together, and an extra rate for callers with a key. */
+/**
+ * The first rate is for all callers without a key together. The second is an extra rate for callers
+ * with a key.
+ */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/** Rate for each address without a key. A client can connect to eight enclaves at once. */
+/** Rate for each address without a key. With it, a client can connect to eight enclaves at once. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** Rate for each account. Many of its programs may start at once. */
+/** Rate for each account. Many programs of an account may start at the same time. */
 export const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
-/** How many callers are remembered. A forgotten caller has its whole share again. */
+/**
+ * How many callers are remembered. If a caller is no longer remembered, it has its whole share
+ * again.
+ */
 const CALLERS_MAX = 10_000
 
 /**
- * Limits how many fresh documents an enclave makes, because each costs its security module a
- * signature. One caller gets at most ADDRESS_RATE, or ACCOUNT_RATE with a key. All callers without
- * a key get at most OPEN_RATE. Callers with a key have KNOWN_RATE for themselves, and the unused
- * part of OPEN_RATE. Gives a function that takes one document from a caller's share, and gives
- * false when the share is used up. `now` gives milliseconds of a clock that is never set.
+ * Limits how many fresh documents an enclave makes. For each document, the enclave's security
+ * module must make a signature. One caller gets at most ADDRESS_RATE, or ACCOUNT_RATE with a key.
+ * All callers without a key together get at most OPEN_RATE. Callers with a key have KNOWN_RATE for
+ * themselves, and the unused part of OPEN_RATE. Returns a function that takes one document from a
+ * caller's share. The function returns false if the share is used up. `now` returns milliseconds of
+ * a clock that is never set.
  */
 export function createFreshShares(now: () => number): (caller: FreshCaller) => boolean {
   const open = createBucket(OPEN_RATE, now)

@@ -17,15 +17,15 @@ import { joinEnclaves, type ServiceEnclaves } from './service-enclaves.ts'
 import type { EnclaveSource, ReleasesConfig } from './settings.ts'
 
 /**
- * How long the gateway waits for enclaves that are starting. An enclave starts in about a second,
- * in an image in ten.
+ * How long the gateway waits for enclaves that are starting. An enclave process starts in about a
+ * second. An enclave in an image starts in about ten seconds.
  */
 const ENCLAVE_WAIT_MS = 20_000
 
 type EnclaveSettings = {
   readonly isProduction: boolean
   readonly isStaging: boolean
-  /** Null: enclaves with any measurements are used. */
+  /** If this is null, enclaves with any measurements are used. */
   readonly releases: ReleasesConfig | null
   readonly enclave: EnclaveSource
   readonly verifiedCallsMax: number
@@ -33,7 +33,7 @@ type EnclaveSettings = {
 
 type EnclaveParts = Opening &
   Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
-    /** Enclaves that this process started; null: the operator runs the enclaves. */
+    /** Enclaves that this process started. Null if the operator runs the enclaves. */
     readonly local: { readonly socketPaths: readonly string[]; stop(): Promise<void> } | null
     /** The chain and the contract for which the enclaves sign. */
     readonly domain: LogDomain
@@ -41,9 +41,9 @@ type EnclaveParts = Opening &
   }
 
 /**
- * Opens the pool, and waits until one enclave is in use. The others are used as soon as they
- * answer. Rejects with StartFailure when there is no enclave, or when the gateway accepts none of
- * them. `own`: options that only tests set.
+ * Opens the pool, and waits until one enclave is in use. The other enclaves are used as soon as
+ * they answer. Rejects with StartFailure if there is no enclave, or if the gateway accepts none of
+ * them. `own` has options that only tests set.
  */
 export async function openEnclaves(
   { isProduction, isStaging, releases: list, enclave, verifiedCallsMax }: EnclaveSettings,
@@ -81,9 +81,9 @@ export async function openEnclaves(
 }
 
 /**
- * Opens the enclaves of the service: this gateway's enclaves and, over the bus, the other
- * gateways'. `bus`: null for a gateway that works alone. Gives the routes of attestations and
- * encryption keys.
+ * Opens the enclaves of the service. These are this gateway's enclaves and, over the bus, the
+ * enclaves of the other gateways. `bus` is null if the gateway works alone. Returns the routes for
+ * attestations and encryption keys.
  */
 export function openServiceEnclaves(
   { anchorIntervalMs }: { readonly anchorIntervalMs: number },

@@ -27,43 +27,52 @@ import { type AttestationReply, attestationReply, servedNotary } from './notary-
 import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
 /**
- * The endpoint that gets an encrypted call: an enclave of this gateway, or another gateway that has
- * the enclave.
+ * The endpoint that gets an encrypted call. It is an enclave of this gateway, or another gateway
+ * that has the enclave.
  */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
-  /** Null: the gateway that has the enclave brings the proof. */
+  /** If this is null, the gateway that has the enclave sends the proof to the enclave. */
   readonly giveProof: EnclaveEndpoint['giveProof'] | null
 }
 
-/** The enclaves of the service's other gateways. */
+/** The enclaves of the other gateways in the service. */
 export type PeerEnclaves = {
-  /** Gives their notaries, with the documents that their gateways published last. */
+  /**
+   * Returns the notaries of these enclaves, with the documents that their gateways published last.
+   */
   notaries(): readonly ServedNotary[]
-  /** Gives null when no other gateway has this notary's enclave. Throws ApiError. */
+  /**
+   * Returns the attestation of this notary's enclave. Returns null if no other gateway has that
+   * enclave. Throws ApiError.
+   */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
-  /** Whether another gateway has the enclave of a notary. */
+  /** Returns true if another gateway has the enclave of this notary. */
   holds(notary: string): boolean
-  /** Answers the other gateways' requests for attestations with this function. */
+  /** Uses this function to answer the requests for attestations from other gateways. */
   serveAttestations(
     attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
   ): void
-  /** Gives null when no other gateway has the enclave. */
+  /** Returns null if no other gateway has the enclave. */
   endpoint(notary: string): EncryptedEndpoint | null
   stop(): void
 }
 
-/** Gives the missing part of a sealed completion's proof, after the completion is stored. */
+/**
+ * Returns the missing part of the proof for a sealed completion, after the completion is stored.
+ */
 export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
 
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/** How often notaries are published. Documents and keys are renewed long before they are needed. */
+/**
+ * How often notaries are published. Documents and keys are renewed long before the old ones expire.
+ */
 const PUBLISH_INTERVAL_MS = 2_000
-/** A notary that is not published again within this time is gone. */
+/** If a notary is not published again within this time, it counts as gone. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
-/** While notaries of other gateways are refused, that is logged only this often. */
+/** While notaries from other gateways are refused, this is logged only once in this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 const notaries = z.array(servedNotary).max(NOTARIES_MAX)
@@ -91,19 +100,28 @@ const peerFailure = z.object({
   was_sent: z.boolean(),
 })
 
-/** Follows the enclaves of the other gateways, and lets them use this gateway's enclaves. */
+/**
+ * Follows the enclaves of the other gateways, and allows those gateways to use this gateway's
+ * enclaves.
+ */
 export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
-  /** The check for other gateways' notaries: the same as for this gateway's own. */
+  /**
+   * The check for notaries from other gateways. It is the same check as for this gateway's own
+   * enclaves.
+   */
   readonly check: IdentityCheck
-  /** The operator's credentials, by provider. They stay with the gateway that has the enclave. */
+  /**
+   * The operator's credentials, by provider. They are used only by the gateway that has the
+   * enclave, and are not sent to other gateways.
+   */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Waits until a completion is stored, and gives the missing part of its proof. */
+  /** Waits until a completion is stored, and returns the missing part of the completion's proof. */
   readonly proofFor: ProofFor
   /**
-   * How long commits may take to bring the proof to an enclave, milliseconds; 0 when commits bring
-   * no proofs.
+   * How long commits may take to bring the proof to an enclave, milliseconds. 0 if commits bring no
+   * proofs.
    */
   readonly patienceMs: number
   readonly log: Logger
@@ -124,7 +142,7 @@ export function openPeerEnclaves(options: {
     const atMs = performance.now()
     verifyPeerNotaries(list, { check, nowMs: Date.now(), onFault }).then(
       (verified) => {
-        // Meanwhile, a newer list may have arrived, or the gateway may be gone.
+        // During the check, a newer list may have arrived, or the gateway may have gone.
         if (bus.peers().includes(peer) && (published.get(peer)?.atMs ?? 0) <= atMs)
           published.set(peer, { notaries: verified, atMs })
       },
@@ -133,7 +151,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** Gives the recently published notaries of all other gateways, one gateway after the other. */
+  /** Returns the recently published notaries of all other gateways, one gateway after another. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...published].flatMap(([peer, { notaries: list, atMs }]) =>
@@ -190,7 +208,7 @@ function unreachable(): ApiError {
   )
 }
 
-/** An enclave of another gateway, for one encrypted call. */
+/** An enclave that belongs to another gateway, for one encrypted call. */
 class RemoteEndpoint implements EncryptedEndpoint {
   private readonly bus: Bus
   private readonly peer: string
@@ -217,8 +235,8 @@ class RemoteEndpoint implements EncryptedEndpoint {
       signal.removeEventListener('abort', leave)
       channel.abort(null)
     }
-    // The answer may arrive before the body's end. It says more than the fault of a body that was
-    // not read.
+    // The answer may arrive before the end of the body. The answer is more important than the fault
+    // of a body that was not read.
     sendBody(channel, body.stream).catch(leave)
     const messages = channel.messages[Symbol.asyncIterator]()
     try {
@@ -239,7 +257,7 @@ class RemoteEndpoint implements EncryptedEndpoint {
   }
 }
 
-/** Gives events as they arrive. Leaving the iteration ends the call. */
+/** Returns events as they arrive. Leaving the iteration ends the call. */
 async function* readEvents(
   messages: AsyncIterator<Uint8Array>,
   {
@@ -267,7 +285,7 @@ async function sendBody(channel: Channel, stream: Readable): Promise<void> {
   await channel.end()
 }
 
-/** Turns the end of the channel into an error like an enclave's. */
+/** Converts the end of the channel to an error that looks like an error of an enclave. */
 function peerErrorOf(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason
   if (!(error instanceof ChannelError)) return error
@@ -283,7 +301,7 @@ function unsent(): EnclaveError {
   })
 }
 
-/** Makes an encrypted call for another gateway, with an enclave of this gateway. */
+/** Makes an encrypted call for another gateway, on an enclave of this gateway. */
 async function serveEncrypted(
   channel: Channel,
   header: unknown,
@@ -305,7 +323,8 @@ async function serveEncrypted(
       await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
       for await (const event of answer.events) {
         await channel.send(writeRecord(event))
-        // After a cut stream, no call waits: the completion is in the log, and gets no proof.
+        // After a cut stream, no call waits for the proof. The completion is in the log, but gets
+        // no proof.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
         bringProof(event.sealed, {
           proof: proofFor(event.sealed, signal),
@@ -313,8 +332,7 @@ async function serveEncrypted(
           patienceMs,
           answered: answered.signal,
         }).catch((error: unknown) => {
-          // When no proof arrives in time, the enclave itself reports that to its caller in a
-          // frame.
+          // If no proof arrives in time, the enclave itself reports this to its caller in a frame.
           if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
         })
       }
@@ -328,7 +346,9 @@ async function serveEncrypted(
   }
 }
 
-/** Gives the parts of the call's body. Parts that the enclave does not read are dropped. */
+/**
+ * Returns the parts of the call's body. If the enclave does not read some parts, they are dropped.
+ */
 async function* partsOf({ messages, signal }: Channel): AsyncGenerator<Buffer> {
   const parts = messages[Symbol.asyncIterator]()
   try {

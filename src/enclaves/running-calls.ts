@@ -4,8 +4,8 @@ import { EnclaveError } from './enclave-errors.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
- * An enclave that was asked for its identity and sent nothing for this long hangs, so its calls are
- * ended. What it sealed for them is committed when the enclave works again.
+ * If an enclave was asked for its identity and sent nothing for this long, it hangs, and its calls
+ * are ended. Completions that it sealed for these calls are committed when the enclave works again.
  */
 const SILENCE_MAX_MS = 10_000
 
@@ -23,20 +23,20 @@ export type RunningCallsOptions = {
 
 /** A running call. */
 type RunningCall = {
-  /** Aborted when the caller's signal is aborted, and when the enclave hangs. */
+  /** Aborted when the caller's signal is aborted, and also when the enclave hangs. */
   readonly signal: AbortSignal
   readonly end: () => void
 }
 
-/** The running calls at one endpoint. They are ended when its enclave hangs. */
+/** The running calls at one endpoint. They are ended if the enclave at the endpoint hangs. */
 export class RunningCalls {
   readonly #options: RunningCallsOptions
-  /** Ends each of these calls. */
+  /** Aborting one of these controllers ends its call. */
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
   /**
-   * Failed looks since the last answer. A single failed look may mean only that this process was
-   * blocked.
+   * Number of failed looks since the enclave last answered. A single failed look may mean only that
+   * this process was blocked.
    */
   #silentLooks = 0
 
@@ -44,7 +44,7 @@ export class RunningCalls {
     this.#options = options
   }
 
-  /** Starts a call for a caller with this signal. `answerOf` ends it. */
+  /** Starts a call for a caller with this signal. `answerOf` ends the call. */
   begin(signal: AbortSignal): RunningCall {
     const call = new AbortController()
     const leave = () => call.abort(signal.reason)
@@ -62,9 +62,9 @@ export class RunningCalls {
   }
 
   /**
-   * Gives the answer of a call. The call ends when it fails, when its answer is complete, or when
-   * its events are read to the end or left. It also ends when its signal is aborted, even if its
-   * events are not read.
+   * Returns the answer of a call. The call ends when it fails, when its answer is complete, or when
+   * its events are read to the end. It also ends when the iteration over its events is left. If its
+   * signal is aborted, it ends even if its events are not read.
    */
   async answerOf<Answer extends CompletionAnswer | EncryptedAnswer>(
     call: RunningCall,
@@ -88,7 +88,7 @@ export class RunningCalls {
     this.#silentLooks = 0
   }
 
-  /** Call it after a failed look. Ends all calls when the enclave has been silent for too long. */
+  /** Call this after a failed look. If the enclave has been silent for too long, ends all calls. */
   endSilent(fault: Error): void {
     const { silenceMaxMs = SILENCE_MAX_MS, socketPath, log } = this.#options
     if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return

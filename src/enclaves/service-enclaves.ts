@@ -6,24 +6,25 @@ import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 /** The enclaves of this gateway and, with a bus, the enclaves of the other gateways. */
 export type ServiceEnclaves = {
   /**
-   * Gives the notaries whose enclaves answered at the last look, each once, this gateway's first.
-   * Gives at most NOTARIES_MAX.
+   * Returns the notaries whose enclaves answered at the last look. Each notary is listed once. This
+   * gateway's notaries come first. Returns at most NOTARIES_MAX notaries.
    */
   notaries(): readonly ServedNotary[]
   /**
-   * Gives the endpoint for an encrypted call: the enclave of `notary` (0x, lower case), or with
-   * null the enclave whose keys are published. Gives null when the enclave is gone or accepts no
-   * encrypted calls.
+   * Returns the endpoint for an encrypted call. It is the enclave of `notary` (0x, lower case). If
+   * `notary` is null, it is the enclave whose keys are published. Returns null if the enclave is
+   * gone or accepts no encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**
-   * Keys of the enclave for clients that name no enclave. They are the same at every gateway while
-   * that enclave is in use. Empty when no enclave accepts encrypted calls.
+   * Returns the keys for clients that name no enclave. The keys belong to one enclave, and are the
+   * same at every gateway while that enclave is in use. Empty if no enclave accepts encrypted
+   * calls.
    */
   wellKnownKeys(): readonly EncryptionKey[]
 }
 
-/** Gives the enclaves of the service. `peers`: null for a gateway that works alone. */
+/** Returns the enclaves of the service. `peers` is null if the gateway works alone. */
 export function joinEnclaves(
   enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>,
   peers: Pick<PeerEnclaves, 'notaries' | 'endpoint'> | null,

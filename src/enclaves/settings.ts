@@ -4,7 +4,10 @@ import { parseReleaseKey } from '../../attestation/release/release-signatures.ts
 import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
-/** Most enclaves of one gateway. Each costs a waiting connection, and one look per second. */
+/**
+ * The maximum number of enclaves of one gateway. For each enclave, the gateway needs a connection
+ * that waits, and one look per second.
+ */
 export const ENCLAVES_MAX = 32
 
 /** The gateway's variables for its enclaves. */
@@ -36,7 +39,8 @@ type Settings = z.output<typeof schema>
 
 export type EnclaveSource =
   /**
-   * Enclaves that the gateway starts. They get these variables (enclave/config.ts) and no others.
+   * Enclaves that the gateway starts. The gateway passes these variables (enclave/config.ts) to
+   * them, and no others.
    */
   | {
       readonly kind: 'local'
@@ -60,7 +64,7 @@ export type ReleasesConfig = {
 
 /**
  * Variables of an enclave process (enclave/config.ts) that an operator may set. The gateway sets
- * the other ones itself.
+ * all other variables of the process.
  */
 const ENCLAVE_VARIABLES = [
   'PROVIDERS_FILE',
@@ -75,10 +79,16 @@ const ENCLAVE_VARIABLES = [
   'ATTESTATION_RENEW_MS',
 ] as const
 
-/** The host is not among them: the enclave uses plain http only on loopback. */
+/**
+ * The variable for the host is not in this list, because the enclave uses plain http only on
+ * loopback.
+ */
 const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
 
-/** Gives where the enclaves are, with the variables for enclaves that are started here. */
+/**
+ * Returns where the enclaves are. For enclaves that the gateway starts, also returns their
+ * variables.
+ */
 export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
   if (settings.ENCLAVE_URL !== undefined)
     return { kind: 'remote', socketPaths: settings.ENCLAVE_URL }
@@ -90,7 +100,10 @@ export function enclaveOf(settings: Settings, environment: Environment): Enclave
   }
 }
 
-/** Gives the file of accepted releases and the keys that may sign it; null without a file. */
+/**
+ * Returns the file of accepted releases and the keys that may sign it. Returns null if no file is
+ * configured.
+ */
 export function releasesOf({
   ENCLAVE_RELEASES_FILE: file,
   RELEASE_KEY: keys = [],
@@ -98,7 +111,7 @@ export function releasesOf({
   return file === undefined ? null : { file: resolve(file), keys }
 }
 
-/** Gives the faults of the variables taken together. */
+/** Returns the faults that appear only when several variables are checked in combination. */
 export function releaseFaults(given: Environment): readonly string[] {
   const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
   if (file === undefined)

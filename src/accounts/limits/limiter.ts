@@ -25,39 +25,43 @@ import {
 } from './quota.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
-/** Largest estimate of tokens that is counted. Such an estimate already exceeds every limit. */
+/** Estimates of tokens above this number count as this number. It already exceeds every limit. */
 export const ESTIMATE_MAX = TOKENS_MAX
 
-/** A call that asks for admission. */
+/** A call that asks to be admitted. */
 export type LimitedCall = {
   readonly accountId: string
-  /** The account's tier; null for the standard tier. */
+  /** The account's tier. Null for the standard tier. */
   readonly tier: string | null
   readonly kind: CallKind
-  /** The model's name as the caller wrote it; empty for a call without a model. */
+  /** The model's name as the caller wrote it. Empty if the call has no model. */
   readonly model: string
-  /** Tokens that the call may use; 0 for a call that uses no tokens. */
+  /** Tokens that the call may use. It is 0 if the call uses no tokens. */
   readonly estimate: number
-  /** How many of these tokens are the prompt's, if known. The call's cost depends on it. */
+  /** How many of these tokens belong to the prompt, if known. The call's cost depends on it. */
   readonly promptTokens?: number
   /** How many images the call may make. */
   readonly images?: number
-  /** Public id of the key, and whether it or its account has a budget (../budgets.ts). */
+  /**
+   * Public id of the key. `isBudgeted` is true if the key or its account has a budget
+   * (../budgets.ts).
+   */
   readonly keyId?: string
   readonly isBudgeted?: boolean
   /** Prices at which the call is settled. Default: the limiter's current prices. */
   readonly prices?: Prices
 }
 
-/** An admitted call. Settle it in a `finally`; only the first settlement counts. */
+/** An admitted call. Settle it in a `finally`. Only the first settlement counts. */
 export type Permit = {
   /** Null when nothing limits the call. */
   readonly quota: Quota | null
   /**
-   * Records what the call really used, however it ended. Only the first time counts. `model`: for a
-   * call admitted without a model; its tokens count for the model's group. `promptTokens`: how many
-   * of the tokens are the prompt's, if known. `images`: how many were made. Gives what was counted,
-   * or null when it is not the first time.
+   * Records what the call really used, whether it succeeded or failed. Only the first settlement
+   * counts. `model` is used for a call that was admitted without a model. The call's tokens then
+   * count for the model's group. `promptTokens` is the number of prompt tokens, if known. `images`
+   * is the number of images that were made. Returns what was counted. Returns null if it is not the
+   * first settlement.
    */
   settle(usedTokens: number, model?: string, promptTokens?: number, images?: number): CallUse | null
 }
@@ -69,31 +73,34 @@ export type Decision =
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
   /**
-   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call without a
-   * limit does not wait for the database; it is counted a little later. Rejects with the driver's
-   * error when the limits cannot be read.
+   * Counts a call and reserves its estimate. If the call does not fit, refuses it and counts
+   * nothing. A call without a limit does not wait for the database, and is counted a little later.
+   * Rejects with the driver's error when the limits cannot be read.
    */
   admit(call: LimitedCall): Promise<Decision>
-  /** Gives what the limiter has counted for an account, with the reservations of running calls. */
+  /**
+   * Returns what the limiter has counted for an account, including the reservations of running
+   * calls.
+   */
   report(account: {
     readonly accountId: string
     readonly tier: string | null
   }): Promise<RateLimitsReport>
-  /** Resolves when the use of all calls until now is counted. Rejects with the driver's error. */
+  /** Resolves when the use of all earlier calls is counted. Rejects with the driver's error. */
   flush(): Promise<void>
-  /** Writes the use that is not counted yet, and stops. */
+  /** Writes the use that is not counted yet, then stops. */
   stop(): Promise<void>
 }
 
 /**
- * Counts the caller's call and writes the remaining quota into the `x-ratelimit-*` headers. Settle
- * the permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
+ * Counts the call and writes the remaining quota into the `x-ratelimit-*` headers. Settle the
+ * permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
  * `not_ready` when the limits cannot be read. Must run behind `authenticate`.
  */
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** What the route knows of the call. The caller is known from the key. */
+  /** The data of the call that the route knows. The caller is found from the key. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   recordInference(() => ({
@@ -116,8 +123,8 @@ export async function admitCall(
 }
 
 /**
- * Facts known before the call runs. A verified call's provider is chosen later. The code that makes
- * images records its provider itself.
+ * Facts that are known before the call runs. The provider of a verified call is chosen later. The
+ * code that makes images records the provider of images.
  */
 const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
   chat: { operation: 'chat', provider: 'nodes' },
@@ -142,13 +149,13 @@ async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): P
 
 type RateLimiterOptions = {
   readonly store: RateLimitsStore
-  /** Called once for each call. The call keeps these tiers until it ends. */
+  /** Called once for each call. The call uses these tiers until it ends. */
   readonly tiers: () => Tiers
-  /** Called once for each call, like `tiers`. */
+  /** Called once for each call, as `tiers` is. */
   readonly prices: () => Prices
   /**
-   * This process's lease: calls are counted for its id, and for this many seconds it is believed to
-   * be alive.
+   * This process's lease. Calls are counted for the lease's id. Other processes believe for
+   * `leaseSeconds` that this process is alive.
    */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
@@ -208,7 +215,9 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
 
 type Ticket = Pick<Settlement, 'processId' | 'minute' | 'day' | 'reserved'>
 
-/** For a call without a limit: its use counts in the windows that are open when it ends. */
+/**
+ * For a call without a limit. Its use counts in the windows that are current when the call ends.
+ */
 const NOTHING_RESERVED: Ticket = { processId: null, minute: 0, day: 0, reserved: 0 }
 
 function openPermit(
@@ -234,8 +243,8 @@ function openPermit(
     settle(usedTokens, model, promptTokens, images) {
       if (isSettled) return null
       isSettled = true
-      // The caller's `model` is text from outside: its use is added up in the database with other
-      // calls' use.
+      // `model` is text that the caller wrote. The database adds its use to the use of other calls
+      // with the same text.
       const use = recordUse({
         model: model ?? call.model,
         tokens: usedTokens,
@@ -253,12 +262,12 @@ function openPermit(
   }
 }
 
-/** Longer model names are cut. */
+/** Longer model names are shortened to this length. */
 const MODEL_LENGTH_MAX = 200
 
 /**
- * A call's use as it is counted. The model's name is text from outside: a database does not accept
- * every text.
+ * The use of a call in the form in which it is counted. The model's name is text from outside, and
+ * the database does not accept every text.
  */
 function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
   return {
@@ -277,30 +286,34 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * Longest delay of counts that no caller waits for; an earlier call takes them along. It is short,
- * so that reservations are released soon. It is long enough that counting costs an embedded
- * database little (a step takes some milliseconds).
+ * The maximum delay of counts for which no caller waits. If another call is counted earlier, these
+ * counts are sent with it. The delay is short, so that reservations are released soon. It is long
+ * enough that counting costs an embedded database little. A step takes some milliseconds there.
  */
 const LINGER_MS = 250
 /**
- * Pause between the end of a step and the next step. With an embedded database a step costs about a
- * millisecond, for one call or for thirty. Calls that are further apart do not wait.
+ * Pause between the end of a step and the next step. With an embedded database, a step costs about
+ * a millisecond, for one call as for thirty calls. If calls arrive at longer intervals, they do not
+ * wait.
  */
 const STEP_PAUSE_MS = 4
 /** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
-/** How many calls one step counts, at most: a larger step would delay other calls too long. */
+/**
+ * The maximum number of calls that one step counts. A larger step would delay other calls too long.
+ */
 const STEP_TAKES_MAX = 256
 
 /**
- * How many different models are kept while the database is unreachable. Further ones count as `*`.
+ * How many different models are stored while the database is unreachable. All further models count
+ * as `*`.
  */
 const USAGES_MAX = 4_096
 
-/** Identifies a bucket: the account and the group whose calls are counted together. */
+/** Identifies a bucket: an account, and a group of models whose calls are counted together. */
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
 
-/** Outcome of one call, and the process for which it is counted. */
+/** Outcome of one call, and the id of the process for which the call is counted. */
 type TakeOutcome = StepOutcome & { readonly at: number; readonly processId: string }
 
 type Take = {
@@ -311,8 +324,8 @@ type Take = {
 }
 
 /**
- * Settlements and usages that were sent with one number. They are kept until they are certainly
- * counted.
+ * Settlements and usages that were sent with the same batch number. They are stored until they are
+ * certainly counted.
  */
 type SentBatch = {
   readonly batch: number
@@ -326,9 +339,10 @@ type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log
 }
 
 /**
- * Collects the limiter's requests to the database into few steps. Only one step runs at a time;
- * requests that arrive meanwhile go with the next step. An idle gateway adds no waiting. A busy
- * gateway adds at most STEP_PAUSE_MS, and sends few statements.
+ * Collects the limiter's requests to the database into few steps. Only one step runs at a time.
+ * Requests that arrive during a step are sent with the next step. If the gateway is idle, a call
+ * does not wait for this. If the gateway is busy, a call waits at most STEP_PAUSE_MS longer, and
+ * few statements are sent.
  */
 class StepQueue {
   private readonly options: StepQueueOptions
@@ -343,7 +357,7 @@ class StepQueue {
   private running: Promise<void> | null = null
   private timer: NodeJS.Timeout | null = null
   private failure: Error | null = null
-  /** Time when the last step ended, by performance.now(). */
+  /** Time when the last step ended, as returned by performance.now(). */
   private endedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: StepQueueOptions) {
@@ -351,8 +365,8 @@ class StepQueue {
   }
 
   /**
-   * Counts one call. Rejects with the driver's error; then it is not known whether the call was
-   * counted.
+   * Counts one call. Rejects with the driver's error. After that error, the call may or may not
+   * have been counted.
    */
   take(bucket: BucketName, estimate: number): Promise<TakeOutcome> {
     const { promise, resolve, reject } = Promise.withResolvers<TakeOutcome>()
@@ -362,8 +376,8 @@ class StepQueue {
   }
 
   /**
-   * Counts a call that does not wait. It is counted a little later, and not counted when the
-   * database fails.
+   * Counts a call that does not wait. The call is counted a little later. If the database fails,
+   * the call is not counted.
    */
   count(bucket: BucketName): void {
     const ignore = () => undefined
@@ -373,8 +387,8 @@ class StepQueue {
   }
 
   /**
-   * Settles a call a little later, and repeats until the database has it. Only the end of the
-   * process loses a settlement.
+   * Settles a call a little later. Retries until the database has the settlement. A settlement is
+   * lost only if the process ends first.
    */
   settle(bucket: BucketName, settlement: Settlement): void {
     const key = keyOf(bucket)
@@ -386,7 +400,7 @@ class StepQueue {
     this.schedule(LINGER_MS)
   }
 
-  /** Counts the use of a finished call: a little later, and repeated until the database has it. */
+  /** Counts the use of a finished call a little later. Retries until the database has the use. */
   use(usage: KeyUsage): void {
     const keyOfUse = ({ accountId, keyId, operation, family, model }: KeyUsage) =>
       `${accountId} ${keyId} ${operation} ${family} ${model}`
@@ -397,7 +411,7 @@ class StepQueue {
     this.schedule(LINGER_MS)
   }
 
-  /** Resolves when all requests until now are counted. Rejects with the driver's error. */
+  /** Resolves when all earlier requests are counted. Rejects with the driver's error. */
   async flush(): Promise<void> {
     while (this.hasWork()) {
       this.start()
@@ -406,7 +420,7 @@ class StepQueue {
     }
   }
 
-  /** Sends what is left, once, and stops. */
+  /** Sends the remaining requests once, then stops. */
   async stop(): Promise<void> {
     await this.flush().catch((error) =>
       this.options.log.error({ err: error }, 'usage was not settled'),
@@ -434,7 +448,8 @@ class StepQueue {
 
   private async run(): Promise<void> {
     const pauseMs = Math.ceil(this.endedAtMs + STEP_PAUSE_MS - performance.now())
-    // Calls that were read in the same turn go together, even without a pause.
+    // Calls that were read in the same turn of the event loop are sent together, even without a
+    // pause.
     await (pauseMs > 0 ? sleep(pauseMs) : setImmediate())
     this.failure = await this.send()
     this.endedAtMs = performance.now()
@@ -468,15 +483,17 @@ class StepQueue {
     }
   }
 
-  /** The batch's outcome was unknown. It is counted now, or was counted before: never twice. */
+  /**
+   * The batch may or may not have been counted before. After this call it is counted exactly once.
+   */
   private async resend(sent: SentBatch): Promise<void> {
     await this.options.store.step({ ...sent, leaseSeconds: this.options.leaseSeconds })
     this.sent = null
   }
 
   /**
-   * Gathers takes into one bucket for each account and group. Settlements and usages are also kept,
-   * to be sent again if this step fails.
+   * Groups takes into one bucket for each account and group. Settlements and usages are also
+   * stored, so that they can be sent again if this step fails.
    */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))

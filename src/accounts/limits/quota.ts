@@ -7,34 +7,37 @@ import {
 } from '../rate-limits-store.ts'
 import type { Tier } from './tiers.ts'
 
-/** How much of one limit is left. */
+/** The remaining amount of one limit. */
 type Measure = {
   readonly limit: number
-  /** Never below 0, although calls may use more tokens than they reserved. */
+  /**
+   * Never below 0. The real difference may be negative, because calls may use more tokens than they
+   * reserved.
+   */
   readonly remaining: number
   /** Seconds until the window ends. */
   readonly resetSeconds: number
 }
 
 /**
- * What an account has left after a call was admitted or refused. Of minute and day, the window with
- * less left; null means without limit.
+ * The remaining quota of an account after a call was admitted or refused. Each member shows the
+ * window with less left: the minute or the day. Null means that there is no limit.
  */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
 /** Why a call was refused. */
 export type QuotaRefusal = {
   readonly quota: Quota
-  /** Seconds until the limit that refuses the call is open again. */
+  /** Seconds until the refusing limit allows calls again. */
   readonly retryAfterSeconds: number
-  /** The call needs more than a whole window has, so a retry cannot help. */
+  /** True if the call needs more than the limit of a whole window. Then a retry cannot help. */
   readonly isHopeless: boolean
-  /** The limit of which too little is left. */
+  /** The limit whose remaining amount is too small. */
   readonly limit: 'requests' | 'tokens'
   readonly message: string
 }
 
-/** All limits, and how far each is used at the time `at` (Unix seconds). */
+/** All limits, and the used amount of each limit at the time `at` (Unix seconds). */
 export type QuotaUse = {
   readonly limits: RateLimits
   readonly used: UsedWindows
@@ -47,12 +50,12 @@ export function describeQuota(usage: QuotaUse): Quota {
   return { requests: tightest(all.requests), tokens: tightest(all.tokens) }
 }
 
-/** Gives why a call with this estimate of tokens does not fit. */
+/** Returns the reason why a call with this estimate of tokens is refused. */
 export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
-  // Running calls may have used more than the limit. Then a call that uses no tokens does not fit
-  // either.
+  // Running calls may have used more than the limit. In that case, even a call that uses no tokens
+  // is refused.
   const tooMuch = tokens.filter(({ limit, used }) => used + estimate > limit)
   const inTheWay = [...tooMany, ...tooMuch]
   const retryAfterSeconds = Math.max(1, ...inTheWay.map(({ resetSeconds }) => resetSeconds))
@@ -132,7 +135,8 @@ function headersOf(
 }
 
 /**
- * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service with this interface.
+ * Answer to `GET /v1/dashboard/rate-limits`. Its form is that of the first service with this
+ * interface.
  */
 export type RateLimitsReport = {
   readonly usage_tier_name: string
@@ -142,7 +146,7 @@ export type RateLimitsReport = {
   readonly usages: readonly GroupUsage[]
 }
 
-/** Use of one group of models; null means without limit. Days begin at midnight UTC. */
+/** Use of one group of models. Null means that there is no limit. Days begin at midnight UTC. */
 type GroupUsage = {
   /** The group's name. */
   readonly model: string
@@ -159,7 +163,7 @@ type GroupUsage = {
   readonly tokens_used_day: number
 }
 
-/** Gives what an account used in each group of its tier. */
+/** Returns the use of an account in each group of its tier. */
 export function describeUsage(
   tier: Tier,
   { used }: Pick<Awaited<ReturnType<RateLimitsStore['read']>>, 'used'>,

@@ -4,7 +4,7 @@ import { matchesPattern } from '../../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../../runtime/starting.ts'
 import type { RateLimits } from '../rate-limits-store.ts'
 
-/** Kinds of calls that are limited, as a tiers file names them. */
+/** Kinds of calls that have limits. A tiers file uses these names. */
 export const CALL_KINDS = ['verified', 'chat', 'embeddings', 'images', 'search'] as const
 export type CallKind = (typeof CALL_KINDS)[number]
 
@@ -13,16 +13,19 @@ export type LimitGroup = {
   /** Unique within the tier. The account's use of this group is stored under this name. */
   readonly name: string
   readonly calls: readonly CallKind[]
-  /** Patterns; `*` matches any characters. A call without a model has the empty text. */
+  /**
+   * Patterns in which `*` matches any characters. For a call without a model, the patterns are
+   * compared with the empty text.
+   */
   readonly models: readonly string[]
   readonly limits: RateLimits
-  /** The price as it is shown; null when no price is shown. */
+  /** The price as text for display. Null if no price is shown. */
   readonly pricePerMillionTokens: string | null
 }
 
 /**
- * What an account may use. The first group that matches a call counts it. One group matches every
- * call.
+ * Limits of an account. The first group that matches a call counts the call. Every call matches a
+ * group.
  */
 export type Tier = {
   readonly name: string
@@ -30,12 +33,12 @@ export type Tier = {
   readonly groups: readonly LimitGroup[]
 }
 
-/** The tiers by name, and the standard tier, for accounts without a tier. */
+/** The tiers by name. `standard` is the tier of accounts without a tier. */
 export type Tiers = { readonly standard: Tier; readonly byName: ReadonlyMap<string, Tier> }
 
 /**
- * Gives the tier with this name, or else the standard tier: an account's tier may be from an older
- * file.
+ * Returns the tier with this name. If it does not exist, returns the standard tier. An account's
+ * tier may come from an older file.
  */
 export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
@@ -62,7 +65,7 @@ const UNLIMITED: RateLimits = {
   tokensPerDay: null,
 }
 
-/** For development: every call is counted, and no call is refused. */
+/** For development. Every call is counted, and no call is refused. */
 export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   {
     name: 'unlimited',
@@ -80,8 +83,8 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
 ])
 
 /**
- * Free limits, as a known service of this interface has them. They apply to each kind of call
- * separately.
+ * Limits of the free tier. A known service with this interface has the same limits. They apply to
+ * each kind of call separately.
  */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
@@ -91,8 +94,8 @@ const FREE_LIMITS: RateLimits = {
 }
 
 /**
- * For production without a tiers file, so that no account can spend the operator's money without
- * limit.
+ * For production without a tiers file. Because of these limits, no account can spend the operator's
+ * money without limit.
  */
 export const FREE_TIERS: Tiers = assembleTiers('free', [
   {
@@ -108,10 +111,7 @@ export const FREE_TIERS: Tiers = assembleTiers('free', [
   },
 ])
 
-/**
- * Gives tiers, one of which is the standard tier. Throws TypeError when `standard` names none of
- * them.
- */
+/** Assembles tiers. Throws TypeError if `standard` is not the name of one of the tiers. */
 export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
   const byName = new Map(tiers.map((tier) => [tier.name, tier]))
   const tier = byName.get(standard)
@@ -120,8 +120,8 @@ export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
 }
 
 /**
- * Gives the tiers of `file`. Without a file: no limits for development, and the free tier for
- * production. So a leaked key cannot spend without limit. Rejects as readTiers does.
+ * Reads the tiers from `file`. If there is no file, returns no limits in development and the free
+ * tier in production. So a leaked key cannot spend without limit. Rejects as readTiers does.
  */
 export async function chooseTiers(
   file: string | null,
@@ -131,7 +131,7 @@ export async function chooseTiers(
   return isProduction ? FREE_TIERS : UNLIMITED_TIERS
 }
 
-/** Gives the tiers of a file. Rejects with StartFailure, which lists all faults of the file. */
+/** Reads tiers from a file. Rejects with StartFailure, which lists all faults of the file. */
 export async function readTiers(file: string): Promise<Tiers> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartFailure(`limits: RATE_LIMIT_TIERS_FILE ${file} cannot be read (${error.code})`)
@@ -143,16 +143,16 @@ export async function readTiers(file: string): Promise<Tiers> {
 }
 
 /**
- * How many tiers a file has, groups a tier has, and model patterns a group has, at most. Each call
- * is compared with the groups and patterns of its tier.
+ * The maximum numbers of tiers in a file, of groups in a tier, and of model patterns in a group.
+ * Each call is compared with the groups and patterns of its tier.
  */
 const TIERS_MAX = 100
 const GROUPS_MAX = 100
 const PATTERNS_MAX = 200
 
 /**
- * Parses the text of a tiers file (README.md describes the form). Gives the tiers, or every fault
- * of the text in words.
+ * Parses the text of a tiers file (README.md describes the form). Returns the tiers, or a
+ * description of every fault in the text.
  */
 export function parseTiers(
   text: string,
@@ -180,7 +180,10 @@ function readJson(text: string): unknown {
   }
 }
 
-/** ASCII only: names must sort here as in the database, which locks rows in this order. */
+/**
+ * ASCII only. The code and the database must sort names in the same order, because the database
+ * locks rows in this order.
+ */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
   error: 'expected 1 to 64 letters, digits, spaces and . _ : / -, beginning with a letter or digit',
 })
@@ -223,8 +226,8 @@ const tiersFile = z
 type GroupForm = z.output<typeof group>
 
 /**
- * Counts are stored under the names, so names must be unique. A call that matches no group would be
- * free.
+ * Counts are stored under the names of groups, so the names must be unique. A call that matches no
+ * group would not be limited.
  */
 function checkGroups({ value, issues }: z.core.ParsePayload<readonly GroupForm[]>): void {
   const fault = (message: string) =>

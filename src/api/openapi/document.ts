@@ -8,9 +8,9 @@ import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 const INTERFACE_VERSION = '1.0.0'
 
 /**
- * Gives the OpenAPI 3.1 document of `routes`, with their schemas. The schemas of requests also
- * validate the requests. Tests compare the schemas of replies with real replies. Throws when two
- * schemas have the same name.
+ * Returns the OpenAPI 3.1 document of `routes`, with their schemas. The same schemas validate
+ * requests. Tests compare the schemas of replies with real replies. Throws if two schemas have the
+ * same name.
  */
 export function createDocument(
   routes: readonly Route[],
@@ -72,7 +72,7 @@ function describeRoute(route: Route): JsonSchema {
   }
 }
 
-/** Code generators name methods by this id: `postV1ChatCompletions`. */
+/** Code generators use this id as the name of a method: `postV1ChatCompletions`. */
 function operationIdOf({ method, path }: Route): string {
   const words = path.split(/[^a-zA-Z0-9]+/).filter((word) => word !== '')
   return [
@@ -98,7 +98,7 @@ function describeParameters(
   )
 }
 
-/** Writes a header's name as the HTTP standards do: `Idempotency-Key`. */
+/** Writes a header's name in the form of the HTTP standards: `Idempotency-Key`. */
 function headerName(name: string): string {
   return name.replaceAll(/\b[a-z]/g, (letter) => letter.toUpperCase())
 }

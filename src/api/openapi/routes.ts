@@ -11,14 +11,14 @@ const API_INFORMATION = {
 } as const
 
 /**
- * Shown by a production gateway with a simulated security module, which must not be taken for a
- * real one.
+ * A production gateway with a simulated security module shows this text. Users must not think that
+ * it is a real production gateway.
  */
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
 /**
- * `GET /`: describes the service as JSON. A client that asks for HTML first, as browsers do, is
+ * `GET /` describes the service as JSON. A client may prefer HTML, as browsers do. Such a client is
  * answered by `showHome`.
  */
 export function rootRoute(
@@ -48,11 +48,11 @@ export function rootRoute(
 }
 
 /**
- * `GET /openapi.json`: the documentation of `routes`. It needs no key, and is not in the
- * documentation itself.
+ * `GET /openapi.json` returns the documentation of `routes`. It needs no key. The documentation
+ * does not contain this route.
  */
 export function documentRoute(routes: readonly Route[]): Route {
-  // Made at the first request: most processes are never asked.
+  // Made at the first request, because most processes never receive such a request.
   let text: string | null = null
   return defineRoute({
     method: 'GET',

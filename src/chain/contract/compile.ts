@@ -4,7 +4,10 @@ import { pathToFileURL } from 'node:url'
 import solc from 'solc'
 import { z } from 'zod'
 
-/** `node src/chain/contract/compile.ts` writes this file, and artifact.ts beside it reads it. */
+/**
+ * Running `node src/chain/contract/compile.ts` writes this file. artifact.ts in this folder reads
+ * it.
+ */
 export const ARTIFACT_FILE = join(
   import.meta.dirname,
   '../../../attestation/contract/artifact.json',
@@ -17,10 +20,10 @@ export const ARTIFACT_FILE = join(
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides the bytecode, except the compiler's version (exact in package-lock.json
- * and the pragma). `paris` is the oldest EVM without proof of work, so the bytecode runs on every
- * later chain. Newer opcodes would not help the contract measurably. `runs` is high because the
- * contract is deployed once and called forever.
+ * Everything that decides the bytecode, except the version of the compiler. That version is fixed
+ * in package-lock.json and in the pragma. `paris` is the oldest EVM without proof of work, so the
+ * bytecode runs on every later chain. Newer opcodes would not help the contract measurably. `runs`
+ * is high because the contract is deployed once and called very often.
  */
 const SETTINGS = {
   evmVersion: 'paris',
@@ -50,9 +53,9 @@ const Output = z.object({
 })
 
 /**
- * The artifact's file content, compiled from Affidavit.sol next to this file. Deterministic: same
- * source, same compiler, same bytes. On an error, and also on a warning, it throws the compiler's
- * own report.
+ * Returns the content of the artifact file, compiled from Affidavit.sol in this folder.
+ * Deterministic: the same source and the same compiler give the same bytes. On an error or a
+ * warning, throws the compiler's own report.
  */
 export function compileArtifact(): string {
   const source = readFileSync(join(import.meta.dirname, 'Affidavit.sol'), 'utf8')

@@ -5,7 +5,7 @@ import type { AuditProgress } from '../../../audit/audit-gateway.ts'
 import type { AuditCheck, AuditCheckName, AuditFinding } from '../../../audit/findings.ts'
 import { formatChecks, hintAtRoot, jsonText } from '../printable.ts'
 
-/** Whether an audit was completed and found no fault. */
+/** Returns true if the audit was completed and found no fault. */
 export function isClean({ logs, findings }: AuditReport): boolean {
   return findings.length === 0 && logs.every((log) => log.isComplete && log.findings.length === 0)
 }
@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: AuditFindi
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** Gives the result of the audit in words, without claiming more. */
+/** Returns the result of the audit in words. The words claim no more than the audit has checked. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
@@ -76,7 +76,7 @@ function conclude(report: AuditReport): string {
   return `${concludeLogs(logs)}${rest}`
 }
 
-/** A log without leaves has no faults, but no history was checked there. */
+/** A log without leaves has no faults, but there was no history to check. */
 function concludeLogs(logs: readonly LogReport[]): string {
   const all = logs.length === 1 ? 'the log' : `${logs.length} logs`
   const emptyCount = logs.filter(isEmpty).length
@@ -88,8 +88,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * Gives the names of checks that were not made. Every restart of an enclave leaves a log, so a
- * check that an empty log does not need is not counted.
+ * Returns the names of checks that were not made. Every restart of an enclave leaves a log, which
+ * may be empty. A check that an empty log does not need is left out.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -98,8 +98,8 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 }
 
 /**
- * Whether the log had no leaf when the audit started. If heads or attestations show more, its
- * checks report that.
+ * Returns true if the log had no leaf when the audit started. If heads or attestations show that
+ * there were leaves, the checks report that.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
@@ -109,8 +109,8 @@ function isEmpty({ size }: LogReport): boolean {
 export const LINE_INTERVAL_MS = 10_000
 
 /**
- * Gives a progress bar on a terminal. Elsewhere, as in a log, gives a line now and then. `now`
- * gives milliseconds.
+ * Returns a progress bar if the stream is a terminal. Otherwise, for example in a log, returns a
+ * progress that prints a line from time to time. `now` returns milliseconds.
  */
 export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   return stream.isTTY === true ? createBar(stream) : createLines(stream, now)

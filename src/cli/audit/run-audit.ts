@@ -16,7 +16,7 @@ import type { BundleOptions } from '../options.ts'
 import { createAuditProgress, isClean, printAuditJson, printAuditText } from './audit-report.ts'
 import { openStateFile } from './state-file.ts'
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly notary?: string
   readonly from?: number
@@ -30,7 +30,7 @@ export type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly json?: boolean
 }
 
-/** Audits the gateway at `url` with these options, and gives the report. Throws CliError. */
+/** Audits the gateway at `url` with these options, and returns the report. Throws CliError. */
 export async function runAudit(
   url: string,
   options: AuditOptions,
@@ -82,7 +82,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   }
 }
 
-/** How long the audit may wait for something, and its deadline. */
+/** The sleep function that the audit uses to wait, and the signal with its deadline. */
 type Waiting = {
   readonly signal: AbortSignal
   readonly sleep: (durationMs: number) => Promise<void>
@@ -111,7 +111,7 @@ function openHttp(
   return convertFault(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
-/** Says why records are not checked; null when they are checked. */
+/** Returns the reason why records are not checked. Returns null if they are checked. */
 function explainNoRecords(key: GatewayKey | null): string | null {
   if (key === null) return 'they were left out (--no-records)'
   if (key.apiKey !== null) return null

@@ -5,8 +5,8 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
 /**
- * Opens the state of an audit in a file, which may not exist yet. With null, no state is kept.
- * Throws CliError.
+ * Opens the state of an audit in a file. The file may not exist yet. If `path` is null, no state is
+ * stored. Throws CliError.
  */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {
   const store =
@@ -27,7 +27,7 @@ export async function openStateFile(path: string | null, scope: string): Promise
   }
 }
 
-/** Gives null when the file does not exist. */
+/** Returns null if the file does not exist. */
 async function readText(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8')

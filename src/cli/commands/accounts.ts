@@ -142,8 +142,8 @@ function parseDays(text: string): number {
 }
 
 /**
- * Commander has checked the form of names and tiers. So a refused order means that the tier does
- * not exist.
+ * Commander has already checked the form of names and tiers. So if an order is refused, the tier
+ * does not exist.
  */
 function refusals({
   name,

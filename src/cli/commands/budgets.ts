@@ -29,7 +29,8 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
 }
 
 /**
- * Adds `budgets`, for the operator. It shows what accounts and keys may use, and how much is left.
+ * Adds `budgets`, for the operator. It shows how much accounts and keys may use, and how much of
+ * this is left.
  */
 export function registerBudgets(program: Command): void {
   program
@@ -82,7 +83,7 @@ async function setBudget(
     withOperations(({ budgets }) =>
       amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
     ),
-    // A text that cannot be a name is not the name of any account or key.
+    // If a text cannot be a name, no account or key has this name.
     {
       not_found: `${unknown} ${printable(id)}`,
       validation_failed: `${unknown} ${printable(id)}`,

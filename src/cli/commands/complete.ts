@@ -2,7 +2,8 @@ import type { Command } from 'commander'
 import { addGatewayOptions, type GatewayAccessOptions } from '../options.ts'
 
 /**
- * Adds `complete FILE...`, which adds evidence to saved proofs, so that they can be checked alone.
+ * Adds `complete FILE...`. It adds evidence to saved proofs, so that each proof can be checked
+ * without the gateway.
  */
 export function registerComplete(program: Command): void {
   const command = program

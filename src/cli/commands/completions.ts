@@ -1,8 +1,8 @@
 import { Argument, type Command } from 'commander'
 
 /**
- * Adds `completions SHELL`, which prints a script that completes the whole command line in this
- * shell.
+ * Adds `completions SHELL`. It prints a script with which this shell completes the whole command
+ * line.
  */
 export function registerCompletions(program: Command): void {
   const name = program.name()
@@ -38,8 +38,8 @@ type Level = {
 type Word = { readonly text: string; readonly about: string }
 
 /**
- * Gives a shell script that completes the commands, options and choices of a program. In other
- * places it completes file names.
+ * Returns a shell script that completes the commands, options and choices of a program. In all
+ * other places it completes file names.
  */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())

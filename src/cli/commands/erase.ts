@@ -10,8 +10,8 @@ import { type JsonOption, operations } from './operator.ts'
 type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
 
 /**
- * Result of an erasure: the number of records with the hash, and of the records whose content was
- * erased now.
+ * Result of an erasure. `found` is the number of records with the hash. `erased` is the number of
+ * records whose content was erased now.
  */
 type Erased = { readonly found: number | null; readonly erased: number }
 
@@ -73,7 +73,7 @@ async function eraseAccount(
     const { records, is_done: isDone } = await erasures.remove({ account })
     erased += records
     if (isDone) return { found: null, erased }
-    // The running gateway is erasing now, so this command waits.
+    // The running gateway is erasing records at this moment, so this command waits.
     if (records === 0) await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS))
   }
 }

@@ -49,7 +49,10 @@ export function registerNodeCommands(node: Command): void {
     .action((options: NodeOptions) => act((node) => node.benchmark(options)))
 }
 
-/** Loaded only when needed, like the agent: other commands start without these modules. */
+/**
+ * The module is loaded only when needed, as the agent is. So other commands start without loading
+ * it.
+ */
 async function act(
   action: (node: typeof import('../node/node-actions.ts')) => Promise<void>,
 ): Promise<void> {
@@ -57,7 +60,7 @@ async function act(
   await node.explain(() => action(node))
 }
 
-/** Adds the options for the gateway and its key. */
+/** Adds the options that set the gateway and its key. */
 function addAccessOptions(command: Command): Command {
   return addKeyOption(
     command.option('--url <url>', 'the gateway (AFFIDAVIT_URL; default http://127.0.0.1:3000)'),
@@ -71,7 +74,7 @@ function addNodeOptions(command: Command): Command {
     .option('--node-id <id>', "the node's id, in place of its name (NODE_ID)")
 }
 
-/** Adds the options for the backend, its models, and the time to measure them. */
+/** Adds the options that set the backend, its models, and the time for measuring the models. */
 function addBackendOptions(command: Command): Command {
   return command
     .option('--backend <url>', 'the inference server (BACKEND_URL; default: found on this machine)')

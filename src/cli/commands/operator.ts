@@ -3,15 +3,15 @@ import { jsonText, textTable } from '../printable.ts'
 
 // Code that the operator's commands share.
 
-/** The option for output that programs read. */
+/** The option that selects output for programs. */
 export type JsonOption = { readonly json?: boolean }
 
-/** Loaded only when needed: these modules load the database, which the help does not need. */
+/** Loads the modules only when needed. They load the database, which the help does not need. */
 export function operations() {
   return import('../operations.ts')
 }
 
-/** Gives all pages of a list. */
+/** Returns the items of all pages of a list. */
 export async function allPages<Page extends { readonly cursor: string | null }>(
   read: (cursor: string | null) => Promise<Page>,
 ): Promise<readonly Page[]> {
@@ -33,7 +33,7 @@ export function printList<Item>(
   process.stdout.write(json ? jsonText(list) : textTable(titles, list.map(toRow)))
 }
 
-/** Unix seconds of a date or time in UTC. Throws InvalidArgumentError. */
+/** Parses a date or time in UTC and returns Unix seconds. Throws InvalidArgumentError. */
 export function parseTime(text: string): number {
   const isTime = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?Z)?$/.test(text)
   const ms = isTime ? Date.parse(text) : Number.NaN

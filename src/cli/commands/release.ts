@@ -57,14 +57,14 @@ export function registerRelease(program: Command): void {
   registerReleaseList(release)
 }
 
-/** Loaded only when needed: other commands start without these modules. */
+/** Loads the modules only when needed. So other commands start without them. */
 function releaseFiles() {
   return import('../release/release-files.ts')
 }
 
 /**
- * Adds `release list add | end | revoke | renew | sign`. They manage the list of releases that an
- * operator runs.
+ * Adds `release list add | end | revoke | renew | sign`. These commands manage the list of releases
+ * that an operator maintains.
  */
 function registerReleaseList(release: Command): void {
   const list = release
@@ -130,7 +130,7 @@ function editing(command: Command): Command {
   )
 }
 
-/** Loaded only when needed: other commands start without these modules. */
+/** Loads the modules only when needed. So other commands start without them. */
 function lists() {
   return import('../release/release-list.ts')
 }

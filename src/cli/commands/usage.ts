@@ -20,7 +20,7 @@ type Grouping = Pick<UsageQuery, 'per' | 'by'>
 const PERIODS = ['hour', 'day', 'month'] as const
 const DIMENSIONS = ['account', 'key', 'model', 'operation'] as const
 
-/** Adds `usage`, for the operator. It shows the usage of accounts and its cost. */
+/** Adds `usage`, for the operator. It shows how much each account has used, and the cost. */
 export function registerUsage(program: Command): void {
   program
     .command('usage')
@@ -60,7 +60,7 @@ async function report(options: UsageOptions): Promise<void> {
     withOperations(({ usage }) => usage.report(query)),
     {
       not_found: `no account has the name ${printable(account)}`,
-      // A text that cannot be a name is not the name of any account.
+      // If a text cannot be a name, no account has this name.
       validation_failed: `no account has the name ${printable(account)}`,
       limit_reached:
         'there are too many rows: choose an account, a shorter range, or a coarser --by',

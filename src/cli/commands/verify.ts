@@ -3,8 +3,8 @@ import type { VerifyOptions } from '../evidence/verify-source.ts'
 import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
 /**
- * Adds `verify SOURCE`, which checks evidence on this machine. README.md of src/cli explains its
- * outcomes.
+ * Adds `verify SOURCE`, which checks evidence on the user's machine. README.md of src/cli explains
+ * the outcomes of the check.
  */
 export function registerVerify(program: Command): void {
   const command = program

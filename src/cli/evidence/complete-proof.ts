@@ -15,11 +15,10 @@ import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { readBundle } from './read-evidence.ts'
 
 /**
- * Fetches the evidence bundle of a saved proof's call from the gateway, and adds it to the file.
- * Then the file can be checked without a gateway. Gives in words what was done. Throws CliError and
- * leaves the file unchanged on any failure, also for a bundle without a block, or of another call.
- *
- * Does NOT check the bundle: see verifyBundle.
+ * Fetches the evidence bundle for the call of a saved proof from the gateway, and adds the bundle
+ * to the file. After that, the file can be checked without a gateway. Returns a text that states
+ * what was done. If anything fails, throws CliError and does not change the file. A bundle without
+ * a block, or for another call, is also a failure. Does NOT check the bundle: see verifyBundle.
  */
 export async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
@@ -49,7 +48,10 @@ function readProof(bytes: Uint8Array, file: string): SavedProof {
   return convertFault(() => parseSavedProof(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** The hash in the answer. The later comparison shows whether it is the answer's real hash. */
+/**
+ * Returns the hash that the answer states. A later comparison shows whether it is the real hash of
+ * the answer.
+ */
 function hashIn(answer: KeptAnswer, file: string): string {
   const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
   const hash = memberAt(proof, 'hash')

@@ -9,13 +9,15 @@ import {
 import { writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** Opens the page that checks evidence, without any data in it, and gives its maker. */
+/**
+ * Opens the page that checks evidence, without any data in it, and returns the page and its maker.
+ */
 export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly maker: Maker }>
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type VerifierOptions = { readonly output?: string; readonly json?: boolean }
 
-/** Gives the page with this evidence in it. */
+/** Returns the page with this evidence in it. */
 export async function writePage(openVerifier: OpenVerifier, evidence: Json): Promise<string> {
   return putEvidence(emptyPage(await openVerifier()), evidence)
 }
@@ -44,7 +46,7 @@ function sayMadeBy({ version, commit, verifier_sha256 }: ReturnType<typeof write
 
 /**
  * Describes an attacker-controlled page: the maker that it names, and its digest. Throws
- * FormatError for anything that is not such a page.
+ * FormatError if the bytes are not such a page.
  */
 export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)

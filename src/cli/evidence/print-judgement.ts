@@ -17,12 +17,15 @@ import { adviseOnSource, saySource } from '../../../attestation/report/say-sourc
 import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
 import { printExchange } from './kept-exchange.ts'
 
-/** The checked source, for advice: a saved proof without its bundle can be completed. */
+/**
+ * The checked source. It is needed for advice, because a saved proof without its bundle can be
+ * completed.
+ */
 export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 /**
- * Gives the report for people: the verdict, the failed checks, advice on open checks, the question
- * and the answer, the facts, and every check.
+ * Returns the report for people: the verdict, the failed checks, advice on checks that were not
+ * made, the question and the answer, the facts, and every check.
  */
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
@@ -43,8 +46,8 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
 }
 
 /**
- * Gives the report as one JSON object, for programs. `isOk`: the verdict is good enough for the
- * caller.
+ * Returns the report as one JSON object, for programs. `isOk` is true if the verdict is good enough
+ * for the caller's requirements.
  */
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const conclusion = conclude(judged)
@@ -85,7 +88,7 @@ function printRecords(records: readonly SubjectReport[]): readonly string[] {
   ])
 }
 
-/** Gives advice on checks that were not made, one line each. */
+/** Returns advice on checks that were not made, one line for each. */
 function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
   if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
   const { open, report } = judged
@@ -186,7 +189,7 @@ function recordJson(record: SubjectReport): object {
   return { ...record, doubts: record.doubts.map(adviseOnDoubt) }
 }
 
-/** Bytes are hex; times are Unix seconds. */
+/** Bytes are written as hex. Times are Unix seconds. */
 function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudgement): object {
   const { facts, checks, redacted, erased, source } = report
   return {

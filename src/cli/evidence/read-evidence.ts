@@ -10,14 +10,14 @@ import type { GatewayAccessOptions } from '../options.ts'
 import { type OpenVerifier, writePage } from './evidence-page.ts'
 
 /**
- * Runs `run` and gives its result. An EvidenceError becomes a CliError that names the options of
- * the command line.
+ * Runs `run` and returns its result. If `run` throws an EvidenceError, throws a CliError that names
+ * the options of the command line.
  */
 export function withEvidenceErrors<Value>(run: () => Value): Value {
   return convertFault(run, EvidenceError, sayEvidenceFault)
 }
 
-/** Gives the library's fault in the words of the command line. */
+/** Converts a fault from the library to the words of the command line. */
 export function sayEvidenceFault({ code, message }: EvidenceError): CliError {
   if (code === 'not_json') return new CliError(message, EXIT_CODES.usage)
   const said = USAGE[code]
@@ -35,10 +35,8 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError for anything else;
- * `what` names the source.
- *
- * Does NOT prove anything: see verifyBundle.
+ * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError if the bytes are not a
+ * bundle. `what` names the source in that error. Does NOT prove anything: see verifyBundle.
  */
 export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   const toError = ({ message }: FormatError) =>
@@ -46,19 +44,19 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** Says that a bundle fetched without a key has no content. */
+/** Returns a text stating that a bundle that was fetched without a key has no content. */
 export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): string {
   return `Public evidence, without question and answer. To get these: ${keyHint ?? '--key'}.\n`
 }
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type EvidenceOptions = GatewayAccessOptions & {
   readonly html?: boolean
   readonly output?: string
 }
 
 /**
- * Writes the evidence bundle of a completion, exactly as the gateway gives it, or inside a page.
+ * Writes the evidence bundle of a completion, exactly as the gateway sends it, or inside a page.
  * Throws CliError for any other answer.
  */
 export async function fetchEvidence(
@@ -66,7 +64,7 @@ export async function fetchEvidence(
   options: EvidenceOptions,
   openVerifier: OpenVerifier,
 ): Promise<void> {
-  // Loaded only when needed: checks of files do not need this module.
+  // The module is loaded only when needed, because checks of files do not need it.
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, key } = evidenceSource(hash, options)
   const bytes = await readSource(url, key)

@@ -13,16 +13,14 @@ import { readSource, writeOutput } from '../files.ts'
 import { jsonText } from '../printable.ts'
 import { readBundle } from './read-evidence.ts'
 
-/** What to remove, as commander gives it. */
+/** The parts to remove, as commander parses the options. */
 export type RedactOptions = {
   readonly request?: boolean
   readonly response?: boolean
   readonly output?: string
 }
 
-/**
- * Writes a bundle without the parts to remove. Throws CliError for a part that cannot be removed.
- */
+/** Writes a bundle without the parts to remove. Throws CliError if a part cannot be removed. */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
   const bundle = readBundle(await readSource(file), 'the file')
@@ -46,8 +44,8 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
 }
 
 /**
- * A part that was already removed, or that differs from what was signed, cannot be removed: the
- * result would claim something false.
+ * Throws if a part was already removed, or if it differs from the signed part. Removing such a part
+ * would produce a bundle that claims something false.
  */
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))
@@ -68,8 +66,8 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
 }
 
 /**
- * Gives warnings about parts that can be guessed. Their hashes have no salt, except what the caller
- * or the provider put into them.
+ * Returns warnings about parts that can be guessed. The hashes of parts have no salt, unless the
+ * caller or the provider added one.
  */
 function guessableParts(
   { record }: EvidenceBundle,
@@ -82,8 +80,8 @@ function guessableParts(
 }
 
 /**
- * Whether the caller put a long enough nonce into the request (attestation/formats.md). A shorter
- * nonce could be guessed.
+ * Returns true if the caller put a long enough nonce into the request (attestation/formats.md). A
+ * shorter nonce could be guessed.
  */
 function hasNonce(request: JsonObject): boolean {
   const nonce = memberAt(request, DEMANDS_MEMBER, 'nonce')
@@ -96,7 +94,10 @@ const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
     'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
 }
 
-/** What can no longer be checked without each part (attestation/evidence/formats.md, Redaction). */
+/**
+ * For each part: the checks that are no longer possible without that part
+ * (attestation/evidence/formats.md, Redaction).
+ */
 const LOST: Readonly<Record<RedactablePart, string>> = {
   request: lost('request', 'request hash', 'model that was requested'),
   response: lost('response', 'response hash', 'model that answered'),

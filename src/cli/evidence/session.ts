@@ -22,29 +22,32 @@ const MODEL_LENGTH_MAX = 200
  * file.
  */
 export type SessionCall = {
-  /** When the call ended, RFC 3339, by the clock of the machine that wrote the file. */
+  /**
+   * When the call ended, RFC 3339. The time comes from the clock of the machine that wrote the
+   * file.
+   */
   readonly at: string
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** The model in the request; null when the request names no model. */
+  /** The model in the request. Null if the request names no model. */
   readonly model: string | null
-  /** Hash of a checked call, 64 hex digits; null for other calls. */
+  /** Hash of a checked call, 64 hex digits. Null for other calls. */
   readonly hash: string | null
-  /** Code of the refusal or of the error; null for other calls. */
+  /** Code of the refusal or of the error. Null for other calls. */
   readonly detail: string | null
 }
 
 /** A session file that is open for writing. */
 export type SessionFile = {
   readonly path: string
-  /** Appends a line. If it cannot be written, `close` throws a CliError. */
+  /** Appends a line. If the line cannot be written, `close` throws a CliError. */
   add(call: SessionCall): void
   close(): Promise<void>
 }
 
 /**
- * Creates a session file in `folder`. It has JSON Lines: the first line describes the file (`{
- * "format": "affidavit-session", "version": 1, "gateway", "started" }`), and each call has one
- * line. Rejects with the fault of the file system.
+ * Creates a session file in `folder`. The file has the form JSON Lines. The first line describes
+ * the file (`{ "format": "affidavit-session", "version": 1, "gateway", "started" }`). Each call has
+ * one line. Rejects with the fault of the file system.
  */
 export async function createSessionFile(
   folder: string,
@@ -64,8 +67,8 @@ export async function createSessionFile(
   return {
     path,
     add(call) {
-      // The caller chose the name: a long name, or one that strict readers refuse, would spoil the
-      // file.
+      // The caller chose the model's name. A long name, or a name that strict readers refuse, would
+      // make the file unusable.
       const model = call.model?.toWellFormed().slice(0, MODEL_LENGTH_MAX) ?? null
       written = written.then(() => write({ ...call, model }))
     },
@@ -79,15 +82,13 @@ export async function createSessionFile(
   }
 }
 
-/** The calls of a session. `isCut`: the last line is incomplete. */
+/** The calls of a session. `isCut` is true if the last line is incomplete. */
 export type SavedSession = { readonly calls: readonly SessionCall[]; readonly isCut: boolean }
 
 /**
- * Gives the calls of a session file. Gives null when attacker-controlled `bytes` are not such a
- * file. An incomplete last line, which a crash leaves, is ignored. Throws CliError for a malformed
- * line, and names the line.
- *
- * Does NOT prove anything: only the proofs do.
+ * Reads the calls from a session file. Returns null if attacker-controlled `bytes` are not such a
+ * file. A crash may leave an incomplete last line, which is ignored. If a line is malformed, throws
+ * CliError with the number of the line. Does NOT prove anything: only the proofs do.
  */
 export function readSession(bytes: Uint8Array): SavedSession | null {
   const end = bytes.indexOf(LINE_FEED)
@@ -105,7 +106,10 @@ export function readSession(bytes: Uint8Array): SavedSession | null {
 }
 
 const LINE_FEED = 0x0a
-/** A proof or a bundle may be a single long line. */
+/**
+ * Only the start of the first line is searched, because a proof or a bundle may be a single long
+ * line.
+ */
 const FIRST_LINE_BYTES_MAX = 4096
 
 function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
@@ -118,13 +122,13 @@ function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
   return lines
 }
 
-/** Gives null when the line is not a JSON object. */
+/** Returns null if the line is not a JSON object. */
 function parseLine(line: Uint8Array): JsonObject | null {
   const json = orNull(() => parseExactJson(line), JsonError)
   return json !== null && isJsonObject(json) ? json : null
 }
 
-/** The hash names a file, so only this form is safe. */
+/** The hash becomes part of a file name, so only this form is safe. */
 const HASH = /^[0-9a-f]{64}$/
 const VERDICTS = ['checked', 'refused', 'error', 'left'] as const
 

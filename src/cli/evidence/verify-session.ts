@@ -12,14 +12,12 @@ import type { SavedSession, SessionCall } from './session.ts'
 /** The output of `verify`, and its exit code. */
 export type VerifyOutcome = {
   readonly output: string
-  /**
-   * Why the chain could not be asked. Null when it was asked, or when it did not need to be asked.
-   */
+  /** Why the chain could not be asked. Null if it was asked, or if it did not need to be asked. */
   readonly warning: string | null
   readonly exitCode: number
 }
 
-/** The result for one file. `warning` as in VerifyOutcome. */
+/** The result for one file. `warning` has the same meaning as in VerifyOutcome. */
 export type Judged = {
   readonly judged: EvidenceJudgement
   readonly warning: string | null
@@ -30,7 +28,7 @@ type SessionOptions = KeptOptions & {
   readonly require?: 'verified'
 }
 
-/** Whether a verdict is good enough for the user's options. */
+/** Returns true if a verdict is good enough for the user's options. */
 export function isEnough(
   verdict: EvidenceJudgement['verdict'],
   { require }: Pick<SessionOptions, 'require'>,
@@ -39,22 +37,22 @@ export function isEnough(
 }
 
 /**
- * Gives the exit code of a finished check. If the chain was wanted but could not be asked, a good
- * result does not count.
+ * Returns the exit code of a finished check. If the user wanted the chain but it could not be
+ * asked, a good result does not count.
  */
 export function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
   return EXIT_CODES[isOk ? 'done' : 'failed']
 }
 
-/** A proof that a session names. `missing`: its file cannot be read. */
+/** A proof that a session names. `missing` means that the proof's file cannot be read. */
 type SessionProof = {
   readonly call: SessionCall
   readonly verdict: EvidenceJudgement['verdict'] | 'missing'
   readonly isUndetermined: boolean
   readonly headline: string
   readonly sentence: string
-  /** The proof's model; null when it is not known. */
+  /** The model of the proof. Null if it is not known. */
   readonly model: string | null
 }
 
@@ -104,7 +102,7 @@ export async function verifySession(
   }
 }
 
-/** Verdicts, the worst first. */
+/** Verdicts, sorted from the worst to the best. */
 const SEVERITY = ['invalid', 'missing', 'consistent', 'verified'] as const
 
 async function verifyProof(
@@ -201,7 +199,7 @@ function sessionJson({ proofs, calls, isCut, isOk, verdict }: SessionReport): st
     conclusion: headline,
     sentence,
     model,
-    // Claims of the session file, which is not signed.
+    // These values are claims of the session file, which is not signed.
     listed: { at: call.at, model: call.model },
   }))
   const refused = calls.filter((call) => call.verdict === 'refused')

@@ -28,15 +28,15 @@ import {
   verifySession,
 } from './verify-session.ts'
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type VerifyOptions = BundleOptions &
   GatewayAccessOptions &
   KeptOptions & { readonly json?: boolean }
 
 /**
- * Checks each source, and prints its result. With several sources, the name is printed before each
- * result. Gives the exit code of the worst result. Throws CliError for a source that is not
- * evidence, after the other sources were checked.
+ * Checks each source, and prints its result. If there are several sources, prints the name before
+ * each result. Returns the exit code of the worst result. If a source is not evidence, throws
+ * CliError after the other sources were checked.
  */
 export async function verifySources(
   sources: readonly string[],
@@ -62,11 +62,11 @@ export async function verifySources(
 }
 
 /**
- * Checks the evidence of a source with these options. Throws CliError for a source that is not
+ * Checks the evidence from a source with these options. Throws CliError if the source is not
  * evidence.
  */
 export async function verifySource(source: string, options: VerifyOptions): Promise<VerifyOutcome> {
-  // Checked before anything is fetched, so that a fault of the command is reported first.
+  // This is checked before anything is fetched, so that a fault in the command is reported first.
   if (options.confirmations !== undefined && options.rpc === undefined)
     throw new CliError(
       'expected --rpc with --confirmations: only the chain shows how deep a block is',
@@ -116,13 +116,13 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
-/** Each revocation list must apply to at least one of the documents. */
+/** Throws if a revocation list applies to none of the documents. */
 function checkAllUsed(verifier: ListingVerifier): void {
   const [unused] = verifier.unused()
   if (unused !== undefined) throw unused
 }
 
-/** When the endpoint does not answer, evidence is judged without the chain. */
+/** Checks the evidence. If the endpoint does not answer, checks the evidence without the chain. */
 async function judge(
   evidence: Evidence,
   given: {
@@ -141,7 +141,7 @@ async function judge(
     }
   }
   if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
-  // Loaded only when needed: a check without a chain starts in half the time.
+  // The module is loaded only when needed. Without it, a check starts in half the time.
   const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
     return { judged: await judgeBy((block) => reachChainFacts(rpc, block)), warning: null }
@@ -154,9 +154,9 @@ async function judge(
 type AskChain = (blockNumber: number | null) => Promise<ChainFacts>
 
 /**
- * Gives the place of a source, and the key to fetch it. The environment is read only for a URL: a
- * file needs no key, so a fault in the key's variable does not matter, and its modules are not
- * loaded.
+ * Returns the place of a source, and the key with which to fetch it. The environment is read only
+ * for a URL, because a file needs no key. So for a file, a fault in the key's variable has no
+ * effect, and fewer modules are loaded.
  */
 async function locate(
   source: string,
@@ -170,8 +170,8 @@ async function locate(
 }
 
 /**
- * A gateway may answer with any evidence. The evidence's own checks show that its hash belongs to
- * its request and response.
+ * A gateway may answer with evidence for another hash. The evidence's own checks show that its hash
+ * belongs to its request and response.
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)

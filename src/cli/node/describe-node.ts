@@ -14,7 +14,7 @@ import {
 /** Members of the gateway's answer. Their texts come from outside. */
 export type Facts = Readonly<Record<string, unknown>>
 
-/** How one member is shown: its label, and its figure with a unit. */
+/** How one member is shown: its label, and a function that writes its figure with a unit. */
 type Shown = { readonly label: string; readonly figure?: (value: number) => string }
 
 /** Members of `GET /v1/node/info` and `GET /v1/node/stats`. */
@@ -55,9 +55,9 @@ const MEMBERS: ReadonlyMap<string, Shown> = new Map(
 )
 
 /**
- * Describes the members of a gateway's answer for people: one member a line, in the same order,
- * figures with units. Lists follow, one line for each item. An unknown member is shown with its own
- * name.
+ * Describes the members of a gateway's answer for people. Each member has one line, in the original
+ * order, and figures have units. Lists follow, with one line for each item. An unknown member is
+ * shown with its own name.
  */
 export function describeMembers(members: Facts): string {
   const entries = Object.entries(members).map(
@@ -72,7 +72,7 @@ export function describeMembers(members: Facts): string {
   return lines.map((line) => `${line}\n`).join('')
 }
 
-/** Gives the account's nodes as a table. */
+/** Returns the account's nodes as a table. */
 export function describeNodes(nodes: readonly ListedNode[]): string {
   return textTable(TITLES, nodes.map(toRow))
 }
@@ -93,7 +93,8 @@ function toRow(node: ListedNode): readonly string[] {
 }
 
 /**
- * Gives the models that the node serves now. For a node that serves none, gives its measured speed.
+ * Returns the models that the node serves now. If it serves no model, returns the node's measured
+ * speed.
  */
 function modelsOf({ models, benchmark_tokens_per_second: speed }: ListedNode): string {
   if (models && models.length > 0)
@@ -103,7 +104,7 @@ function modelsOf({ models, benchmark_tokens_per_second: speed }: ListedNode): s
   return typeof speed === 'number' ? `none now; measured at ${speedText(speed)}` : ''
 }
 
-/** Gives `model-a (84.5 tokens/s)`; without a speed, only the model. */
+/** Returns a text such as `model-a (84.5 tokens/s)`. Without a speed, returns only the model. */
 export function withSpeed(model: string, tokensPerSecond: number | null | undefined): string {
   return typeof tokensPerSecond === 'number' ? `${model} (${speedText(tokensPerSecond)})` : model
 }

@@ -7,7 +7,7 @@ export function speedText(tokensPerSecond: number): string {
   return `${decimals(tokensPerSecond, tokensPerSecond < 100 ? 1 : 0)} tokens/s`
 }
 
-/** `1 request`, `2,000 requests`; `noun` is the singular. */
+/** Returns a text such as `1 request` or `2,000 requests`. `noun` is the singular. */
 export function countText(count: number, noun: string): string {
   return `${decimals(count, 0)} ${noun}${count === 1 ? '' : 's'}`
 }
@@ -22,7 +22,7 @@ export function millisecondsText(ms: number): string {
   return ms < 1_000 ? `${decimals(ms, 0)} ms` : `${decimals(ms / 1000, 1)} s`
 }
 
-/** Gives seconds in the form `1 h 2 min`: the two largest units. */
+/** Writes seconds in the form `1 h 2 min`. Only the two largest units are written. */
 export function lengthText(seconds: number): string {
   const whole = Math.floor(seconds)
   const parts = [
@@ -38,7 +38,7 @@ export function lengthText(seconds: number): string {
 /** Latest Unix second that a Date can hold. */
 const TIME_MAX = 8_640_000_000_000
 
-/** Gives Unix seconds as day and time in UTC; a dash for 0. */
+/** Returns Unix seconds as day and time in UTC. Returns a dash for 0. */
 export function timeText(seconds: number): string {
   if (!(seconds > 0)) return '-'
   if (seconds > TIME_MAX) return String(seconds)

@@ -27,7 +27,7 @@ import { findOwnNode, openOwnNode } from './own-node.ts'
 import { createRunLines } from './run-lines.ts'
 
 /**
- * Options of the `node` commands, as commander gives them. Each option stands for a variable of
+ * Options of the `node` commands, as commander parses them. Each option sets a variable of
  * src/agent/config.ts.
  */
 export type NodeOptions = {
@@ -44,7 +44,10 @@ export type NodeOptions = {
   readonly json?: boolean
 }
 
-/** Reports faults that a node's operator can fix without a stack trace. */
+/**
+ * Runs an action. If a fault can be removed by the node's operator, reports it without a stack
+ * trace.
+ */
 export async function explain(action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -60,8 +63,9 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Runs a node agent until a signal ends it. It runs this machine's node, which is made if it does
- * not exist. On a terminal, the log is sentences; elsewhere it is JSON lines.
+ * Runs a node agent until a signal ends it. The agent runs the node of this machine. If this node
+ * does not exist, it is made first. On a terminal, the log consists of sentences. Otherwise it
+ * consists of JSON lines.
  */
 export async function run(options: NodeOptions): Promise<void> {
   const config = readRunConfig(toAccessVariables(options))
@@ -72,7 +76,7 @@ export async function run(options: NodeOptions): Promise<void> {
     nodeName: config.nodeId === null ? config.nodeName : null,
   })
   const log = await openProcessLogger(config.logLevel, (line) => {
-    // A line that is written after the bar would continue the bar's line.
+    // The bar is stopped first. Otherwise the next log line would continue the bar's line.
     bar.stop()
     return describeLine(line)
   })
@@ -84,7 +88,7 @@ export async function run(options: NodeOptions): Promise<void> {
   }
 }
 
-/** Loaded only when needed: some of these commands show no bar. */
+/** The module is loaded only when needed, because some of these commands show no bar. */
 async function openProgressBar(): Promise<ProgressBar> {
   const { createProgressBar } = await import('../../agent/progress-bar.ts')
   return createProgressBar(process.stderr)
@@ -96,12 +100,12 @@ export async function create(name: string, options: NodeOptions): Promise<void> 
   process.stdout.write(`${printable(nodeId)}\n`)
 }
 
-/** Shows what the gateway knows of a node. */
+/** Shows the data that the gateway has about a node. */
 export function showStatus(options: NodeOptions): Promise<void> {
   return show(options, fetchStatus)
 }
 
-/** Shows what a node has served. */
+/** Shows how much a node has served. */
 export function showStats(options: NodeOptions): Promise<void> {
   return show(options, (gateway, nodeId) => gateway.fetchStats(nodeId))
 }
@@ -186,7 +190,7 @@ function openGateway({ gatewayUrl: url, apiKey }: GatewayAccess): GatewayClient 
   return createGatewayClient({ url, apiKey })
 }
 
-/** Gives the variables for these options. */
+/** Returns the variables that these options set. */
 function toVariables(options: NodeOptions): Environment {
   return {
     AFFIDAVIT_URL: options.url,
@@ -201,8 +205,8 @@ function toVariables(options: NodeOptions): Environment {
 }
 
 /**
- * Gives the variables for commands that call the gateway. Throws CliError when the environment's
- * key is not for the gateway of `--url`, because the key would be sent there.
+ * Returns the variables for commands that call the gateway. Throws CliError if the environment's
+ * key is not for the gateway of `--url`. Otherwise the key would be sent to that gateway.
  */
 function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)

@@ -6,12 +6,11 @@ import { CliError } from '../faults.ts'
 import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
 
 /**
- * Gives the id of the node that this machine's agent must run: the configured id, or the id in the
- * file, or the account's node with this name, or a new node's id. The file stores the found or new
- * id. Rejects with CliError or GatewayError.
- *
- * Several concurrent starts on one machine make only one node. If two machines use one name and
- * start at the same moment, they may make two nodes.
+ * Returns the id of the node that this machine's agent must run. It uses the first of these that
+ * exists: the configured id, the id in the file, the account's node with this name. If none exists,
+ * it makes a new node. The id that was found or made is stored in the file. Rejects with CliError
+ * or GatewayError. If several agents start on one machine at the same time, only one node is made.
+ * If two machines use one name and start at the same moment, they may make two nodes.
  */
 export async function openOwnNode(
   access: NodeAccess,
@@ -36,8 +35,8 @@ export async function openOwnNode(
 }
 
 /**
- * Gives the id of the node in question, as openOwnNode does, but makes no node. Rejects with
- * CliError or GatewayError.
+ * Returns the id of the same node as openOwnNode, but makes no node. Rejects with CliError or
+ * GatewayError.
  */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId
@@ -55,8 +54,9 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Whether the account still has the stored node. When the gateway does not answer, the stored node
- * is used: the agent repeats until the gateway answers. Throws CliError for an archived node.
+ * Returns true if the account still has the stored node. If the gateway does not answer, the stored
+ * node is used, and the agent retries until the gateway answers. Throws CliError for an archived
+ * node.
  */
 async function isUsable(
   nodeId: string,

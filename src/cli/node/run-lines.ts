@@ -2,19 +2,21 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 
-/** A line of the agent's log, parsed. Some of its texts come from the gateway and the backend. */
+/**
+ * A parsed line of the agent's log. Some texts in the line come from the gateway and the backend.
+ */
 type Entry = Readonly<Record<string, unknown>>
 
-/** The node whose log it is. */
+/** The node that wrote the log. */
 type RunNode = {
   readonly gatewayUrl: string
-  /** Null when only the node's id is known. */
+  /** Null if only the node's id is known. */
   readonly nodeName: string | null
 }
 
 /**
- * Gives a function that turns each JSON line of an agent's log into a sentence for people. It
- * remembers the speeds in these lines, and shows them when the node is connected.
+ * Returns a function that converts each JSON line of an agent's log to a sentence for people. The
+ * function remembers the speeds in these lines, and shows them when the node is connected.
  */
 export function createRunLines(node: RunNode): (line: string) => string {
   const speeds = new Map<string, number>()
@@ -32,7 +34,7 @@ export function createRunLines(node: RunNode): (line: string) => string {
 
 type Context = RunNode & { readonly speeds: ReadonlyMap<string, number> }
 
-/** Sentences by the message of the log line. */
+/** Functions that write a sentence, by the message in the log line. */
 const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => string>> = {
   'node made': (entry) => `Made node ${named(entry)}. ${textOf(entry, 'file')} keeps its id.`,
   'node found by its name': (entry) =>
@@ -82,7 +84,7 @@ function describeDisconnected(entry: Entry): string {
   return `Disconnected after ${lengthText(openMs / 1000)} (${numberOf(entry, 'code')}): ${how}. ${again}`
 }
 
-/** Describes any other line: its message, and its members unchanged. */
+/** Describes a line with any other message: the message, and the members of the line unchanged. */
 function describeOther({ level: _level, time: _time, msg, ...members }: Entry): string {
   const shown = Object.entries(members).map(
     ([name, value]) => `${printable(name)}=${printable(JSON.stringify(value) ?? '')}`,
@@ -119,7 +121,7 @@ function parseEntry(line: string): Entry | null {
   }
 }
 
-/** Hours, minutes and seconds by this machine's clock. */
+/** Returns the hours, minutes and seconds of a log line in the local time zone. */
 function clock({ time }: Entry): string {
   const date = new Date(String(time))
   return [date.getHours(), date.getMinutes(), date.getSeconds()]

@@ -39,17 +39,17 @@ export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
   readonly dataFolder: string
-  /** Null: the socket named in the data folder. */
+  /** If this is null, the socket that the data folder names is used. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
-  /** Null: no keys are configured. */
+  /** If this is null, no keys are configured. */
   readonly contentKeys: ContentKeySource | null
 }
 
-/** Gives the settings. Throws ConfigurationError with every fault. */
+/** Reads the settings. Throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
-  // A command that does not pay for transactions does not report faults of the keys that pay for
-  // them.
+  // The keys that pay for transactions are not read here. So a command that does not need them does
+  // not report their faults.
   const settings = readSettings(
     schema.omit({ DEPLOYER_PRIVATE_KEY: true, RELAYER_PRIVATE_KEY: true }),
     environment,
@@ -65,7 +65,8 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
 }
 
 /**
- * Gives the deployer's key, 0x and lower case; null when it is not set. Throws ConfigurationError.
+ * Returns the deployer's key, 0x and lower case. Returns null if it is not set. Throws
+ * ConfigurationError.
  */
 export function readDeployerKey(environment: Environment = process.env): string | null {
   return (
@@ -75,8 +76,8 @@ export function readDeployerKey(environment: Environment = process.env): string 
 }
 
 /**
- * Gives the key of a relayer, 0x and lower case. Throws ConfigurationError, also when it is not
- * set.
+ * Returns the key of a relayer, 0x and lower case. Throws ConfigurationError. Also throws
+ * ConfigurationError if the key is not set.
  */
 export function readRelayerKey(environment: Environment = process.env): string {
   const { RELAYER_PRIVATE_KEY: key } = readSettings(

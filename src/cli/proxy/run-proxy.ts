@@ -87,15 +87,15 @@ function entryOf({ verdict, model, detail, proof }: ProxiedCall): SessionCall {
   return { at, verdict, model, hash: proof?.hash ?? null, detail }
 }
 
-/** How many proofs may wait for their anchors at once. */
+/** How many proofs may wait for their anchors at the same time. */
 const COMPLETING_MAX = 64
-/** How long a stopping proxy waits for anchors, milliseconds. */
+/** When the proxy stops, how long it waits for anchors, milliseconds. */
 const CLOSE_MS = 15_000
 
 /**
- * When a block has the anchor of a proof, adds the evidence bundle to the proof's file. A proof
- * that is incomplete when the proxy stops keeps its file: `affidavit complete` adds the bundle
- * later.
+ * When a block contains the anchor of a proof, adds the evidence bundle to the proof's file. If a
+ * proof is still incomplete when the proxy stops, its file stays. `affidavit complete` adds the
+ * bundle later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,
@@ -127,7 +127,7 @@ function createCompleting(
       running.add(one)
       void one.finally(() => running.delete(one))
     },
-    /** Resolves with the number of incomplete proofs. */
+    /** Resolves with the number of proofs that are still incomplete. */
     async close(): Promise<number> {
       const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
       await Promise.all(running)

@@ -5,19 +5,19 @@ import type { Affidavit } from '../../../client/connect.ts'
 import { AffidavitError, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
 
-/** One call that the proxy answered, for its log line. */
+/** One call that the proxy answered. It is used for the log line. */
 export type ProxiedCall = {
-  /** The model in the request; null when the request names no model. */
+  /** The model in the request. Null if the request names no model. */
   readonly model: string | null
   /**
    * `checked`: every check passed. `refused`: a check failed, and the caller received an error.
-   * `error`: there was no answer to check, because the gateway reported an error or is unreachable,
-   * or the request was not valid. `left`: the caller left.
+   * `error`: there was no answer to check. The gateway reported an error or is unreachable, or the
+   * request was not valid. `left`: the caller left.
    */
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** Code of the refusal, or code or status of the error; null for other calls. */
+  /** Code of the refusal, or code or status of the error. Null for other calls. */
   readonly detail: string | null
-  /** Proof of a checked call; null for other calls. */
+  /** Proof of a checked call. Null for other calls. */
   readonly proof: Proof | null
   readonly durationMs: number
 }
@@ -25,7 +25,7 @@ export type ProxiedCall = {
 export type CheckingProxy = {
   /** `http://127.0.0.1:PORT/v1`, the base URL for clients. */
   readonly baseURL: string
-  /** Accepts no more calls, ends the running ones, and resolves when all have ended. */
+  /** Accepts no more calls and ends the running calls. Resolves when all calls have ended. */
   close(): Promise<void>
 }
 
@@ -50,21 +50,20 @@ const ANSWERED_HEADERS = [
 ] as const
 
 /**
- * Serves OpenAI's chat completions on a loopback port, through `affidavit`: every answer that it
- * gives was checked. A whole answer is checked before its status is sent. Chunks of a stream are
- * sent when they arrive, and the end of the stream only after all checks passed. If the client
- * holds streams back, the whole stream is sent at the end. A refused answer becomes an error in
- * OpenAI's form, which names the check. Rejects when the port is taken.
- *
- * Every program that can reach loopback can use it, with the program's own key. Requests that a
- * browser makes for a web page are refused, and so are requests that name another host.
+ * Serves OpenAI's chat completions on a loopback port, through `affidavit`. Every answer that the
+ * proxy sends was checked. A whole answer is checked before its status is sent. Chunks of a stream
+ * are sent when they arrive. The end of a stream is sent only after all checks passed. If the
+ * client holds streams back, the whole stream is sent at the end. A refused answer becomes an error
+ * in OpenAI's form that names the check. Rejects if the port is taken. Every program that can
+ * connect to loopback can use the proxy, with the program's own key. Requests that a browser sends
+ * for a web page are refused. Requests that name another host are also refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
-  /** 0 takes any free port. */
+  /** 0 selects any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
-  /** Receives the proof of each checked call, with the API key that the caller used. */
+  /** Called with the proof of each checked call, and with the API key that the caller used. */
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
   const { affidavit, onCall, onProof = () => undefined } = options
@@ -146,7 +145,7 @@ async function answer(
   }
 }
 
-/** A request that the proxy itself refuses, with this status. */
+/** The proxy itself refuses a request, with this status. */
 class Unanswered extends Error {
   override readonly name = 'Unanswered'
   readonly status: number
@@ -159,9 +158,10 @@ class Unanswered extends Error {
   }
 }
 
-/** Gives the path below the base URL. Throws Unanswered. */
+/** Returns the path below the base URL. Throws Unanswered. */
 function pathOf({ method, url = '/', headers }: IncomingMessage): string {
-  // A web page may use any host name, and let it resolve to this machine.
+  // A web page can use any host name and make it resolve to this machine. So the host name is
+  // checked.
   const host = (headers.host ?? '').replace(/:\d+$/, '')
   const isOfPage = (headers['sec-fetch-site'] ?? 'none') !== 'none' || headers.origin !== undefined
   if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || isOfPage)
@@ -188,8 +188,8 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    // The rest of a body that is too large is also read: a client that is still sending would not
-    // see the answer.
+    // If a body is too large, its rest is also read but dropped. A client that is still sending
+    // would not read the answer.
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }
@@ -207,12 +207,12 @@ function headersOf({ headers }: IncomingMessage): Headers {
   return passed
 }
 
-/** Gives the caller's API key; null without a key. */
+/** Returns the caller's API key. Returns null if there is no key. */
 function keyOf({ headers }: IncomingMessage): string | null {
   return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
-/** Only for the log line: the client library reads the body strictly. */
+/** This is used only for the log line. The client library parses the body strictly. */
 function modelOf(body: Buffer | null): string | null {
   try {
     const { model } = JSON.parse(String(body))
@@ -222,7 +222,7 @@ function modelOf(body: Buffer | null): string | null {
   }
 }
 
-/** Passes the answer to the caller. Rejects with the fault of a refused answer. */
+/** Passes the answer to the caller. If the answer is refused, rejects with the fault. */
 async function pass(asked: Response, response: ServerResponse, signal: AbortSignal): Promise<void> {
   const isStream = /^text\/event-stream\b/i.test(asked.headers.get('content-type') ?? '')
   const head = {
@@ -242,7 +242,8 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   }
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
-    // The status is sent with the first part: a refusal before that has its own status.
+    // The status is sent with the first part. So a refusal before the first part can have its own
+    // status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     const isTaken = response.write(part)
     if (!isTaken) await drained(response, signal)
@@ -251,7 +252,7 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
 }
 
 /**
- * Resolves when the caller has read the waiting bytes. Rejects when the caller left or the proxy
+ * Resolves when the caller has read the bytes that wait. Rejects if the caller left or the proxy
  * stops.
  */
 async function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
@@ -277,7 +278,10 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
 /** The error that a caller receives instead of an answer. */
 type CallerError = {
   readonly status: number
-  /** Whether a check failed. A retry would let the gateway choose among answers. */
+  /**
+   * True if a check failed. Then the caller must not retry, because a retry would allow the gateway
+   * to choose among answers.
+   */
   readonly isFinal: boolean
   readonly error: {
     readonly message: string

@@ -13,8 +13,8 @@ import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
 /**
- * Gives the signers that the options trust; null when the options name no key. Throws CliError for
- * malformed keys.
+ * Returns the signers that the options trust. Returns null if the options name no key. Throws
+ * CliError for malformed keys.
  */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
   const { releaseKey = [], releaseSigners } = ownMembers(options)
@@ -33,10 +33,10 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
 }
 
 /**
- * Gives the releases that the options expect, after verifying the signatures of each file. Gives
- * undefined when the options expect none. Prints the files and their age on standard error. Throws
- * CliError: exit code 2 for a file that cannot be read or is malformed; 1 for a file that is not
- * signed correctly or accepts no release.
+ * Returns the releases that the options expect, after verifying the signatures of each file.
+ * Returns undefined if the options expect no releases. Prints the files and their age on standard
+ * error. Throws CliError. Its exit code is 2 if a file cannot be read or is malformed. It is 1 if a
+ * file is not signed correctly or accepts no release.
  */
 export async function openExpectedReleases(
   options: ReleaseOptions,
@@ -44,7 +44,7 @@ export async function openExpectedReleases(
   return (await openSignedReleases(options))?.flatMap(({ entries }) => entries)
 }
 
-/** Like openExpectedReleases, but gives the file of each entry. */
+/** Does the same as openExpectedReleases, but returns the file of each entry. */
 export async function openSignedReleases(
   options: ReleaseOptions,
 ): Promise<

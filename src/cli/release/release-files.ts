@@ -37,7 +37,7 @@ import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { createFile, readSource, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type SignOptions = {
   readonly key: string
   readonly output?: string
@@ -72,8 +72,8 @@ export async function signFile(
 }
 
 /**
- * The mark in an image's version when its commit alone cannot reproduce the image. The image
- * builder sets it.
+ * A version of an image ends with this mark if the image cannot be reproduced from its commit
+ * alone. The image builder sets the mark.
  */
 const UNCOMMITTED = /\+uncommitted$/
 
@@ -84,20 +84,20 @@ function checkCommitted({ version }: Release, isAllowed: boolean): void {
   )
 }
 
-/** A payload, signed or not signed yet. */
+/** A signed file, or a payload that is not signed yet. */
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
  * Reads a signed release or a signed list from a file, a URL or standard input (`-`). Throws
- * CliError (exit code 2) for anything else.
+ * CliError (exit code 2) for any other content.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
   return parseFile(source, await readJson(source), parseReleaseFile)
 }
 
 /**
- * Reads a release that will be signed: the payload that the image builder writes, or a signed
- * release. Throws CliError.
+ * Reads a release that will be signed. It is the payload that the image builder writes, or a
+ * release that is already signed. Throws CliError.
  */
 async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
   return parseFile(source, await readJson(source), (json) =>
@@ -107,7 +107,10 @@ async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRel
   )
 }
 
-/** Reads a list that will be signed: a handwritten payload, or a signed list. Throws CliError. */
+/**
+ * Reads a list that will be signed. It is a handwritten payload, or a list that is already signed.
+ * Throws CliError.
+ */
 export async function readUnsignedList(
   source: string,
 ): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
@@ -119,8 +122,8 @@ export async function readUnsignedList(
 }
 
 /**
- * Writes a signed file completely or not at all, or writes it to standard output (`-`). All users
- * may read the file, because it will be published. Throws CliError.
+ * Writes a signed file completely or not at all. For `-`, writes to standard output. All users may
+ * read the file, because it will be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -143,19 +146,20 @@ async function readJson(source: string): Promise<Json> {
 }
 
 function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Value): Value {
-  // JsonError is a FormatError, too.
+  // JsonError is also a FormatError.
   const toError = ({ message }: FormatError) =>
     new CliError(`${printable(source)}: ${printable(message)}`, EXIT_CODES.usage)
   return convertFault(() => parse(raw), FormatError, toError)
 }
 
-/** Largest file of a key, bytes. A key in PEM has 119. */
+/** Largest file with a key, bytes. A key in PEM has 119. */
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
- * Makes a release key. The new file `path` contains the private key (PEM, PKCS #8, as OpenSSL
- * writes it), which only its owner can read. `path`.pub contains the public key, 64 hex digits.
- * Gives the public key, hex. Throws CliError, also when one of the files exists.
+ * Makes a release key. The new file `path` contains the private key (PEM, PKCS #8, in the form that
+ * OpenSSL writes). Only its owner can read this file. `path`.pub contains the public key, 64 hex
+ * digits. Returns the public key, hex. Throws CliError. Also throws CliError if one of the files
+ * exists.
  */
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
@@ -166,8 +170,8 @@ async function createKeyFiles(path: string): Promise<string> {
 }
 
 /**
- * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519). It is read from a file
- * that no other user can read, or from standard input (`-`). Throws CliError, whose message
+ * Returns the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519). The key is read from a
+ * file that no other user can read, or from standard input (`-`). Throws CliError, whose message
  * contains no part of the file.
  */
 export async function readSecretKey(source: string): Promise<Uint8Array> {
@@ -177,8 +181,8 @@ export async function readSecretKey(source: string): Promise<Uint8Array> {
 }
 
 /**
- * Gives the public release key, 32 bytes. The text is 64 hex digits, or a file that contains them.
- * A file whose name is 64 hex digits needs `./` before it. Throws CliError.
+ * Returns the public release key, 32 bytes. The text is 64 hex digits, or the name of a file that
+ * contains them. If the name of the file is 64 hex digits, write `./` before it. Throws CliError.
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
   const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
@@ -223,8 +227,8 @@ function reasonOf(fault: unknown): string {
 }
 
 /**
- * Checks the signatures of the file's content before another signature is added. Otherwise, a
- * signer who did not read the file could sign a changed one. Throws CliError.
+ * Checks the existing signatures of the file's content before another signature is added. Without
+ * this check, a signer who did not read the file could sign changed content. Throws CliError.
  */
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return

@@ -31,7 +31,7 @@ import {
   writeReleaseFile,
 } from './release-files.ts'
 
-/** The options, as commander gives them. */
+/** The options of the commands, as commander parses them. */
 type EditOptions = Omit<ReleaseOptions, 'release'> & { readonly key: string }
 export type RenewOptions = EditOptions
 export type AddOptions = EditOptions & { readonly from?: string; readonly until?: string }
@@ -39,8 +39,8 @@ export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
 /**
- * Adds a signed release to a list, so that it is accepted. Makes the list if it does not exist.
- * Throws CliError.
+ * Adds a signed release to a list. The release is then accepted. If the list does not exist, makes
+ * it. Throws CliError.
  */
 export async function addToList(
   path: string,
@@ -70,7 +70,10 @@ export async function addToList(
   })
 }
 
-/** From now on, accepts a release only in documents made before a time. Throws CliError. */
+/**
+ * Sets an end for a release. From then on, the release is accepted only in documents that were made
+ * before this end. Throws CliError.
+ */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
   const until = parseListTime(options.at, nowMs)
@@ -80,7 +83,7 @@ export async function endInList(path: string, name: string, options: EndOptions)
   })
 }
 
-/** Never accepts a release again. Throws CliError. */
+/** Revokes a release. It is never accepted again. Throws CliError. */
 export async function revokeInList(
   path: string,
   name: string,
@@ -99,12 +102,15 @@ export async function revokeInList(
   })
 }
 
-/** Issues a list again without changes, signed by only one key. Throws CliError. */
+/**
+ * Issues a list again without other changes. The new list is signed by only one key. Throws
+ * CliError.
+ */
 export async function renewList(path: string, options: RenewOptions): Promise<void> {
   await editList(path, options, { nowMs: Date.now(), change: (list) => list })
 }
 
-/** Signs a handwritten list, or adds a signature. Throws CliError. */
+/** Signs a handwritten list, or adds a signature to a signed list. Throws CliError. */
 export async function signList(path: string, { key }: { readonly key: string }): Promise<void> {
   const given = await readUnsignedList(path)
   const [list, others] =
@@ -116,8 +122,9 @@ export async function signList(path: string, { key }: { readonly key: string }):
 }
 
 /**
- * Changes a list in place. Its current content must be signed by the key that signs now, or by a
- * trusted key. Otherwise a change would sign any text that another user put into the file.
+ * Changes a list in place. The current content of the list must be signed by the key that signs
+ * now, or by a trusted key. Without this rule, a change would sign any text that another user put
+ * into the file.
  */
 async function editList(
   path: string,
@@ -166,7 +173,10 @@ function verifying<Value>(path: string, verify: () => Value): Value {
   return convertFault(verify, ProofError, toError)
 }
 
-/** For a change that makes the list invalid: an end before its start, or a reason of two lines. */
+/**
+ * Converts the fault of a change that makes the list invalid. Examples are an end before its start,
+ * or a reason of two lines.
+ */
 function checked<Value>(make: () => Value): Value {
   return convertFault(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
@@ -181,7 +191,7 @@ function printWritten(
   )
 }
 
-/** Standard input always exists. */
+/** Returns true if the file exists. Standard input always exists. */
 async function exists(path: string): Promise<boolean> {
   if (path === '-') return true
   return access(path).then(
@@ -191,15 +201,18 @@ async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * How far in the future a list's time may be before a change to the list is refused, milliseconds.
- * A larger difference means a wrong clock.
+ * How far in the future the time of a list may be, milliseconds. If it is further in the future, a
+ * clock is wrong, and a change to the list is refused.
  */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
-/** Least number of digits that may abbreviate a commit or an image. */
+/** The minimum number of digits in an abbreviation of a commit or an image. */
 const ABBREVIATION_MIN = 7
 
-/** Gives the list with one more release. Throws CliError when the list already has its image. */
+/**
+ * Returns the list with one more release. Throws CliError if the list already has the release's
+ * image.
+ */
 export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList {
   const { PCR0 } = entry.release.measurements
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)
@@ -211,9 +224,9 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 }
 
 /**
- * Replaces one release of the list by the result of `change`. `name` is its version, its commit or
- * PCR0, or at least the first ABBREVIATION_MIN digits of commit or PCR0. Throws CliError when
- * `name` matches no release or several.
+ * Replaces one release in the list by the result of `change`. `name` is the release's version, its
+ * commit or PCR0, or at least the first ABBREVIATION_MIN digits of commit or PCR0. Throws CliError
+ * if `name` matches no release or several releases.
  */
 export function changeRelease(
   list: ReleaseList,
@@ -235,9 +248,9 @@ export function changeRelease(
 }
 
 /**
- * Gives the list in its canonical form, issued at `nowMs` or a second after its last issue,
- * whichever is later. Throws CliError when the list's time is in the future: a clock is wrong, the
- * signer's or this machine's. Throws FormatError when the result is not a valid list.
+ * Returns the list in its canonical form. Its time is `nowMs`, or a second after its last issue if
+ * that is later. Throws CliError if the list's time is in the future. In this case either the
+ * signer's clock or the local clock is wrong. Throws FormatError if the result is not a valid list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)
@@ -252,8 +265,8 @@ export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): 
 export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] }
 
 /**
- * Reads a time, which is `now` or has the form 2026-11-21T14:00:00Z. Gives it in this form. Throws
- * CliError.
+ * Reads a time. It is `now` or has the form 2026-11-21T14:00:00Z. Returns the time in this form.
+ * Throws CliError.
  */
 export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)

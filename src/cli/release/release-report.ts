@@ -15,7 +15,7 @@ import { readReleaseTrust } from './accepted-releases.ts'
 import { readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
-/** The options, as commander gives them. */
+/** The options of the command, as commander parses them. */
 export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
   readonly at?: string
   readonly json?: boolean
@@ -36,7 +36,10 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
 type ReleaseReport = {
   readonly file: ReleaseFile
   readonly judgement: ReleaseJudgement
-  /** The report says which of the list's releases are accepted in a document made at `atMs`. */
+  /**
+   * The report states which releases of the list are accepted in a document that was made at
+   * `atMs`.
+   */
   readonly atMs: number
 }
 
@@ -89,7 +92,7 @@ function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string
   return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
 }
 
-/** Text for releases that were signed before this member existed. */
+/** Text for a release that was signed before this member existed. */
 const CONFIGURATION_UNKNOWN = 'not named by this release: give --configuration to expect one'
 
 function describeRelease({

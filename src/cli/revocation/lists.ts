@@ -14,14 +14,14 @@ import {
 import { CliError, convertFault } from '../faults.ts'
 import { readSource } from '../files.ts'
 
-/** Largest file of lists, bytes. About 100,000 certificates fit. */
+/** Largest file with revocation lists, bytes. It can hold about 100,000 certificates. */
 export const LISTS_BYTES_MAX = 4 * 1024 * 1024
 /** Longest time for fetching a list, milliseconds. */
 const LISTS_TIMEOUT_MS = 30_000
 
 /**
- * Reads revocation lists from files or http(s) URLs. They must have been made by `nowMs`. Throws
- * CliError, UnusableListError.
+ * Reads revocation lists from files or http(s) URLs. The lists must not be newer than `nowMs`.
+ * Throws CliError and UnusableListError.
  */
 export async function readLists(
   sources: readonly string[],
@@ -39,7 +39,7 @@ export async function readLists(
   return lists
 }
 
-/** A revocation list that cannot be used, in the words of the command line. */
+/** A revocation list cannot be used. The message is written for the command line. */
 export class UnusableListError extends CliError {
   readonly code: RevocationListCode
 
@@ -53,7 +53,7 @@ function sayListFault(fault: RevocationListError): UnusableListError {
   return new UnusableListError(fault)
 }
 
-/** Like createListingVerifier, but faults are UnusableListError. */
+/** Does the same as createListingVerifier, but throws UnusableListError for faults. */
 export function openListingVerifier(
   verifier: AttestationVerifier,
   lists: readonly ParsedList[],
