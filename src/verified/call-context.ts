@@ -1,9 +1,8 @@
 import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/messages.ts'
 
 /**
- * What the gateway must know about a call when its completion comes back from the enclave. The
- * gateway sends this context to the enclave with the call. The enclave returns it with the
- * completion.
+ * What the gateway must know about a call when the enclave returns its completion. The enclave gets
+ * this context with the call and returns it with the completion.
  */
 export type CallContext = {
   /** Account of the API key that made the call, uuid. */
@@ -11,8 +10,8 @@ export type CallContext = {
   /** Value of the call's header `x-request-id`. */
   readonly requestId: string
   /**
-   * uuid of this attempt of a call with an Idempotency-Key. The gateway finds the record of the
-   * call by this uuid. Absent for a call without a key.
+   * uuid of this attempt of a call with an Idempotency-Key, by which the gateway finds the call's
+   * record. Absent for a call without a key.
    */
   readonly callId?: string
 }
@@ -32,8 +31,7 @@ export function encodeCallContext(context: CallContext): string {
 
 /**
  * Parses the context of a SealedCompletion. Returns null for a text that encodeCallContext did not
- * write. A completion that was sealed for another gateway is still evidence. So it is not refused,
- * but stored without an account.
+ * write: such a completion is stored without an account.
  */
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)

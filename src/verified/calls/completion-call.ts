@@ -5,23 +5,23 @@ import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
 
 /*
- * What the gateway sends to the enclave with a caller's bytes (CompletionCall of the protocol): the
- * provider and the credential. The caller's account is in call-context.ts.
+ * What the gateway sends to the enclave with a caller's bytes: the provider and the credential
+ * (CompletionCall of the protocol).
  */
 
-/** The provider of a call, and the credential that is sent to the provider. */
+/** The provider of a call, and the credential for it. */
 export type ChosenCredential = {
   readonly provider: string
   readonly credential: string | null
-  /** True if the credential belongs to the operator. False if it belongs to the caller. */
+  /** True for the operator's credential, false for the caller's. */
   readonly isOperators: boolean
 }
 
 /**
- * Chooses the credential for a call. If the caller sent a credential, it is used. Otherwise the
- * operator's credential for the provider that serves the model is used. A provider on plain http
- * needs no credential: only development has such providers. Throws ApiError `unsupported_model`,
- * `provider_credential_missing`. `credentials` are the operator's credentials, by provider name.
+ * Chooses the credential for a call: the caller's, or else the operator's for the provider that
+ * serves the model. `credentials` are the operator's, by provider name. A provider on plain http,
+ * which only development has, needs no credential. Throws ApiError `unsupported_model`,
+ * `provider_credential_missing`.
  */
 export function chooseCredential(
   call: { readonly model: string; readonly callerCredential: string | null },
@@ -53,24 +53,20 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
   }
 }
 
-/**
- * A longer credential is refused. The header of the call to the enclave must have room for the
- * credential in base64.
- */
+/** Maximum length of a credential, so that it fits in a header in base64. */
 const CREDENTIAL_LENGTH_MAX = 4096
 
 /**
- * Reads the provider's credential from the header Fine-Tune-Authorization. `Bearer ` before the
- * credential is optional. Returns null when the header is missing. The error for an invalid
- * credential does not repeat the credential.
+ * Reads the provider's credential from the header Fine-Tune-Authorization. `Bearer ` before it is
+ * optional. Returns null when the header is missing. The error never repeats the credential.
  */
 const providerCredential = described(
   z
     .string()
     .transform((header) => header.replace(/^bearer(?:\s+|$)/i, '').trim())
     .check(({ value, issues }) => {
-      // Printable ASCII without spaces. This includes token68 (RFC 9110) and the other characters
-      // that providers use.
+      // Printable ASCII without spaces: token68 (RFC 9110), and other characters that providers
+      // use.
       if (value.length <= CREDENTIAL_LENGTH_MAX && /^[\x21-\x7e]+$/.test(value)) return
       const expected = `a bearer credential of at most ${CREDENTIAL_LENGTH_MAX} printable characters`
       issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))

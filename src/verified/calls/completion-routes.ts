@@ -30,25 +30,18 @@ import { credentialHeaders } from './completion-call.ts'
 import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
-/**
- * Maximum total size, bytes, of the bodies of all running calls. Calls beyond this limit are
- * refused with 503.
- */
+/** Maximum total size, bytes, of the bodies of all running calls. */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 /**
- * Memory that a waiting call takes in addition to the call's body. This memory holds two
- * connections and the data that is queued on these connections. It was measured with open streams
- * (`npm run bench -- peers --rows open-gateway`).
+ * Memory that a waiting call takes in addition to its body: two connections and their queued data.
+ * Measured with `npm run bench -- peers --rows open-gateway`.
  */
 const CALL_BYTES = 100 * 1024
 
 /** SHA-256 in hex. */
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
-/**
- * The gateway checks only the form of the caller's demands. The enclave checks the demands
- * themselves, in the bytes that it hashes.
- */
+/** Checks only the form of the caller's demands. The enclave checks the demands themselves. */
 const verifiedRequest = providersRequestWith({
   [DEMANDS_MEMBER]: z
     .strictObject({
@@ -84,10 +77,7 @@ export function verifiedCompletionRoutes({
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
-  /**
-   * Maximum number of calls that run at the same time. The memory limit applies as well. Calls
-   * beyond either limit are refused with 503.
-   */
+  /** Maximum number of calls that run at the same time. Further calls are refused with 503. */
   readonly callsMax: number
 }): readonly Route[] {
   return [
@@ -167,8 +157,8 @@ export function verifiedCompletionRoutes({
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
 
 /**
- * What the gateway reserves for a call before the call starts: a permit from the limits, and the
- * claim of the call's Idempotency-Key. The permit and the claim are settled when the call ends.
+ * What a call gets before it starts and settles when it ends: a permit from the limits, and the
+ * claim of its Idempotency-Key.
  */
 type Granted = {
   readonly permit: Permit
@@ -203,9 +193,8 @@ async function answer(
 }
 
 /**
- * Returns a controller that is aborted when `abort` is aborted, except when the reason is that the
- * caller left. In that case the call continues. A caller who repeats the call with the same key
- * then gets the answer.
+ * Returns a controller that is aborted with `abort`, except when the caller leaves. The call then
+ * continues, and the caller gets the answer by a repeat with the same key.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -265,9 +254,8 @@ async function writeEvents(
 
 /**
  * Returns the record of a running call. Settles the permit with the usage in the record, and then
- * settles the claim. Without a record, there are two cases. If the provider made no answer, the
- * permit is settled with 0 tokens. Otherwise it is settled with the prompt and the received chunks.
- * The reason is that a caller who leaves shortly before the end has already received the answer.
+ * the claim. Without a record, the permit is settled with the prompt and the received chunks, or
+ * with 0 tokens if the provider made no answer.
  */
 async function settled(
   { permit, claim }: Granted,
@@ -290,7 +278,7 @@ async function settled(
   }
 }
 
-/** Counts the events in these bytes. Each event is a chunk of about one token. */
+/** Counts the events in these bytes. Each event holds about one token. */
 function countEvents(bytes: Uint8Array): number {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   let count = 0
@@ -305,10 +293,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/**
- * Sends the stored answer again. The repeated call has the same key, so it requests the same form:
- * whole or streamed.
- */
+/** Sends the stored answer again, in the same form: whole or streamed. */
 async function answerAgain(
   { body: { isStream, includesUsage }, stream }: CompletionCall,
   record: StoredRecord,

@@ -37,17 +37,16 @@ import type { AnsweredRecord } from '../records/records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 
 /**
- * Encrypted calls (EHBP). The gateway sees headers, lengths and times. It passes on bytes that it
- * cannot read. It handles only what the enclave needs for the answer, and what the account's limits
- * need.
+ * Encrypted calls (EHBP). The gateway passes on bytes that it cannot read. It sees only headers,
+ * lengths and times.
  */
 
-/** The gateway closes a connection that accepts no data for this time, milliseconds. */
+/** The gateway closes a connection that accepts no data for this time. */
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Maximum number of bytes that frames add to a body. Each frame adds 20 bytes. Clients put each
- * write into one frame.
+ * Maximum bytes that frames add to a body. A frame adds 20 bytes, and clients send one frame per
+ * write.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -55,14 +54,14 @@ const FRAMING_BYTES_MAX = 1024 * 1024
 const BYTES_PER_TOKEN = 4
 
 /**
- * Maximum number of tokens to count for a prompt whose answer was not read to the end. The gateway
- * cannot distinguish words from pictures. Pictures have many bytes.
+ * Maximum tokens to count for a prompt whose answer was not read to the end. The prompt may contain
+ * pictures, which have many bytes.
  */
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
 /**
- * Sent when the enclave no longer runs, or no longer has the key. The caller then fetches the keys
- * again and repeats the call (EHBP).
+ * Sent when the enclave no longer has the key. The caller then fetches the keys again and repeats
+ * the call (EHBP).
  */
 const KEY_CONFIG_BODY = JSON.stringify({
   type: KEY_CONFIG_PROBLEM,
@@ -103,20 +102,18 @@ export type EncryptedCalls = {
   readonly bodyBytesMax: number
   /** Throws ApiError `not_ready` while completions cannot be committed. */
   readonly requireCommits: () => void
-  /**
-   * Resolves with the record of a sealed completion after the record is stored. Throws ApiError.
-   */
+  /** Resolves with the record of a sealed completion when it is stored. Throws ApiError. */
   readonly recordOf: (
     sealed: Pick<EncryptedSealed, 'notary' | 'index'>,
     abort: AbortController,
   ) => Promise<AnsweredRecord>
   /**
-   * All credentials of the operator, by provider name. The gateway does not know the model of an
-   * encrypted call, so it cannot choose one credential.
+   * All credentials of the operator, by provider name. The gateway sends all, because it cannot
+   * read the model of an encrypted call.
    */
   readonly credentials: () => ReadonlyMap<string, string>
   /**
-   * How long a pull may take until it brings the proof to the enclave, milliseconds. 0 when pulls
+   * How long the next pull may take to bring the proof to the enclave, milliseconds. 0 when pulls
    * do not bring proofs.
    */
   readonly patienceMs: number
@@ -128,15 +125,12 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** True if a call is encrypted. Only the header decides this. The body may have any content. */
+/** True if a call is encrypted. Only the header decides this. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
 
-/**
- * Serves one encrypted call. Errors are not encrypted before the enclave has opened the call. After
- * that, the enclave makes the whole answer.
- */
+/** Serves one encrypted call. Errors are encrypted only after the enclave has opened the call. */
 export async function serveEncryptedCall(
   service: EncryptedCalls,
   { context, rate, abort }: RawCall,
@@ -153,8 +147,7 @@ export async function serveEncryptedCall(
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
-  // The gateway cannot measure the size of an encrypted call, so the call counts as one token. The
-  // gateway refuses a caller who has no tokens left.
+  // The gateway cannot read the size of an encrypted call, so the call counts as one token here.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
   const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
@@ -177,13 +170,12 @@ type ServedCall = {
   readonly tally: Tally
 }
 
-/** What the gateway knows about a call. The limits of the call's account need these facts. */
+/** What the limits of the account need to know about a call. */
 type Tally = {
   /** True if a provider may have received the request. */
   isOpened: boolean
   /**
-   * The model, which the enclave states after it has sealed the completion. Null before that, and
-   * null for a call that the enclave refused.
+   * The model, as the enclave states it after sealing. Null before that, and for a refused call.
    */
   model: string | null
   usage: EncryptedSealed['usage']
@@ -195,9 +187,8 @@ function createTally(): Tally {
 }
 
 /**
- * Returns the tokens that a call counts for, and how many of these tokens belong to the prompt. The
- * provider states these two numbers. They are unknown if the caller left shortly before the end.
- * Then the two numbers are estimated from bytes and frames.
+ * Returns the tokens that a call counts for, and the tokens of its prompt. The provider states
+ * these numbers. If the caller left too early, the numbers are estimated from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -214,9 +205,7 @@ type OpenAnswer = {
   readonly endpoint: EncryptedEndpoint
 }
 
-/**
- * Returns null when no enclave that takes calls has the call's key, but other enclaves take calls.
- */
+/** Returns null when no enclave has the call's key but other enclaves take calls. */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
   { context, abort, headers, encapsulatedKey, body, tally }: ServedCall,
@@ -238,11 +227,11 @@ async function ask(
     )
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
-    // The enclave received the whole request, so a provider may already be answering.
+    // The enclave has the whole request, so a provider may already be answering.
     tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
-    // No byte was sent. The caller may fetch another key, which may belong to another enclave.
+    // No byte was sent, so the caller may try a key of another enclave.
     if (isUnsent) return refuseWithoutKeys(enclaves)
     throw outageErrorOf(error)
   }
@@ -252,8 +241,8 @@ async function ask(
 }
 
 /**
- * Returns null when there are keys that the caller can fetch. Throws ApiError `enclave_unavailable`
- * when there are no keys.
+ * Returns null when the caller can fetch other keys. Throws ApiError `enclave_unavailable` when
+ * there are no keys.
  */
 function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
   if (enclaves.wellKnownKeys().length > 0) return null
@@ -269,10 +258,7 @@ function answerKeyConfig(context: RouteContext): void {
   context.body = KEY_CONFIG_BODY
 }
 
-/**
- * Passes on each frame as soon as it arrives. Sends the enclave the data that is missing in its
- * proof.
- */
+/** Passes on each frame as soon as it arrives. Sends the enclave the missing data for its proof. */
 async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
   const { context, abort, answer, tally } = call
   const { res } = context
@@ -294,8 +280,7 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
     res.end()
   } catch (error) {
     if (!res.headersSent && !res.destroyed) context.respond = true
-    // If the answer has already begun, it is cut off here, because half an answer must not look
-    // complete.
+    // An answer that has begun is cut off, because half an answer must not look complete.
     const fault = error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
     abort.abort(fault)
     throw fault
@@ -303,9 +288,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Records the usage, and waits until the completion is stored. Then sends the enclave the data that
- * is missing in its proof, unless a pull does this. If the completion is not stored in time, the
- * enclave reports that. Never rejects: other errors end the call.
+ * Records the usage, and waits until the completion is stored. Then sends the enclave the missing
+ * data for its proof, unless a pull does this. Never rejects: an error ends the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
@@ -314,9 +298,9 @@ async function recordSealed(
   answered: AbortSignal,
 ): Promise<void> {
   Object.assign(tally, { usage: sealed.usage, model: sealed.model })
-  // The stream was cut off. The completion is in the log, but the caller gets no proof.
+  // The stream was cut off: the completion is in the log, but the caller gets no proof.
   if (sealed.call === '') return
-  // A call with the caller's own credential does not show whether the operator's credential works.
+  // Only a call without the caller's own credential shows that the operator's credential works.
   if (headers['fine-tune-authorization'] === undefined) service.outcomes.recordServed(sealed.model)
   const giveProof = endpoint.giveProof?.bind(endpoint)
   if (giveProof === undefined) return
@@ -373,9 +357,7 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/**
- * Records the fault without the fault's text. The caller reads this text in the encrypted frames.
- */
+/** Records the fault without its text, which only the caller may read. */
 function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,
@@ -385,7 +367,7 @@ function recordFault(
   const callerCode = callerCodeOf(code)
   // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // For an invalid request, the gateway records only the status.
+  // An invalid request is recorded by its status only.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

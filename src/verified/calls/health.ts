@@ -9,44 +9,37 @@ import { NonceUnknown } from '../../chain/relayer-nonces.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import type { CommitterStatus } from '../commits/committer.ts'
 
-/** Maximum age of an answer. Callers who ask within this time get the same answer. */
+/** Maximum age of an answer. Until then, all callers get the same answer. */
 export const READINESS_AGE_MAX_MS = 1_000
 
-/** If a part does not answer within this time, the check of this part has failed. */
+/** Time limit for the check of one part. */
 export const CHECK_TIMEOUT_MS = 2_000
 
 /**
- * Time limit for the database, shorter than the limit for the other parts. So a system that asks
- * every second detects a failure within two seconds.
+ * Time limit for the database. It is short, so that a system that asks every second detects a
+ * failure within two seconds.
  */
 export const DATABASE_TIMEOUT_MS = 1_000
 
-/**
- * Commits may fail for this long. After that the gateway is not ready. During this time, callers
- * wait.
- */
+/** How long commits may fail before the gateway is not ready. Callers wait during this time. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
-/**
- * The parts that verified completions depend on. `stopping` stands for a gateway that was asked to
- * stop.
- */
+/** The parts that verified completions depend on. `stopping`: the gateway was asked to stop. */
 type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
 
 type ReadinessReport = {
   /** The failing parts. The gateway is ready when the list is empty. */
   readonly failing: readonly ReadinessPart[]
   /**
-   * Whether anchors reach the chain, and the number of anchors that are not in a block yet. The
-   * chain is not a ReadinessPart. An anchor is signed and stored with its record, and is sent
-   * later. So completions work without the chain.
+   * Whether anchors reach the chain, and how many are not in a block yet. The chain is not a
+   * ReadinessPart, because completions work without it: anchors are stored and sent later.
    */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
-  /** Why `commits` fails. Null when `commits` does not fail. */
+  /** Why `commits` fails. Null when it does not fail. */
   readonly commitFault: CommitFault | null
   /**
-   * Blocks that contain anchors but cannot be read. This is not a ReadinessPart, because only the
-   * evidence from these blocks is incomplete.
+   * Blocks with anchors that cannot be read. They make only some evidence incomplete, so they are
+   * not a ReadinessPart.
    */
   readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
@@ -58,13 +51,13 @@ export type CommitFault =
   | 'failing'
 
 type Readiness = {
-  /** Returns which parts work now. Never rejects. Takes at most CHECK_TIMEOUT_MS. */
+  /** Checks all parts. Never rejects. Takes at most CHECK_TIMEOUT_MS. */
   read(): Promise<ReadinessReport>
 }
 
 /**
- * How the parts are checked. Each of the first three checks has failed when it rejects, or when it
- * does not answer in time.
+ * How the parts are checked. Each of the first three checks fails when it rejects or takes too
+ * long.
  */
 export type ReadinessChecks = {
   readonly database: () => Promise<void>
@@ -78,9 +71,8 @@ export type ReadinessChecks = {
 }
 
 /**
- * Checks all parts at the same time, but never runs two checks of one part at a time. A part that
- * hangs is checked again only after it has answered. So checks do not queue up. `now` returns
- * milliseconds of a clock that is never set.
+ * Checks all parts at the same time. A part is checked again only after its last check has ended,
+ * so checks do not queue up. `now` returns milliseconds of a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
   const database = singleFlight(checks.database)
@@ -158,12 +150,13 @@ const ready = z.strictObject({
 })
 
 /**
- * Routes for the system that keeps this process running. They need no key. They return only the
- * names of parts. `GET /healthz` answers 200 as long as the process answers. If it does not answer,
- * a restart helps. `GET /readyz` answers 200 when verified completions can be served. Otherwise it
- * answers 503 with the failing parts. While `isDraining`, calls are still served, but `/readyz`
- * answers 503 with the part `stopping`. On staging and development gateways, the answers of the two
- * routes say so.
+ * Routes without a key for the system that keeps this process running. They return only names of
+ * parts.
+ *
+ * `GET /healthz` answers 200. If it does not answer, a restart helps. `GET /readyz` answers 200
+ * when verified completions can be served, and otherwise 503 with the failing parts. While
+ * `isDraining`, `/readyz` answers 503 with the part `stopping`, but calls are still served. Both
+ * routes say when the gateway is for staging or development.
  */
 export function healthRoutes(
   readiness: Readiness,
@@ -208,10 +201,7 @@ export function healthRoutes(
   ]
 }
 
-/**
- * Adds `stopping` to the failing parts. The gateway still serves calls. The system that reads the
- * report decides what to do.
- */
+/** Adds `stopping` to the failing parts. The gateway still serves calls. */
 function withStop(report: ReadinessReport): ReadinessReport {
   return { ...report, failing: ['stopping', ...report.failing] }
 }

@@ -18,23 +18,22 @@ const verifiedModels = listedModels.extend({
   patterns: z.array(z.strictObject({ pattern: z.string(), owned_by: z.string() })),
 })
 
-/** Ids of models that callers can use, and patterns that match further such ids. */
+/** Ids of models that callers can use, and patterns for further ids. */
 type VerifiedModels = {
   readonly data: readonly ListedModel[]
   readonly patterns: readonly { readonly pattern: string; readonly owned_by: string }[]
 }
 
 /**
- * Lists the models that can be verified now. If the caller has a provider credential, these are the
- * models of every provider. Otherwise these are the models of the providers for which the operator
- * has a credential.
+ * Lists the models that can be verified now: those of every provider if the caller has a
+ * credential, otherwise those of the providers for which the operator has a credential.
  */
 type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
 
 /**
- * Verified models, from the provider tables of the enclaves. The list is empty while no enclave is
- * reachable. It is ordered by provider name, then by id. Calls do not change this order, because a
- * client takes the first model as its default.
+ * Verified models, from the provider tables of the enclaves. Empty while no enclave is reachable.
+ * Calls never change the order (provider name, then id), because clients take the first model as
+ * their default.
  */
 export function createVerifiedModels({
   enclaves,
@@ -64,8 +63,7 @@ export function createVerifiedModels({
       paid.set(owner, known)
       return known
     }
-    // The provider answered that this model is not available with the operator's credential. It may
-    // be available with a caller's own credential.
+    // The operator's credential does not reach this model. A caller's own credential may reach it.
     const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
     const owners = new Map(
       offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),
@@ -79,7 +77,7 @@ export function createVerifiedModels({
   }
 }
 
-/** A pattern, used as an id, matches itself. So the code that routes ids routes patterns too. */
+/** A pattern matches itself, so the code that routes ids routes patterns too. */
 function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns'] {
   const patterns = table.flatMap(({ models }) => models.filter((model) => model.includes('*')))
   return offersOf(table, [...new Set(patterns)])
@@ -88,14 +86,13 @@ function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns']
     .toSorted((one, other) => compare(one.owned_by, other.owned_by))
 }
 
-/** Compares by code units, so the order is the same in every locale. */
+/** Compares by code units, so that the order is the same in every locale. */
 function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0
 }
 
 /**
- * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one of these
- * models.
+ * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one model.
  */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
   return modelListRoutes({

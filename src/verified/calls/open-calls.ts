@@ -39,7 +39,7 @@ type CallParts = Opening &
     readonly service: ServiceEnclaves
     readonly commits: EnclaveCommits
     readonly metrics: Pick<Metrics, 'countModelList'> | null
-    /** True if the gateway will stop soon and must not receive more calls. */
+    /** True if the gateway will stop soon and must not receive further calls. */
     readonly isDraining: () => boolean
   }
 
@@ -48,7 +48,7 @@ type CallRoutes = Readonly<
   Record<'completions' | 'models' | 'health' | 'waiting', readonly Route[]>
 >
 
-/** Opens verified calls. Returns the routes of these calls. */
+/** Opens verified calls and returns their routes. */
 export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallRoutes {
   const { database, anchoring, enclaves, service, commits, credentials, limiter, log } = parts
   const { bodyBytesMax, verifiedCallsMax: callsMax } = config

@@ -8,7 +8,7 @@ import { type BackOffBounds, backOffMs } from '../../runtime/back-off.ts'
 import { createLoop } from '../../runtime/loop.ts'
 import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/endpoint.ts'
 
-/** How long a provider's list is used. After that the gateway asks the provider again. */
+/** How long a provider's list is used before the gateway asks again. */
 const REFRESH_MS = 3_600_000
 /** Pauses before the next request to a provider that sent no list. */
 const RETRY: BackOffBounds = { minMs: 10_000, maxMs: REFRESH_MS }
@@ -18,10 +18,7 @@ const LOOK_MS = 1_000
 const TIMEOUT_MS = 10_000
 /** Maximum bytes of an answer. The longest known list, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/**
- * Maximum number of models of one provider. The gateway builds the list for each reader again, and
- * readers need no key.
- */
+/** Maximum models of one provider. The list is public and is built again for each reader. */
 export const LISTED_MAX = 500
 /** Printable characters, without spaces. */
 const MODEL_ID = /^[\x21-\x7e]{1,256}$/
@@ -47,11 +44,10 @@ type ListedProvider = {
 }
 
 /**
- * Asks providers for their models in the background (`GET …/models`, as OpenAI defines it). Each
- * request uses the operator's credential, which the gateway already sends to the enclave with each
- * call. If a provider sends no list, its previous list stays. A metric and a debug line then report
- * this. An answer has a maximum size. The ids in the answer must match the table, so one provider
- * cannot list another provider's models.
+ * Asks providers for their models in the background (`GET …/models`, as OpenAI defines it), with
+ * the operator's credential. If a provider sends no list, its previous list stays, and a metric and
+ * a debug line report this. The ids must match the table, so a provider cannot list the models of
+ * another provider.
  */
 export function askProviderLists({
   enclaves,
@@ -68,7 +64,7 @@ export function askProviderLists({
   readonly now: () => number
   readonly log: Logger
 }): ProviderLists {
-  /** Lists, by the URL that each list comes from. */
+  /** Lists, by the URL that the list comes from. */
   const lists = new Map<string, ListedProvider>()
 
   async function ask(
@@ -137,10 +133,7 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/**
- * Returns the values that the answer has in the place of ids. These values may have any form.
- * Throws EndpointError.
- */
+/** Returns the values in the place of ids. They may have any form. Throws EndpointError. */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',
@@ -153,13 +146,13 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** Number of ids to match before other work on the event loop may run. */
+/** Ids to match before other work on the event loop may run. */
 const IDS_AT_ONCE = 1_000
 
 /**
- * Returns the ids that are valid and served, in order, without duplicates. Google puts `models/`
- * before its ids, but accepts ids without this prefix too. Fine-tuned models are left out. Their
- * names show who owns them, and the list is public.
+ * Returns the ids that are valid and served, in order, without duplicates. Google's prefix
+ * `models/` is removed. Fine-tuned models are left out: their names show their owner, and the list
+ * is public.
  */
 async function matchIds(
   offered: readonly unknown[],

@@ -32,24 +32,20 @@ import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 /** A valid call for a verified completion. */
 export type VerifiedCall = {
   readonly request: Pick<ChatRequest, 'model'>
-  /**
-   * The caller's exact bytes. The enclave receives these bytes. It does not receive a parsed form.
-   */
+  /** The caller's exact bytes, which the enclave receives unparsed. */
   readonly body: Uint8Array
   readonly callerCredential: string | null
   readonly context: CallContext
-  /** Notary of the only enclave that may make the completion. Null if any enclave may make it. */
+  /** Notary of the only enclave that may make the completion. Null for any enclave. */
   readonly notary: string | null
-  /**
-   * Aborted when the caller leaves or the gateway stops. The abort's reason is the error to throw.
-   */
+  /** Aborted when the caller leaves or the gateway stops. The reason is the error to throw. */
   readonly abort: AbortController
 }
 
 /**
- * Events of a streamed call, in order. First come the chunks. Then comes the record together with
- * the last chunk. The proof is added to this last chunk. The last chunk is canonical JSON text. It
- * is null when the enclave has already sent all chunks. A fault may come in place of the record.
+ * Events of a streamed call: first the chunks, then the record with the last chunk, to which the
+ * proof is added. The last chunk is canonical JSON text, or null when the enclave has already sent
+ * all chunks. A fault may come in place of the record.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -57,25 +53,20 @@ type VerifiedEvent =
   | { readonly kind: 'record'; readonly record: AnsweredRecord; readonly last: string | null }
 
 /**
- * Verified completions, which the enclave sealed and the committer stored. `complete` and `stream`
+ * Verified completions, sealed by the enclave and stored by the committer. `complete` and `stream`
  * throw ApiError, ValidationError (when the enclave refuses a body) and the reason of `abort`.
  */
 export type VerifiedCompletions = {
-  /**
-   * Makes a completion. Returns the completion's record after the record is stored and its anchor
-   * is signed.
-   */
+  /** Makes a completion. Returns its record when the record is stored and its anchor is signed. */
   complete(call: VerifiedCall): Promise<AnsweredRecord>
   /**
-   * Makes a streamed completion. Resolves when the enclave begins to answer. If the caller stops
-   * iterating, the call to the provider ends.
+   * Makes a streamed completion. Resolves when the answer begins. If the caller stops iterating,
+   * the call to the provider ends.
    */
   stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
   /** Throws ApiError `not_ready` while sealed completions cannot be stored. */
   requireCommits(): void
-  /**
-   * Returns the record of a sealed completion after the record is stored and its anchor is signed.
-   */
+  /** Returns the record of a sealed completion when it is stored and its anchor is signed. */
   recordOf(
     sealed: Pick<SealedNotice, 'notary' | 'index'>,
     abort: AbortController,
@@ -83,15 +74,14 @@ export type VerifiedCompletions = {
 }
 
 /**
- * How long a sealed completion may wait for its commit. After that the caller gets an error. The
- * completion stays sealed and is committed later.
+ * How long a caller waits for the commit of a sealed completion. After an error, the completion is
+ * still committed later.
  */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**
- * How long commits may fail. After that the gateway refuses further calls. A database that restarts
- * works again within this time. Completions that are sealed during this time are committed late,
- * but are not lost.
+ * How long commits may fail before the gateway refuses calls. A restarted database works again
+ * within this time. Completions that are sealed meanwhile are committed late, but not lost.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
@@ -100,14 +90,14 @@ type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Called with the outcome of each call that used one of these credentials, by model. */
+  /** Called with the outcome of each call that used such a credential, by model. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
-  /** Returns milliseconds. Used to measure the phases of a call. */
+  /** Returns milliseconds, to measure the phases of a call. */
   readonly now: () => number
   readonly log: Logger
 }
 
-/** The service that makes verified completions. It does not depend on HTTP. */
+/** Makes verified completions, without HTTP. */
 export function createVerifiedCompletions(
   options: VerifiedCompletionsOptions,
 ): VerifiedCompletions {
@@ -133,10 +123,7 @@ export function createVerifiedCompletions(
   }
 }
 
-/**
- * Refuses the call now. Otherwise the provider would be paid for an answer that the gateway cannot
- * deliver.
- */
+/** Refuses the call before the provider is paid for an answer that cannot be delivered. */
 function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
   if (
@@ -228,10 +215,7 @@ async function* relay(
     }
 }
 
-/**
- * If a call uses the caller's own credential, it does not show whether the operator's credential
- * works.
- */
+/** A call with the caller's own credential does not show whether the operator's works. */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.recordServed(call.request.model)
 }
@@ -257,8 +241,8 @@ async function commitOf(
 }
 
 /**
- * Returns what logs, metrics and traces contain about a verified completion: facts from its
- * receipt, and its usage. They contain no text of the completion.
+ * Returns what logs, metrics and traces contain about a completion: facts from its receipt and its
+ * usage, but no text.
  */
 function factsOfRecord({
   receipt,
@@ -275,9 +259,7 @@ function factsOfRecord({
   }
 }
 
-/**
- * For an encrypted call, the gateway has no response text. So the usage is what the enclave stated.
- */
+/** An encrypted call has no response text here, so the enclave states the usage. */
 function statedUsage(usage: AnsweredRecord['usage']): ReturnType<typeof readUsage> {
   return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
@@ -320,15 +302,13 @@ function unexpected(
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
   )
-  // No reader will read this stream, so the call is ended here. Otherwise the stream would keep its
-  // connection open.
+  // No reader will read this stream. The abort closes its connection.
   call.abort.abort(error)
   return error
 }
 
 /**
- * Returns the fault for the caller. The fault's message may repeat a provider's words, so the
- * gateway does not log the message.
+ * Returns the fault for the caller. Its message may repeat a provider's words, so it is not logged.
  */
 function refusal(
   { log }: VerifiedCompletionsOptions,
@@ -356,24 +336,18 @@ function callerErrorOf(
   return outageErrorOf(error)
 }
 
-/**
- * Maximum number of stored ids of each kind. When there are more, the least recently used id is
- * removed.
- */
+/** Maximum stored ids of each kind. The least recently used id is removed first. */
 const OUTCOMES_MAX = 1_000
-/** How long a model counts as missing after its provider answered that the model is missing. */
+/** How long a model counts as missing after its provider said so. */
 const MISSING_MS = 10 * 60_000
 
-/**
- * Outcomes of calls that used the operator's credentials, by model. They are stored as long as this
- * process runs.
- */
+/** Outcomes of calls with the operator's credentials, by model, in memory. */
 export type ModelOutcomes = {
   /** Records that the model made a completion. */
   recordServed(model: string): void
   /** Records that the provider answered 404 for the model. */
   recordMissing(model: string): void
-  /** Models that have made completions, and that no provider has reported as missing since then. */
+  /** Models that have made completions and were not reported as missing since. */
   served(): readonly string[]
   isMissing(model: string): boolean
 }
@@ -387,7 +361,7 @@ export function createModelOutcomes(now: () => number): ModelOutcomes {
   return {
     recordServed(model) {
       missing.delete(model)
-      // The list is public, and the name of a fine-tuned model shows its owner.
+      // The name of a fine-tuned model shows its owner, and the list is public.
       if (model.startsWith('ft:')) return
       served.set(model, true)
     },

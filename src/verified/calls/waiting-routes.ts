@@ -8,10 +8,7 @@ import { waitingAnchors, waitingStatus } from './waiting-replies.ts'
 
 const LIMIT_MAX = 1000
 
-/**
- * Routes for the operator. They list what is not committed yet, and what is not on the chain yet,
- * with the reasons.
- */
+/** Operator routes that list what is not committed or not on the chain yet, and why. */
 export function waitingRoutes({
   commits,
   anchoring,

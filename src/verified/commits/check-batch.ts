@@ -17,8 +17,8 @@ import type { Identity, PullReply, SealedCompletion } from '../../../enclave/pro
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * The enclave sent a batch that its own head does not cover, or that cannot be stored unchanged.
- * The gateway stores no part of this batch.
+ * The enclave sent a batch that its head does not cover, or that cannot be stored unchanged. No
+ * part of the batch is stored.
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -44,7 +44,7 @@ export type BatchFault =
 
 /** A notary, and the chain and contract that its heads are valid for. */
 export type Notary = {
-  /** Address, 0x, lower case. It is also the id of the log. */
+  /** Address, 0x, lower case. It is the id of the log. */
   readonly address: string
   /** 0x + 65 bytes. */
   readonly publicKey: string
@@ -57,7 +57,7 @@ export type Notary = {
  */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/** Checked completions. They continue the stored log. The notary signed all of them. */
+/** Checked completions that continue the stored log, all signed by the notary. */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
   /** The attestation documents in the batch, by digest. */
@@ -91,11 +91,10 @@ export function checkIdentity(
 }
 
 /**
- * Checks a reply that has at least one completion. Indexes, receipts, hashes, documents, tree and
- * head must continue the stored log. `known` is the document that the enclave left out of the
- * reply. Throws BatchRefused. Does NOT verify the completions' own signatures or the documents. The
- * signature of the head shows that the enclave made the completions. Readers of a record check its
- * signature and its document.
+ * Checks that a reply with at least one completion continues the stored log: its indexes, receipts,
+ * hashes, documents, tree and head. `known` is the document that the enclave left out. Throws
+ * BatchRefused. Does NOT verify the completions' own signatures or the documents: readers of a
+ * record check these. The signed head shows that the enclave made the completions.
  */
 export function checkBatch(
   reply: PullReply,
@@ -130,7 +129,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // For an encrypted call, the gateway has no texts. Only the receipt has the hashes of the texts.
+  // An encrypted call has no texts here. Only the receipt has their hashes.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
@@ -153,12 +152,10 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
 function readReceipt(text: string, index: number): Receipt {
   try {
     const receipt = parseReceipt(JSON.parse(text))
-    // Readers receive this text inside JSON. So the text must be equal to the canonical form of its
-    // value.
+    // Readers get this text inside JSON, so it must be the canonical form of its value.
     if (canonicalizeJson(receipt as unknown as Json) === text) return receipt
   } catch {
-    // This fault is reported below. The parser's message may repeat its input, so the message is
-    // not used.
+    // Reported below, without the parser's message, which may repeat its input.
   }
   throw refused('invalid_receipt', `expected a canonical receipt in completion ${index}`)
 }

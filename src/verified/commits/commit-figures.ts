@@ -2,15 +2,15 @@
 export type CommitFigures = {
   readonly commits: number
   readonly records: number
-  /** Number of commits that another gateway made before this gateway could make them. */
+  /** Number of commits that another gateway made first. */
   readonly races: number
   readonly failures: number
   /** Number of records in the last commit, and in the largest commit. */
   readonly lastBatch: number
   readonly largestBatch: number
   /**
-   * The time when the last commit was durable, performance.now(). The next member is the time from
-   * the enclave's reply until then.
+   * When the last commit was durable, performance.now(). The next member is the time from the
+   * enclave's reply until then.
    */
   readonly lastCommitAtMs: number | null
   readonly lastCommitMs: number | null

@@ -18,9 +18,9 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The enclave received an acknowledgement for more leaves than the database has. The database was
- * restored from a backup, or a replica that was behind replaced it. The enclave has forgotten the
- * missing leaves. Further commits would hide this loss.
+ * The database has fewer leaves than it had acknowledged to the enclave: it was restored, or
+ * replaced by a replica that was behind. The enclave has forgotten the missing leaves. Further
+ * commits would hide this loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
@@ -36,17 +36,15 @@ type SignAnchor = (
 ) => SignedAnchor
 type SignedAnchor = { readonly raw: string; readonly hash: string }
 
-/** The log that the committer follows, and all data that the next commit needs. */
+/** The log that the committer follows, and all data for the next commit. */
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
-  /**
-   * A document that is certainly in the database. So the enclave need not send this document again.
-   */
+  /** A document that the database certainly has, so the enclave need not send it again. */
   readonly known: GivenDocument | null
   /**
-   * Data for the proofs of the encrypted calls in the previous commit. The enclave does not have
-   * this data yet. The next pull sends it to the enclave.
+   * Data for the proofs of the encrypted calls in the previous commit. The next pull sends it to
+   * the enclave.
    */
   readonly proofs: readonly AnchorProof[]
 }
@@ -61,8 +59,8 @@ type Committed = {
   readonly from: number
   readonly count: number
   /**
-   * Returns the record of a leaf in this commit, as the history will show the record. Null while
-   * the leaves wait for their anchor.
+   * Returns the record of a leaf in this commit, as the history shows it. Null while the leaves
+   * wait for their anchor.
    */
   readonly recordOf: ((index: number) => StoredRecord) | null
 }
@@ -73,13 +71,10 @@ export type SessionOptions = {
   readonly commits: CommitsStore
   /** Chain and contract that heads are signed for. */
   readonly domain: LogDomain
-  /**
-   * Nonces of the relayer that pays for anchors. All committers with this relayer share these
-   * nonces.
-   */
+  /** Nonces of the relayer that pays for anchors. All its committers share them. */
   readonly nonces: RelayerNonces
   readonly signAnchor: SignAnchor
-  /** The interval says whether each commit includes its anchor, or gets its anchor later. */
+  /** The interval decides whether a commit includes its anchor or gets it later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
@@ -87,8 +82,8 @@ export type SessionOptions = {
 
 /**
  * Asks the enclave for its identity, and the database for the state of the enclave's log. Throws
- * LogDiverged, LogCorrupt, and BatchRefused if this service must not follow the enclave. Also
- * throws what the enclave client and the store throw.
+ * LogDiverged, LogCorrupt, BatchRefused if this service must not follow the enclave, and what the
+ * enclave client and the store throw.
  */
 export async function openCommitSession({
   enclave,
@@ -100,8 +95,7 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // The log is read after the identity. The log only grows. So the log that is read includes all
-  // leaves that were acknowledged before.
+  // The log is read after the identity, so it includes all leaves that were acknowledged before.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -119,10 +113,9 @@ export async function openCommitSession({
 }
 
 /**
- * Checks a reply that has at least one completion, and stores the whole reply. The anchor is stored
- * with the reply, except when anchors have intervals. Throws BatchRefused and CommitRaceLost. In
- * these two cases nothing is stored. After any other error, it is unknown whether the reply is
- * stored.
+ * Checks a reply with at least one completion, and stores it whole. The anchor is stored too,
+ * except when anchors have intervals. Throws BatchRefused and CommitRaceLost: nothing is stored
+ * then. After any other error, it is unknown whether the reply is stored.
  */
 export async function commitReply(
   session: CommitSession,
@@ -190,8 +183,8 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // A gateway of this service wrote the context, so the context should be valid. But an invalid
-    // context must never stop the log.
+    // Always valid, because a gateway of this service wrote it. An invalid context must never stop
+    // the log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -3,10 +3,10 @@ import { createLoop } from '../../runtime/loop.ts'
 import type { DatabaseSession } from '../../storage/postgres-session.ts'
 import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from './committed-heads.ts'
 
-/** While another gateway has the turn, this gateway tries at this interval to get the turn. */
+/** How often a gateway without the turn tries to get it. */
 const TRY_INTERVAL_MS = 1_000
 
-/** What a gateway publishes about a commit to the other gateways on the same database. */
+/** What a gateway publishes about a commit to the others on the same database. */
 export type CommitNotice = {
   /** Notary of the log. */
   readonly notary: string
@@ -19,10 +19,10 @@ export type CommitNotice = {
   readonly nextNonce: number
 }
 
-/** A published commit. The records of the first `size` leaves in the log can be read. */
+/** A published commit. The records of the first `size` leaves can be read. */
 export type PublishedCommit = {
   readonly size: number
-  /** True if the commit was stored by the gateway that has the turn. */
+  /** True if the gateway that has the turn stored the commit. */
   readonly isByHolder: boolean
   /** The head with `size` leaves. Null when no other process published this head. */
   readonly head: EncodedHead | null
@@ -38,32 +38,25 @@ export type TurnHooks = {
 /** The turn for one log, as one committer uses it. */
 export type CommitTurn = {
   readonly notary: string
-  /** True if this committer has the turn, or if it is unknown which committer has the turn. */
+  /** True if this committer has the turn, or if it is unknown which committer has it. */
   mayCommit(): boolean
-  /** Tries to get the turn now. True if this attempt got the turn. */
+  /** Tries to get the turn now. True if this succeeded. */
   take(): Promise<boolean>
   /**
-   * Ends this committer's turn. The next committer that tries then gets the turn. The hooks are not
-   * called again.
+   * Ends this committer's turn, which the next committer that tries gets. The hooks are not called
+   * again.
    */
   leave(): Promise<void>
 }
 
 /**
- * Turns for the gateways on one database. Only the gateway that has the turn for a log commits this
- * log. Turns only avoid double work. The commit statement itself makes sure that each leaf is
- * committed only once, even if several gateways try.
+ * Turns for the gateways on one database. Only the gateway with the turn commits a log. Turns only
+ * avoid double work: the commit statement makes sure that each leaf is committed once.
  */
 export type CommitTurns = {
-  /**
-   * Adds a committer to the turns for this log. The committer does not try to get the turn before
-   * it calls `take`.
-   */
+  /** Adds a committer for this log. It does not try to get the turn before it calls `take`. */
   join(notary: string, hooks: TurnHooks): CommitTurn
-  /**
-   * Encodes the notice that is published with a commit. Returns null when no other gateway would
-   * receive the notice.
-   */
+  /** Encodes the notice of a commit. Returns null when no other gateway would receive it. */
   encodeNotice(notice: CommitNotice): string | null
 }
 
@@ -81,7 +74,7 @@ const notices = z.union([
   z.object({ kind: z.literal('free'), notary: z.string() }),
 ])
 
-/** Used when only one process uses the database. This process then commits every log. */
+/** For a database with only one process, which commits every log. */
 export const ALWAYS_OURS: CommitTurns = {
   join: (notary) => ({
     notary,
@@ -93,8 +86,8 @@ export const ALWAYS_OURS: CommitTurns = {
 }
 
 /**
- * Turns that are locks of the database session. The database server releases these locks when this
- * process dies. `onNonce` is called with nonces that other gateways used.
+ * Turns as locks of the database session, which the server releases when this process dies.
+ * `onNonce` is called with nonces that other gateways used.
  */
 export function createCommitTurns({
   session,
@@ -102,14 +95,14 @@ export function createCommitTurns({
   onNonce,
 }: {
   readonly session: DatabaseSession
-  /** The name of this process. No other process has the same name. */
+  /** Name of this process, unique among the processes. */
   readonly gateway: string
   readonly onNonce: (taken: Pick<CommitNotice, 'relayer' | 'nextNonce'>) => void
 }): CommitTurns {
   const logs = new Map<string, SharedLog>()
   /**
-   * Ends the loop and the subscription. They run while this process takes part in the turns for at
-   * least one log. Null when they do not run.
+   * Ends the loop and the subscription. Null when they do not run, because no log has a committer
+   * here.
    */
   let endRounds: (() => Promise<void>) | null = null
 
@@ -193,8 +186,8 @@ function parseNotice(payload: string): z.output<typeof notices> | null {
 }
 
 /**
- * A log, and the committers in this process that follow the log. There may be several committers,
- * because two endpoints may lead to the same enclave.
+ * A log and its committers in this process. There are several when endpoints lead to the same
+ * enclave.
  */
 class SharedLog {
   readonly #notary: string
@@ -241,9 +234,7 @@ class SharedLog {
     for (const member of [...this.#members]) member.onChange()
   }
 
-  /**
-   * Never runs two attempts to lock at a time: a session that locks twice must also unlock twice.
-   */
+  /** Only one attempt runs at a time, because a session that locks twice must unlock twice. */
   tryLock(): Promise<void> {
     this.#trying ??= this.#try().finally(() => {
       this.#trying = null

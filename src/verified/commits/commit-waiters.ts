@@ -7,9 +7,7 @@ const SETTLED_AT_ONCE_MAX = 128
 /** A leaf that a caller waits for. */
 export type AwaitedLeaf = {
   readonly index: number
-  /**
-   * The completion that the enclave sent with its answer. Null when the enclave sent no completion.
-   */
+  /** The completion that came with the answer. Null when the enclave sent none with it. */
   readonly given: NoticeCompletion | null
 }
 
@@ -18,19 +16,19 @@ export type Waiter = AwaitedLeaf & {
   readonly notary: string
   /** When the caller began to wait, performance.now(). */
   readonly sinceMs: number
-  /** `resolve` and `reject` end the waiting. Only the first of these calls has an effect. */
+  /** `resolve` and `reject` end the waiting. Only the first call has an effect. */
   resolve(record: AnsweredRecord): void
   reject(error: Error): void
 }
 
-/** All callers that wait, by the leaf that they wait for. */
+/** All callers that wait, by leaf. */
 export class CommitWaiters {
   readonly #waiting = new Set<Waiter>()
   readonly #byLeaf = new Map<string, Set<Waiter>>()
 
   /**
-   * Waits for a leaf. When the signal is aborted, rejects with the signal's reason and removes the
-   * waiter completely.
+   * Waits for a leaf. When the signal is aborted, removes the waiter and rejects with the signal's
+   * reason.
    */
   add(
     notary: string,
@@ -78,19 +76,15 @@ export class CommitWaiters {
     return [...this.#waiting]
   }
 
-  /**
-   * The earliest time at which a present waiter began to wait, performance.now(). Infinity when
-   * there are no waiters.
-   */
+  /** When the longest waiting caller began to wait, performance.now(). Infinity without waiters. */
   oldestMs(): number {
     const [oldest] = this.#waiting
     return oldest?.sinceMs ?? Number.POSITIVE_INFINITY
   }
 
   /**
-   * Resolves the waiters for the first `size` leaves of a log with the stored records. If a leaf is
-   * not stored, its waiters continue to wait. Returns the number of records that were found. Throws
-   * what `read` throws.
+   * Resolves the waiters for the first `size` leaves of a log with the stored records, and returns
+   * how many records were found. The other waiters continue to wait. Throws what `read` throws.
    */
   async settle(
     { notary, size }: { readonly notary: string; readonly size: number },

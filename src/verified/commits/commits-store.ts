@@ -19,14 +19,14 @@ import { recordIdentity } from '../records/record-content.ts'
 import type { StoredRecord } from '../records/records-store.ts'
 
 /**
- * The stored data of a log contradicts itself. The operator must repair the database before any
- * leaf may be added to this log.
+ * The stored data of a log contradicts itself. The operator must repair the database before the log
+ * may grow.
  */
 export class LogCorrupt extends Error {
   override readonly name = 'LogCorrupt'
 }
 
-/** The state of a log in the database: all data that the next commit needs. */
+/** The state of a log in the database, as the next commit needs it. */
 export type LogState = {
   /** Key of the log in this database. */
   readonly logId: number
@@ -35,8 +35,8 @@ export type LogState = {
 }
 
 /**
- * A record to store. The strings have the same form as in StoredRecord. `document` is the digest of
- * the record's attestation document.
+ * A record to store, with strings as in StoredRecord. `document` is the digest of its attestation
+ * document.
  */
 export type NewRecord = Pick<
   StoredRecord,
@@ -54,16 +54,13 @@ export type NewRecord = Pick<
   | 'outcome'
 > & {
   readonly document: string
-  /**
-   * uuid of the call, when this record answers a call with an Idempotency-Key. Null for other
-   * calls.
-   */
+  /** uuid of the call if it has an Idempotency-Key, otherwise null. */
   readonly callId?: string | null
 }
 
 /**
- * All data that one commit stores. There is at least one record. The records are in order, with
- * indexes from `before.size` to `head.size` - 1.
+ * All that one commit stores: at least one record, with indexes from `before.size` to `head.size` -
+ * 1, in order.
  */
 export type Commit = {
   readonly logId: number
@@ -81,10 +78,7 @@ export type Commit = {
    * (unanchored-store.ts).
    */
   readonly anchor: CommitAnchor | null
-  /**
-   * Attestation documents that the records name, by digest (hex). Some of them may be stored
-   * already.
-   */
+  /** Attestation documents that the records name, by digest (hex). Some may be stored already. */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly records: readonly NewRecord[]
   /** Unix seconds. */
@@ -99,27 +93,23 @@ type CommitAnchor = {
   readonly raw: string
   readonly hash: string
   /**
-   * A notice for the other gateways on the database. It is published when the commit is durable.
-   * Null publishes nothing.
+   * A notice for the other gateways on the database, published when the commit is durable. Null
+   * publishes nothing.
    */
   readonly notice: string | null
 }
 
 /**
- * What is stored about a log when a gateway sees the log for the first time: who signs its heads,
- * and for which contract. This never changes later.
+ * What is stored about a new log: who signs its heads, and for which contract. This never changes.
  */
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
-  /**
-   * Chain and contract that the log's heads are signed for. This value stays the same when the
-   * gateway later uses another chain or contract.
-   */
+  /** Chain and contract of the log's heads. They stay when the gateway later uses others. */
   readonly domain: LogDomain
   /**
-   * Canonical JSON of the enclave's boot configuration. The enclave's attestation documents contain
-   * the digest of this configuration.
+   * Canonical JSON of the enclave's boot configuration, whose digest is in its attestation
+   * documents.
    */
   readonly bootConfiguration: string
   /** Unix seconds. */
@@ -133,15 +123,14 @@ type LogOpening = {
 export type CommitsStore = NonceStore & {
   /**
    * Finds the notary's log, or creates an empty one. Throws LogCorrupt when the log's nodes do not
-   * match the log's root.
+   * match its root.
    */
   openLog(log: LogOpening): Promise<LogState>
   /**
-   * Stores the whole commit or nothing: it uses one statement, so one transaction. Throws
-   * CommitRaceLost when the log is no longer at `before`, or when the relayer is no longer at
-   * `nonce`. After any other error, it is unknown whether the commit is stored, because the
-   * connection may break after the server has stored it. A call of openLog then shows whether it is
-   * stored.
+   * Stores the whole commit or nothing, in one statement. Throws CommitRaceLost when the log is no
+   * longer at `before`, or the relayer no longer at `nonce`. After any other error, it is unknown
+   * whether the commit is stored: the connection may break after the server has stored it. A call
+   * of openLog shows whether it is.
    */
   commit(commit: Commit): Promise<void>
   /** Number of stored leaves in a log. Null for an unknown log. */
@@ -149,8 +138,8 @@ export type CommitsStore = NonceStore & {
 }
 
 /**
- * Opens the store. Commits use their own connections to the database. If the database has keys for
- * content, requests and answers are stored encrypted.
+ * Opens the store, with its own connections to the database. With keys for content, requests and
+ * answers are stored encrypted.
  */
 export function createCommitsStore({
   commits: queries,
@@ -204,11 +193,12 @@ export function createCommitsStore({
 }
 
 /**
- * Builds one statement that stores the whole commit. `payer` is empty when the nonce is already
- * used. `grown` is empty when the log has changed. In these two cases log_id is null, its NOT NULL
- * constraint fails, and the database undoes the statement. The rows of the relayer and the log stay
- * locked until the commit is durable. So two commits with the same relayer or the same log run one
- * after the other. Records get positions in that order.
+ * Builds one statement that stores the whole commit. `payer` is empty when the nonce is used,
+ * `grown` when the log has changed. In these cases log_id is null, its NOT NULL constraint fails,
+ * and the database undoes the statement.
+ *
+ * The rows of the relayer and the log stay locked until the commit is durable. So commits with the
+ * same relayer or log run one after the other, and records get positions in that order.
  */
 function commitStatement(commit: Commit, content: ContentCipher | null) {
   const { anchor, nodes, documents, records, committedAt } = commit
@@ -236,15 +226,15 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
 }
 
 /**
- * The anchor of this head covers all earlier commits of the log too. So none of these commits waits
- * for an anchor now.
+ * The anchor of this head covers all earlier commits of the log, so no commit waits for an anchor
+ * now.
  */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
 ): RawBuilder<unknown> {
-  // The database sends the notice when the transaction is durable. The call is in RETURNING,
-  // because the database does not run an expression whose value is not read.
+  // The database sends the notice when the transaction is durable. RETURNING contains the call,
+  // because an expression that is not read does not run.
   const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
   return sql`payer as (
       update relayers set next_nonce = next_nonce + 1

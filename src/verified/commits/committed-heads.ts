@@ -13,8 +13,8 @@ import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
 /**
- * An anchored head, and the parts of the tree that the proofs of its new leaves need. These parts
- * are the edge before the new leaves, and the subtrees that the new leaves completed.
+ * An anchored head, and what the proofs of its new leaves need: the edge before these leaves, and
+ * the subtrees that they completed.
  */
 export type CommittedHead = {
   readonly before: Edge
@@ -62,7 +62,7 @@ export function recordsUnder(
   }
 }
 
-/** Takes the data that the proof of an encrypted call needs from the record of this call. */
+/** Takes the data for the proof of an encrypted call from its record. */
 export function proofOf(
   call: string,
   { txHash, logProof }: Pick<StoredRecord, 'txHash' | 'logProof'>,
@@ -71,14 +71,14 @@ export function proofOf(
   return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }
 
-/** Returns the hash of a leaf that was new under this head. Returns null for any other leaf. */
+/** Returns the hash of a leaf that was new under this head, or null for any other leaf. */
 export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | null {
   return nodes.find((node) => node.level === 0 && node.index === index)?.hash ?? null
 }
 
 /**
- * Looks up the nodes that the inclusion path of a new leaf can need. These are the new subtrees,
- * and the subtrees of the edge before them.
+ * Looks up the nodes for the inclusion path of a new leaf: the new subtrees, and those of the edge
+ * before them.
  */
 function nodeLookup(
   before: Edge,
@@ -102,9 +102,9 @@ function keyOf({ level, index }: NodeCoordinate): string {
 }
 
 /**
- * A committed head as one gateway publishes it to the others, without its size. The text is the
- * base64 of the edge's hashes, followed by the leaves' hashes. A notice of 8,000 bytes has room for
- * the 128 leaves of a commit.
+ * A committed head without its size, as a gateway publishes it. The text is base64 of the edge's
+ * hashes and then the leaves' hashes. A notice of 8,000 bytes has room for the 128 leaves of a
+ * commit.
  */
 export const encodedHead = z.object({
   edge: z.string(),
@@ -115,7 +115,7 @@ export const encodedHead = z.object({
 })
 export type EncodedHead = z.output<typeof encodedHead>
 
-/** Encodes a head so that it can be published to other gateways. */
+/** Encodes a head for other gateways. */
 export function encodeHead({ before, nodes, head, txHash }: CommittedHead): EncodedHead {
   const leaves = nodes.filter(({ level }) => level === 0)
   return {
@@ -128,8 +128,8 @@ export function encodeHead({ before, nodes, head, txHash }: CommittedHead): Enco
 }
 
 /**
- * Decodes a head with `size` leaves that another gateway published. Throws FormatError when the
- * text is not a valid head of a log.
+ * Decodes a head with `size` leaves from another gateway. Throws FormatError when the text is not a
+ * valid head of a log.
  */
 export function decodeHead(size: number, encoded: EncodedHead): CommittedHead {
   const leaves = split(fromBase64(encoded.leaves))
@@ -146,10 +146,7 @@ function toBase64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
 }
 
-/**
- * Does not check the base64. A text that is not valid gives wrong bytes, and hashes from wrong
- * bytes do not match the root.
- */
+/** Does not check the base64: hashes from wrong bytes do not match the root. */
 function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(text, 'base64'))
 }

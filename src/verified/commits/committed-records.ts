@@ -15,15 +15,11 @@ import {
   recordsUnder,
 } from './committed-heads.ts'
 
-/**
- * Number of heads that are kept in memory. They serve callers who begin to wait for a leaf after
- * the leaf's commit was published.
- */
+/** Heads that are kept in memory, for callers who begin to wait after the commit was published. */
 const HEADS_KEPT = 16
 
 /**
- * Number of attestation documents that are kept in memory. An enclave renews its document every few
- * minutes.
+ * Attestation documents that are kept in memory. An enclave renews its document every few minutes.
  */
 const DOCUMENTS_KEPT = 4
 
@@ -33,10 +29,9 @@ type KeptHead = {
 }
 
 /**
- * Returns records that another gateway committed. If that gateway published the head and the
- * enclave sent the completion, the database is not read. If only the head is known, only the rows
- * of the records are read. A record under an older head is read together with its head and its
- * proof.
+ * Returns records that another gateway committed. The database is not read if the head was
+ * published and the enclave sent the completion. With the head alone, only the rows of the records
+ * are read. A record under an older head is read with its head and proof.
  */
 export class CommittedRecords {
   readonly #records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>
@@ -59,7 +54,7 @@ export class CommittedRecords {
     this.#heads = [kept, ...others].slice(0, HEADS_KEPT)
   }
 
-  /** Returns the records of those given leaves that are committed. Throws what the store throws. */
+  /** Returns the committed records of these leaves. Throws what the store throws. */
   async read(notary: string, leaves: readonly AwaitedLeaf[]): Promise<readonly AnsweredRecord[]> {
     const isOfHeads = notary === this.#notary
     const proven = isOfHeads ? leaves.flatMap((leaf) => this.#prove(leaf) ?? []) : []
@@ -78,9 +73,8 @@ export class CommittedRecords {
   }
 
   /**
-   * Makes the record from two parts: the completion that the enclave sent, and the head that was
-   * published. Returns null when one part is missing, or when the head does not cover this
-   * completion.
+   * Makes the record from the completion of the enclave and the published head. Returns null when
+   * one is missing, or when the head does not cover the completion.
    */
   #prove({ index, given }: AwaitedLeaf): AnsweredRecord | null {
     const kept = this.#headOf(index)
@@ -88,8 +82,7 @@ export class CommittedRecords {
     const leaf = kept && leafOf(kept.head, index)
     if (!given || !kept || !attestation || !leaf) return null
     const { response, receipt, signature } = given
-    // The gateway that committed this leaf has checked the leaf's receipt. If the hashes are equal,
-    // it was this receipt.
+    // Equal hashes show that the other gateway has checked this same receipt.
     if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
     const stated = JSON.parse(receipt) as Receipt
     if (hash('sha256', response) !== stated.response_hash) return null
@@ -111,7 +104,7 @@ export class CommittedRecords {
   }
 }
 
-/** Reads the records of these leaves from the store. Reads nothing when there are no leaves. */
+/** Reads the records of these leaves. Without leaves, it does not call the store. */
 async function findLeaves<Found>(
   find: (notary: string, indexes: readonly number[]) => Promise<readonly Found[]>,
   notary: string,

@@ -29,9 +29,7 @@ import {
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 import { WaitingCallers } from './waiting-callers.ts'
 
-/**
- * When the committer stops, it spends at most this time on uncommitted completions, milliseconds.
- */
+/** Maximum time for uncommitted completions when the committer stops. */
 const STOP_TIMEOUT_MS = 10_000
 /** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
@@ -40,12 +38,9 @@ export type CommitterStatus = CommitFigures & {
   readonly phase: FollowState['phase']
   /** Name and message of the last failure. Null after a successful commit or poll. */
   readonly fault: { readonly name: string; readonly message: string } | null
-  /** How long commits have been failing. 0 when commits work. */
+  /** How long commits have failed. 0 when commits work. */
   readonly failingForMs: number
-  /**
-   * Notary of the log that the committer follows. The next member is the log's size in the
-   * database.
-   */
+  /** Notary of the followed log. The next member is the log's size in the database. */
   readonly notary: string | null
   readonly size: number
   /** Number of callers that wait for a commit. */
@@ -56,10 +51,9 @@ export type Committer = {
   /** Begins to follow the enclave's log. */
   start(): void
   /**
-   * Resolves with the record of a leaf when the leaf is committed. If it is committed already,
-   * resolves at once. Rejects with CommitError, or with the signal's reason. If the signal is
-   * aborted, the leaf is still committed later. `given` is the completion that the enclave sent
-   * with its answer.
+   * Resolves with the record of a leaf when the leaf is committed. Rejects with CommitError, or
+   * with the signal's reason: the leaf is still committed later. `given` is the completion that
+   * came with the answer.
    */
   waitFor(
     notary: string,
@@ -72,11 +66,11 @@ export type Committer = {
    * answers.
    */
   isStandby(notary: string): boolean
-  /** Called when leaves of a log are anchored. Their records can then be read. */
+  /** Called when leaves of a log are anchored, so that their records can be read. */
   publish(log: CommittedLog): void
   /**
    * Commits the completions that the enclave still holds, within STOP_TIMEOUT_MS. Then rejects the
-   * callers that still wait. Resolves when all work has ended.
+   * remaining callers. Resolves when all work has ended.
    */
   stop(): Promise<void>
   status(): CommitterStatus
@@ -85,10 +79,10 @@ export type Committer = {
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
   readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes' | 'findHeadless'>
-  /** Decides which of the gateways on the database commits. */
+  /** Decides which gateway on the database commits. */
   readonly turns: CommitTurns
   readonly anchors: Pick<IntervalAnchors, 'intervalMs' | 'schedule' | 'flush' | 'fault'>
-  /** Called after each commit, because there is a new anchor to broadcast. */
+  /** Called after each commit, to broadcast its anchor. */
   readonly onCommit?: () => void
   /** Called after each commit that another gateway made first. */
   readonly onRace?: () => void
@@ -96,18 +90,16 @@ export type CommitterOptions = SessionOptions & {
 }
 
 /**
- * Creates the committer. It pulls sealed completions from the enclave, checks them, and stores them
- * with their signed anchor. It makes one commit at a time. Completions that are sealed during a
- * commit go into the next commit. A pull starts at the size of the log in the database, so it
- * acknowledges exactly what is durable. After any failure, the committer reads the state of the log
- * again. This shows whether a commit with an unknown outcome is stored. If it is not stored, the
- * committer repeats it with the same nonce.
+ * Creates the committer: it pulls sealed completions from the enclave, checks them, and stores them
+ * with their signed anchor, one commit at a time. A pull starts at the size of the log in the
+ * database, so it acknowledges exactly what is durable. After a failure, the committer reads the
+ * state of the log again. This shows whether the last commit is stored. If not, it is repeated with
+ * the same nonce.
  *
  * When several gateways share the database, one gateway commits and publishes its commits. The
- * others read the records that their callers wait for. This saves work, but correctness does not
- * depend on it. If a caller has waited for TURN_PATIENCE_MS and the log did not grow, the caller's
- * gateway commits too. If it then loses the race, it reads the log again. follow-state.ts decides
- * the next step.
+ * others read the records for their callers. Turns only save work: if a caller has waited for
+ * TURN_PATIENCE_MS without growth of the log, the caller's gateway commits too, and reads the log
+ * again if it loses the race. follow-state.ts decides the next step.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)
@@ -163,7 +155,7 @@ class LogCommitter implements Committer {
   publish(log: CommittedLog): void {
     if (log.notary === this.#turn?.notary)
       this.#published({ size: log.size, isByHolder: true, head: null })
-    // The log belongs to an enclave that the committer followed before.
+    // The log belongs to the enclave that was followed before.
     else void this.#callers.answer(log)
   }
 
@@ -192,7 +184,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Runs one step after another until the committer is stopped. A failed step is tried again. */
+  /** Runs steps until the committer is stopped. A failed step is tried again. */
   async #run(): Promise<void> {
     for (let step = this.#next(); step.kind !== 'end'; step = this.#next())
       await this.#take(step).catch((error: unknown) => this.#fail(asError(error)))
@@ -241,7 +233,7 @@ class LogCommitter implements Committer {
         onChange: () => this.#interrupt(),
       })
     }
-    // This gateway just gained the turn. The state was read before that, so it is read again.
+    // The state was read before this gateway got the turn, so it is read again.
     if (await this.#turn.take()) return
     const mayCommit = this.#mayCommit()
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
@@ -250,14 +242,14 @@ class LogCommitter implements Committer {
     for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // This waiter came after the enclave reported its identity, so the waiter may wait for a leaf
-      // of the next enclave. The next enclave is then asked for its identity.
+      // A new waiter may wait for a leaf of the next enclave, so the next enclave is then asked for
+      // its identity.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }
   }
 
-  /** Pulls sealed completions and commits them. The next pull acknowledges these completions. */
+  /** Pulls sealed completions and commits them. The next pull acknowledges them. */
   async #commit({ session, waitMs, max }: Extract<Step, { kind: 'commit' }>): Promise<void> {
     const { enclave, anchors, onCommit } = this.#options
     const { notary, known, log, proofs } = session
@@ -290,17 +282,14 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /** Reads the records that callers wait for. If no records are found, this gateway commits too. */
+  /** Reads the records that callers wait for. Without records, this gateway commits too. */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')
     this.#apply({ kind: 'late', atMs: performance.now() })
   }
 
-  /**
-   * Called when records of the log can be read. Another gateway stored these records, or this
-   * gateway did.
-   */
+  /** Called when records of the log can be read, no matter which gateway stored them. */
   #published({ size, isByHolder, head }: PublishedCommit): void {
     const { session, role, readable, racingUntilMs } = this.#state
     const { notary } = readable
@@ -311,8 +300,8 @@ class LogCommitter implements Committer {
     this.#apply({ kind: 'published', size, isByHolder, mayCommit, atMs })
     // The race is over.
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
-    // A gateway that commits answers its callers from its own commit. It does so only if the commit
-    // does not wait for an anchor.
+    // A gateway that commits answers its callers from its own commit, unless the commit waits for
+    // an anchor.
     if (role === 'standby' || this.#options.anchors.intervalMs > 0)
       void this.#callers.answer({ notary, size })
   }
@@ -325,10 +314,10 @@ class LogCommitter implements Committer {
       log.debug({ err: error }, 'another gateway committed first')
       return onRace?.()
     }
-    // This gateway ends its turn, because another gateway may be able to commit.
+    // Another gateway may be able to commit, so this gateway ends its turn.
     await this.#leaveTurn()
-    // After a failure, the gateway may be connected to another database: a replica that is behind,
-    // or an older state.
+    // After a failure, the database may be another one: a replica that is behind, or an older
+    // state.
     if (!(error instanceof EnclaveError)) nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.#figures = { ...this.#figures, failures: this.#figures.failures + 1 }
@@ -338,10 +327,7 @@ class LogCommitter implements Committer {
       log.error({ err: error, phase: this.#state.phase }, 'commit failed, trying again')
   }
 
-  /**
-   * Called before a stop. Makes the anchor of the interval, and answers the callers that wait for
-   * this anchor.
-   */
+  /** Before a stop, makes the anchor of the interval and answers the callers that wait for it. */
   async #endInterval(): Promise<void> {
     const { anchors } = this.#options
     const { notary } = this.#state.readable
@@ -381,15 +367,15 @@ class LogCommitter implements Committer {
 }
 
 /**
- * True if another gateway on the same database committed first. There are two signs of this: the
- * database has grown, or the enclave has received an acknowledgement from the other gateway.
+ * True if another gateway committed first: the database has grown, or the enclave has received the
+ * other gateway's acknowledgement.
  */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
   return error instanceof CommitRaceLost
 }
 
-/** Created only once. An abort without a reason creates an exception with a stack each time. */
+/** Created once, because an abort without a reason creates an exception with a stack each time. */
 const INTERRUPTED = new Error('a poll or pause was interrupted')
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'

@@ -23,25 +23,20 @@ import { type Committer, type CommitterStatus, createCommitter } from './committ
 import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
 import { createUnanchoredStore } from './unanchored-store.ts'
 
-/**
- * The commits of all enclaves. They come with the functions that the pool of enclaves calls to
- * follow logs.
- */
+/** The commits of all enclaves, with the functions by which the pool of enclaves follows logs. */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
 }
 
 /**
- * Opens the commits for one chain and contract. Each log gets a committer. The committer signs
- * anchors with the chain's relayer, and wakes the relayer's broadcaster. For each log, a second
- * part asks the enclave to attest the log's state.
+ * Opens the commits for one chain and contract. Each log gets a committer, which signs anchors with
+ * the chain's relayer and wakes the relayer's broadcaster, and a part that asks the enclave to
+ * attest the log's state.
  */
 export function openCommits(
   config: {
     readonly headAttestationIntervalMs: number
-    /**
-     * How long commits of a log wait for their common anchor. 0 if each commit has its own anchor.
-     */
+    /** How long commits of a log wait for their common anchor. 0: each commit has an anchor. */
     readonly anchorIntervalMs: number
   },
   parts: Opening & {
@@ -70,7 +65,7 @@ export function openCommits(
           gateway: randomUUID(),
           onNonce(taken) {
             anchoring.nonces.recordTaken(taken)
-            // Perhaps this gateway is the one whose task is to send the anchors to the chain.
+            // This gateway may be the one that sends the anchors to the chain.
             anchoring.notify()
           },
         })
@@ -89,7 +84,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // When this stop runs, no log is followed.
+  // No log is followed when this stop runs.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
@@ -138,22 +133,21 @@ export function openCommits(
 }
 
 /**
- * The functions that calls with an Idempotency-Key need from the enclaves. Both functions throw
- * ApiError `enclave_unavailable`.
+ * What calls with an Idempotency-Key need from the enclaves. Both functions throw ApiError
+ * `enclave_unavailable`.
  */
 type LogSettling = {
-  /** Chooses the enclave for a call. Returns the notary of this enclave. */
+  /** Chooses the enclave for a call and returns its notary. */
   notary(model: string): Promise<string>
   /**
-   * Waits until all completions that this notary's enclave has sealed so far are committed. If the
+   * Waits until all completions that the notary's enclave has sealed so far are committed. If the
    * enclave no longer runs, waits until all commits of its log are anchored.
    */
   settleLog(signal: AbortSignal, notary: string | null): Promise<void>
 }
 
 /**
- * Returns a function that settles the logs of these enclaves. `commits` are the commits of the same
- * enclaves.
+ * Returns functions that settle the logs of these enclaves. `commits` belong to the same enclaves.
  */
 export function settleLogs(
   enclaves: Pick<EnclavePool, 'chooseNotary' | 'find'>,
@@ -167,8 +161,7 @@ export function settleLogs(
       enclave?.forgetIdentity()
       const identity = enclave === null ? null : await reaching(enclave.identity())
       if (identity?.notary !== notary) {
-        // The enclave no longer runs. Its completions may be committed but still wait for their
-        // anchor.
+        // The enclave no longer runs, but its committed completions may wait for their anchor.
         await commits.settleAnchors(notary, signal)
         return
       }
@@ -179,7 +172,7 @@ export function settleLogs(
   }
 }
 
-/** Reads the data that the proofs of encrypted calls need from the records in these commits. */
+/** Reads the data for the proofs of encrypted calls from the records in these commits. */
 export function proofsOf(commits: Pick<EnclaveCommits, 'waitFor'>): ProofFor {
   return async ({ notary, index, call }, signal) =>
     proofOf(call, await commits.waitFor(notary, index, signal))
@@ -199,23 +192,20 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
   }
 }
 
-/** The committers of all enclaves, which callers use like one committer. */
+/** The committers of all enclaves, used like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * Adds the committer for an endpoint's log. The committer is already started. Returns `stop`,
-   * which ends the committer and all work that depends on it.
+   * Adds the started committer of an endpoint's log. The result's `stop` ends the committer and all
+   * work that depends on it.
    */
   follow(
     endpoint: FollowedEndpoint,
     committer: FollowingCommitter,
     stop: () => Promise<void>,
   ): LogFollower
-  /** Resolves when all commits of a log are anchored, so that their records can be read. */
+  /** Resolves when all commits of a log are anchored and their records can be read. */
   settleAnchors(notary: string, signal: AbortSignal): Promise<void>
-  /**
-   * Like `status`, but returns the status of the committer in the worst state. The operator must
-   * see this state.
-   */
+  /** Returns the status of the committer in the worst state, for the operator. */
   worst(): CommitterStatus
 }
 
@@ -224,7 +214,7 @@ type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
 /**
  * Commits of all followed logs. `status` returns the status of the committer in the best state,
- * because callers can still use this committer.
+ * which callers can still use.
  */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
@@ -250,14 +240,14 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to the same enclave, and one of them may be drained. So the
-      // search first looks for an endpoint that follows the log now.
+      // Several endpoints may lead to one enclave, and one of them may be drained. So an endpoint
+      // that follows the log now comes first.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))
       const committer = endpoint && followed.get(endpoint)
       if (committer) return committer.waitFor(notary, index, signal, given)
-      // The log is settled already, or the endpoint of the log was removed.
+      // The log is settled already, or its endpoint was removed.
       await anchors.settle(notary, signal)
       const record = await records.findByIndex(notary, index)
       if (record === null)
@@ -281,8 +271,8 @@ const PHASES: readonly CommitterStatus['phase'][] = [
 ]
 
 /**
- * Merges the statuses into one status. With `sign` 1, it is the status of the best committer. With
- * `sign` -1, it is the status of the worst committer. Counts are sums over all committers.
+ * Merges the statuses: that of the best committer with `sign` 1, that of the worst with -1. Counts
+ * are sums.
  */
 function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {
   const [chosen = STOPPED] = statuses.toSorted((one, other) => sign * (rankOf(other) - rankOf(one)))
@@ -310,10 +300,7 @@ function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterSta
   }
 }
 
-/**
- * Ranks a status. Of two failing committers, the committer that has failed for a shorter time ranks
- * as better.
- */
+/** Ranks a status. A failing committer ranks better if it has failed for a shorter time. */
 function rankOf({ phase, failingForMs }: CommitterStatus): number {
   return PHASES.indexOf(phase) - failingForMs / (failingForMs + 1)
 }

@@ -2,46 +2,37 @@ import { backOffMs } from '../../runtime/back-off.ts'
 import type { CommitSession } from './commit-session.ts'
 
 /*
- * Decides what a gateway does next with the log of an enclave. This is a pure function of past
- * events. committer.ts carries out the decisions. A gateway first opens the log. Then it commits
- * the log, or it is on standby while another gateway commits the log. When the gateway changes
- * between these two roles, it opens the log again.
+ * Decides what a gateway does next with the log of an enclave, as a pure function of past events.
+ * committer.ts carries out the decisions. A gateway opens the log, and then commits it or is on
+ * standby while another gateway commits. To change the role, it opens the log again.
  */
 
 /**
- * Maximum time that a poll waits for new completions, milliseconds. A gateway without other work
- * always has one poll running.
+ * Maximum time that a poll waits for new completions. An idle gateway always has one poll running.
  */
 export const PULL_WAIT_MS = 20_000
 /**
- * Maximum number of completions in one commit. A larger commit would block an embedded database for
- * longer than callers should wait.
+ * Maximum completions in one commit. A larger commit would block an embedded database for too long.
  */
 export const BATCH_COMPLETIONS_MAX = 128
-/**
- * Pause after a failure. The pause doubles after each further failure, from the minimum to the
- * maximum.
- */
+/** Pause after a failure. It doubles with each further failure. */
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
-/** Number of races in a row that this gateway may lose before it pauses. */
+/** Races in a row that this gateway may lose before it pauses. */
 const RACES_IN_ROW_MAX = 3
-/**
- * Number of races in a row that this gateway may lose while the log does not grow. More lost races
- * count as a fault.
- */
+/** Races in a row that this gateway may lose without growth of the log. More count as a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
- * How long a caller waits for the gateway that has the turn. After that, the caller's gateway
- * commits too. A commit takes about 10 ms, so this limit soon detects a gateway that hangs.
+ * How long a caller waits for the gateway with the turn before the caller's gateway commits too. A
+ * commit takes about 10 ms, so a gateway that hangs is soon detected.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long the caller's gateway then commits too. */
+/** How long the caller's gateway then commits. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
 /**
- * How often a gateway on standby asks the enclave for its identity. Such a gateway does not pull,
- * so otherwise it would not detect that another enclave answers.
+ * How often a gateway on standby asks the enclave for its identity, to detect that another enclave
+ * answers.
  */
 const LOOK_INTERVAL_MS = 1_000
 
@@ -56,28 +47,24 @@ export type FollowState = {
   /** The role that the session was opened for. */
   readonly role: 'commit' | 'standby'
   /**
-   * Number of leaves whose records can be read, as far as this gateway knows. And the time when
-   * this number last changed.
+   * Number of leaves whose records can be read, as far as this gateway knows, and when this number
+   * last changed.
    */
   readonly readable: {
     readonly notary: string | null
     readonly size: number
     readonly atMs: number
   }
-  /** Until this time, this gateway commits although another gateway has the turn. */
+  /** Until then, this gateway commits although another gateway has the turn. */
   readonly racingUntilMs: number
   /** When the enclave last reported its identity. */
   readonly lookedAtMs: number
-  /**
-   * The last failure, and the time when the current series of failures began. Null after a
-   * successful commit or poll.
-   */
+  /** The last failure, and when the current series of failures began. Null after a success. */
   readonly fault: { readonly error: Error; readonly sinceMs: number } | null
   readonly failuresInRow: number
   readonly racesInRow: number
   /**
-   * Size of the log when the last race was lost. And the number of earlier races that were lost at
-   * the same size.
+   * Size of the log when the last race was lost, and how many earlier races were lost at this size.
    */
   readonly racesAt: { readonly size: number; readonly count: number }
   readonly batchMax: number
@@ -119,10 +106,7 @@ export type FollowEvent =
       /** Number of completions in the answer. */
       readonly count: number
     }
-  /**
-   * Records of the log can now be read. `isByHolder`: they were stored by the gateway that has the
-   * turn.
-   */
+  /** Records of the log can now be read. `isByHolder`: the gateway with the turn stored them. */
   | {
       readonly kind: 'published'
       readonly size: number
@@ -130,7 +114,7 @@ export type FollowEvent =
       readonly mayCommit: boolean
       readonly atMs: number
     }
-  /** Callers at this gateway have waited for too long. */
+  /** Callers at this gateway have waited too long. */
   | { readonly kind: 'late'; readonly atMs: number }
   /** The enclave reported its identity. `isIdle`: no caller waits. */
   | {
@@ -139,7 +123,7 @@ export type FollowEvent =
       readonly isIdle: boolean
       readonly atMs: number
     }
-  /** Another enclave has taken the place of the followed enclave, or may have done so. */
+  /** Another enclave has replaced the followed enclave, or may have. */
   | { readonly kind: 'replaced' }
   | { readonly kind: 'lost_race' }
   | {
@@ -155,8 +139,7 @@ export type FollowEvent =
 /** The state after an event. */
 export function nextFollowState(state: FollowState, event: FollowEvent): FollowState {
   if (event.kind === 'started') return { ...state, phase: 'opening' }
-  // A stop does not wait forever for an operation that hangs. If such an operation ends later, its
-  // result changes nothing.
+  // An operation that hangs may end after the stop. Its result then changes nothing.
   if (state.phase === 'stopped' && state.stop === 'done') return state
   switch (event.kind) {
     case 'opened':
@@ -210,8 +193,8 @@ function pulled(state: FollowState, { before, after, count }: Of<'pulled'>): Fol
     // The session may have been replaced while the pull ran.
     session: state.session === before ? after : state.session,
     batchMax: isEmpty ? batchMax : Math.min(BATCH_COMPLETIONS_MAX, batchMax * 2),
-    // During a stop, a pull does not wait for completions. So an empty pull means that all
-    // completions are committed.
+    // During a stop, a pull does not wait, so an empty pull means that all completions are
+    // committed.
     stop: isEmpty && state.stop === 'asked' ? 'done' : state.stop,
   })
 }
@@ -223,7 +206,7 @@ function published(
   if (size <= state.readable.size) return state
   const next = { ...state, readable: { ...state.readable, size, atMs } }
   if (state.role === 'standby') return succeeded(next)
-  // The gateway that has the turn commits again, so this gateway stops racing.
+  // The gateway with the turn commits again, so this gateway stops racing.
   return isByHolder && !mayCommit ? { ...next, racingUntilMs: 0 } : next
 }
 
@@ -249,9 +232,7 @@ function racesAfter({ session, racesAt }: FollowState): FollowState['racesAt'] {
   return { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
 }
 
-/**
- * False if the gateway lost so many races without growth of the log that this counts as a fault.
- */
+/** False if so many races were lost without growth of the log that this counts as a fault. */
 export function isRace(state: FollowState): boolean {
   return racesAfter(state).count <= RACES_WITHOUT_GROWTH_MAX
 }
@@ -266,8 +247,7 @@ function failed(state: FollowState, { error, isRefusal, atMs }: Of<'failed'>): F
     racingUntilMs: 0,
     fault: { error, sinceMs: state.fault?.sinceMs ?? atMs },
     failuresInRow,
-    // The batch may have been too large for a limit in the enclave's client, or for the memory of
-    // the database.
+    // The batch may have been too large for the enclave's client or for the database.
     batchMax: Math.max(1, Math.floor(state.batchMax / 2)),
     pauseMs: backOffMs(failuresInRow, BACKOFF, { jitter: 'none' }),
   }
@@ -287,20 +267,17 @@ export type Step =
       readonly waitMs: number
       readonly max: number
     }
-  /**
-   * Reads the records that callers wait for. This is needed because a notice about these records
-   * may be lost.
-   */
+  /** Reads the records that callers wait for, because a notice about them may be lost. */
   | { readonly kind: 'catch_up'; readonly notary: string }
   /** Asks the enclave for its identity. */
   | { readonly kind: 'look' }
   | { readonly kind: 'wait'; readonly ms: number }
   | { readonly kind: 'end' }
 
-/** The facts that decide the next step together with the state. */
+/** The facts that decide the next step, in addition to the state. */
 export type FollowFacts = {
   readonly nowMs: number
-  /** True if this gateway has the turn, or if it is unknown which gateway has the turn. */
+  /** True if this gateway has the turn, or if it is unknown which gateway has it. */
   readonly mayCommit: boolean
   /**
    * Number of callers that wait at this gateway. The next member is the time when the first of them
