@@ -6,17 +6,13 @@ import type { Queries } from '../storage/tables.ts'
 /** Position of a stored node: its log in this database, and its place in the tree. */
 export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 
-/**
- * Returns the hash of a node that was read. Throws when the node was not requested, or when it is
- * not stored.
- */
+/** Returns the hash of a node. Throws when the node was not requested or is not stored. */
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
- * Reads nodes of any number of logs with one query. Coordinates may repeat. A missing node is
- * detected when the caller looks it up. The lateral limit makes the database read each node with
- * one index lookup. An embedded database has no statistics. Without statistics, a join would read
- * the whole table.
+ * Reads nodes of any logs with one query. Coordinates may repeat. A missing node is detected when
+ * it is looked up. The lateral limit makes each node one index lookup: an embedded database has no
+ * statistics, so a join would read the whole table.
  */
 export async function readNodes(
   queries: Queries,

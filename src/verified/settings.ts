@@ -33,7 +33,7 @@ export const SOURCE_FIELDS = {
 
 type SourceSettings = z.output<z.ZodObject<typeof SOURCE_FIELDS>>
 
-/** What bundles say about their source. Null when the operator did not set anything. */
+/** What bundles say about their source. Null when the operator set nothing. */
 export function sourceOf(
   { OPERATOR_NAME: operator, RELEASES_URL: releases }: SourceSettings,
   gateway: string | null,
@@ -43,7 +43,6 @@ export function sourceOf(
     ...(operator === undefined ? {} : { operator }),
     ...(releases === undefined ? {} : { releases }),
   }
-  // If only the gateway's address is known, there is no source. The address alone does not help,
-  // because the reader of a bundle could ask the sender of the bundle for it.
+  // The gateway's address alone is not a source: the sender of a bundle can give it to the reader.
   return operator === undefined && releases === undefined ? null : source
 }

@@ -2,21 +2,18 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/**
- * A file that browsers load. Its name contains a digest of its content. So a file with the same
- * name always has the same content.
- */
+/** A file that browsers load. A digest in its name makes sure that its content never changes. */
 export type Asset = { readonly type: string; readonly text: string }
 
 /** All files that the pages load, and the files that each page loads first. */
 export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
   /**
-   * By page: the names of the assets that the page loads first. These are the page's script, the
-   * scripts that this script imports, and the page's style.
+   * The assets that each page loads first: its script, the scripts that this script imports, and
+   * its style.
    */
   readonly pages: ReadonlyMap<PageName, PageAssets>
-  /** Script and style of the page that checks evidence, for saving this page as one file. */
+  /** Script and style of the page that checks evidence, for saving it as one file. */
   readonly saved: SavedAssets
 }
 
@@ -37,9 +34,8 @@ export type PageName = (typeof PAGES)[number]
 export const ASSETS_PATH = '/assets'
 
 /**
- * Bundles every page from its sources. This takes some hundred milliseconds. It starts a process,
- * and this process ends before the promise resolves. Throws esbuild's error when the sources are
- * broken.
+ * Bundles every page from its sources, in some hundred milliseconds. The process that this starts
+ * ends before the promise resolves. Throws esbuild's error when the sources are broken.
  */
 export async function bundlePages(): Promise<PageBundle> {
   const { build, stop } = await import('esbuild')
@@ -65,8 +61,8 @@ export async function bundlePages(): Promise<PageBundle> {
 }
 
 /**
- * Bundles the page that can be saved as one file. Also returns the names of the page's sources,
- * relative to the repository's root.
+ * Bundles the page that can be saved as one file. Also returns the names of its sources, relative
+ * to the repository's root.
  */
 export async function bundleSaved(): Promise<{
   readonly saved: SavedAssets
@@ -101,8 +97,8 @@ async function buildSaved(run: typeof build) {
 const ROOT = join(import.meta.dirname, '../..')
 
 /**
- * Handles imports with `?text`: such an import returns the text of a worker's script. `addSources`
- * is called with the sources of this script.
+ * Makes an import with `?text` return the text of a worker's script. `addSources` is called with
+ * the sources of this script.
  */
 const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin => ({
   name: 'worker-texts',
@@ -125,8 +121,7 @@ const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin =
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // With this option, the bundle depends only on the sources. It does not depend on the folders of
-  // the packages or of the repository.
+  // Makes the bundle depend only on the sources, not on the folders of packages or repository.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,
@@ -148,10 +143,7 @@ export const BROWSER_OPTIONS = {
   plugins: [workerTexts(() => undefined)],
 } satisfies BuildOptions
 
-/**
- * The bundler needs a folder here, but does not write to this folder. The bundled files stay in
- * memory.
- */
+/** The bundler needs a folder here, but the bundled files stay in memory. */
 const OUT = join(import.meta.dirname, 'out')
 
 function startOf(name: PageName): string {

@@ -12,8 +12,8 @@ const BACKOFF: BackOffBounds = { minMs: 50, maxMs: 1_000 }
 /** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 /**
- * How often this gateway looks for heads that another gateway should have anchored but did not. The
- * next constant says how late such a head must be.
+ * How often this gateway looks for heads that another gateway should have anchored. The next
+ * constant says how late such a head must be.
  */
 const LOOK_INTERVAL_MS = 2_000
 const LATE_SECONDS = 3
@@ -21,31 +21,27 @@ const LATE_SECONDS = 3
 /** A log, and the number of its committed leaves. */
 export type CommittedLog = { readonly notary: string; readonly size: number }
 
-/** Interval anchors: one anchor for all commits of a log within an interval. */
+/** One anchor for all commits of a log within an interval. */
 export type IntervalAnchors = {
   /** Length of an interval, milliseconds. 0 if each commit has its own anchor. */
   readonly intervalMs: number
   /**
-   * Called when leaves of a log wait for their anchor. The anchor is made at the end of the
-   * interval.
+   * Called when leaves of a log wait for their anchor, which is made at the end of the interval.
    */
   schedule(log: CommittedLog): void
-  /**
-   * Makes the anchor of a log at once. Resolves when the anchor is made, or when the attempt has
-   * failed.
-   */
+  /** Makes the anchor of a log at once. Resolves when this succeeded or failed. */
   flush(notary: string): Promise<void>
-  /** Resolves when all leaves that were committed to a log before this call are anchored. */
+  /** Resolves when all leaves that are committed to a log now are anchored. */
   settle(notary: string, signal: AbortSignal): Promise<void>
   /**
-   * Returns why anchors cannot be made, and since when (performance.now()). Returns null when there
-   * is no fault.
+   * Returns why anchors cannot be made, and since when (performance.now()). Null when they can be
+   * made.
    */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
   start(): void
   /**
-   * Stops the timers of the intervals. Commits without an anchor are then anchored by another
-   * gateway, or after the next start.
+   * Stops the timers of the intervals. Another gateway, or the next start, then anchors the
+   * remaining commits.
    */
   stop(): Promise<void>
 }
@@ -54,7 +50,7 @@ export type IntervalAnchorsOptions = {
   readonly store: UnanchoredStore
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /** Signs the anchor of a head. The head must be signed for this contract. */
+  /** Signs the anchor of a head for this contract. */
   readonly sign: (
     nonce: number,
     head: Pick<UnanchoredHead, 'size' | 'root' | 'signature'>,
@@ -62,10 +58,7 @@ export type IntervalAnchorsOptions = {
   ) => { readonly raw: string; readonly hash: string }
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
-  /**
-   * Called when leaves of a log are anchored. These are leaves that were scheduled, or leaves under
-   * an anchor that this gateway made.
-   */
+  /** Called when scheduled leaves, or leaves under an anchor of this gateway, are anchored. */
   readonly onAnchored: (log: CommittedLog) => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -76,15 +69,15 @@ export type IntervalAnchorsOptions = {
 
 /**
  * Anchors the heads of commits that were stored without an anchor. Such a head is in the database
- * with its notary's signature. So any gateway can anchor the head, and does not need the head's
- * enclave. Each gateway anchors heads that have waited some seconds longer than their interval.
+ * with its notary's signature, so any gateway can anchor it without the enclave. Each gateway
+ * anchors heads that are some seconds late.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
   const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
   const { lookIntervalMs = LOOK_INTERVAL_MS, lateSeconds = LATE_SECONDS } = options
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
-  /** Logs that wait for the end of their interval, with the number of leaves committed so far. */
+  /** Logs that wait for the end of their interval, with their committed leaves. */
   const waiting = new Map<string, { size: number; readonly timer: NodeJS.Timeout }>()
   const running = new Set<Promise<void>>()
   let fault: { readonly error: Error; readonly sinceMs: number } | null = null
@@ -119,7 +112,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // This also runs when another gateway anchored the log first.
+      // Called, too, when another gateway anchored the log first.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {
@@ -169,8 +162,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
         await anchorLog(notary)
       }
     } catch (error) {
-      // This is only a debug line, because the committer already reports that the database cannot
-      // be reached.
+      // A debug line is enough, because the committer reports a database that cannot be reached.
       log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
     }
     return lookIntervalMs

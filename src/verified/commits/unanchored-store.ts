@@ -17,19 +17,19 @@ export type UnanchoredHead = {
   readonly signature: Uint8Array
 }
 
-/** Heads that wait for the anchor of their interval. Methods throw the database driver's error. */
+/** Heads that wait for the anchor of their interval. Methods throw the driver's error. */
 export type UnanchoredStore = {
   /** Returns null when all commits of the log are anchored. */
   find(notary: string): Promise<UnanchoredHead | null>
   /**
-   * Returns heads of the logs on this chain whose oldest commit without an anchor is older than
-   * this number of seconds.
+   * Returns heads on this chain whose oldest commit without an anchor is older than this many
+   * seconds.
    */
   listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
   /**
-   * Stores the anchor of a head in one statement. Throws CommitRaceLost in three cases: the log has
-   * grown, another gateway anchored the head, or the relayer is no longer at `nonce`. After any
-   * other error, it is unknown whether the anchor is stored. A call of `find` then shows this.
+   * Stores the anchor of a head in one statement. Throws CommitRaceLost when the log has grown,
+   * another gateway anchored the head, or the relayer is no longer at `nonce`. After any other
+   * error, a call of `find` shows whether the anchor is stored.
    */
   anchor(
     head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
@@ -41,19 +41,19 @@ export type UnanchoredStore = {
       readonly hash: string
       /** When the anchor was made, Unix seconds. */
       readonly createdAt: number
-      /** A notice to publish to the other gateways on the database. Null publishes nothing. */
+      /** A notice for the other gateways on the database. Null publishes nothing. */
       readonly notice: string | null
     },
   ): Promise<void>
 }
 
-/** Reads heads without an anchor. Uses the database connections that are reserved for commits. */
+/** Reads heads without an anchor, on the connections for commits. */
 export function createUnanchoredStore(
   { commits: queries }: Pick<Database, 'commits'>,
   clock: StoreClock = null,
 ): UnanchoredStore {
   async function read(where: RawBuilder<unknown>): Promise<readonly UnanchoredHead[]> {
-    // A gateway of an earlier version may anchor a later head. It then leaves this row unchanged.
+    // A gateway of an earlier version leaves this row unchanged when it anchors a later head.
     const { rows } = await sql<UnanchoredRow>`
       select u.log_id, l.notary, l.chain_id, l.contract, u.size, u.root, u.signature,
         exists (select from anchors a where a.log_id = u.log_id and a.size >= u.size) as is_anchored

@@ -16,12 +16,12 @@ type WaitingCallersOptions = {
   readonly log: Logger
 }
 
-/** Callers that wait until leaves are committed, and the ways to answer them. */
+/** Callers that wait for commits of leaves, and the ways to answer them. */
 export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** For each log, by notary: the number of first leaves whose records must be read for callers. */
+  /** By notary: the number of first leaves whose records must be read for callers. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -34,7 +34,7 @@ export class WaitingCallers {
     for (const waiter of this.waiters.all()) waiter.reject(error)
   }
 
-  /** Answers callers that wait for these leaves with the records that were just committed. */
+  /** Answers callers that wait for these leaves with the records of the last commit. */
   resolve(
     notary: string,
     { from, count }: { readonly from: number; readonly count: number },
@@ -45,31 +45,28 @@ export class WaitingCallers {
   }
 
   /**
-   * Stores in memory a head that another gateway published. The next reads then need less from the
+   * Stores a head from another gateway in memory, so that the next reads need less from the
    * database.
    */
   keepHead(notary: Notary, size: number, head: EncodedHead): void {
     try {
       this.#committed.keep(notary, size, head)
     } catch (error) {
-      // The fault is only logged, because the records can be read from the database.
+      // Only logged, because the records can be read from the database.
       const facts = { err: asError(error), size }
       this.#options.log.warn(facts, 'another gateway reported no head of this log')
     }
   }
 
-  /**
-   * Answers callers that wait for the first `size` leaves. Returns the number of records that were
-   * found.
-   */
+  /** Answers callers that wait for the first `size` leaves. Returns how many records were found. */
   settle(log: CommittedLog): Promise<number> {
     return this.waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
   }
 
   /**
-   * Like `settle`, but runs only one read at a time. Requests that come during a read are served by
-   * the next read. Never rejects. If the records for some callers could not be read, these callers
-   * soon count as late. Then their records are read again.
+   * Like `settle`, but one read at a time: requests during a read are served by the next read.
+   * Never rejects. Callers whose records could not be read soon count as late, and their records
+   * are read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)
@@ -90,8 +87,8 @@ export class WaitingCallers {
   }
 
   /**
-   * Answers a waiter from the database. If the leaf waits for its anchor, the waiter continues to
-   * wait. If the leaf is not stored, the leaf is lost, and the waiter is rejected.
+   * Answers a waiter from the database. The waiter continues to wait if the leaf waits for its
+   * anchor. A leaf that is not stored is lost, and its waiter is rejected.
    */
   async answerStored(waiter: Waiter): Promise<void> {
     const { records, commits, anchors } = this.#options

@@ -13,8 +13,8 @@ export type AnchoredHead = StoredHead & {
 /** Finds heads by their anchors. Throws the driver's error when the database fails. */
 export type AnchoredHeadsStore = {
   /**
-   * Returns heads whose anchor is the transaction with this hash, and heads whose anchor is in the
-   * block with this hash. The hash is 32 bytes in hex. Returns at most `limit` heads of each kind.
+   * Returns heads whose anchor is the transaction with this hash (32 bytes, hex), and heads whose
+   * anchor is in the block with this hash. At most `limit` of each kind.
    */
   listByHash(hash: string, limit: number): Promise<readonly AnchoredHead[]>
   /** Returns at most `limit` heads whose anchor is in the block with this number. */
@@ -26,8 +26,8 @@ export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
   /**
-   * Reads the heads of these anchors. If an anchor was lost or replaced, the head has the anchor
-   * that is valid now.
+   * Reads the heads of these anchors. A lost or replaced anchor leads to the anchor that is valid
+   * now.
    */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
@@ -39,8 +39,8 @@ export function createAnchoredHeadsStore({
     return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
   }
   return {
-    // Uses two index lookups. The database has no statistics here, so one query with both
-    // conditions would read every anchor.
+    // Uses two index lookups. Without statistics, one query with both conditions would read every
+    // anchor.
     listByHash: (hash, limit) =>
       readHeads(sql`
         (select * from anchors where tx_hash = ${decodeHex(hash)} limit ${limit})

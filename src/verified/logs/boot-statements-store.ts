@@ -5,13 +5,13 @@ import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { Database } from '../../storage/database.ts'
 
 /**
- * What an enclave stated about other logs. The gateway sent these logs to the enclave before the
- * enclave's own log had a leaf.
+ * What an enclave stated about other logs, which the gateway sent to it before its own log had a
+ * leaf.
  */
 export type StoredBootStatement = {
   /** Notary of the enclave: 0x, lower case. */
   readonly notary: string
-  /** JSON text: an array of heads, exactly as the attestation document covers it. */
+  /** JSON array of heads, exactly as the attestation document covers it. */
   readonly heads: string
   /** The attestation document, COSE_Sign1. */
   readonly document: Uint8Array
@@ -20,17 +20,14 @@ export type StoredBootStatement = {
 }
 
 /**
- * Stores boot statements, and reads the heads that new statements need. Throws the driver's error
- * when the database fails.
+ * Stores boot statements, and reads the heads for new ones. Throws the driver's error when the
+ * database fails.
  */
 export type BootStatementsStore = {
   find(notary: string): Promise<StoredBootStatement | null>
-  /** Stores the first statement of a notary. An enclave makes only one statement. */
+  /** Stores the first statement of a notary. An enclave makes only one. */
   keep(statement: StoredBootStatement): Promise<void>
-  /**
-   * Returns the newest stored head of each log that is signed for this chain and contract. The
-   * newest logs come first.
-   */
+  /** Returns the newest stored head of each log for this chain and contract, newest logs first. */
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
 }
 

@@ -20,16 +20,15 @@ import type { BootStatementsStore, StoredBootStatement } from './boot-statements
 /** Sends the heads of existing logs to new enclaves. */
 type BootStatements = {
   /**
-   * Sends a new enclave the heads of other logs. The enclave states which heads it received, and
-   * this statement is stored. This happens before the enclave gets its first call. An enclave from
-   * an earlier build cannot make a statement, and neither can an enclave whose log has leaves. Such
-   * an enclave has no statement. Throws EnclaveError when the enclave should be asked again. Also
-   * throws what the store throws.
+   * Sends a new enclave the heads of other logs before its first call, and stores the enclave's
+   * statement about them. An enclave that is from an earlier build or has leaves makes no
+   * statement. Throws EnclaveError when the enclave should be asked again, and what the store
+   * throws.
    */
   register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
-/** Temporary faults: the enclave may be able to make the statement a moment later. */
+/** Temporary faults: a later attempt may succeed. */
 const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
 
 /** Boot statements about the logs of one chain and contract, kept in a store. */
@@ -43,8 +42,7 @@ export function createBootStatements({
   readonly log: Logger
 }): BootStatements {
   /**
-   * Notaries that need no further attempt. Without this set, every check of an enclave would cost a
-   * database query.
+   * Notaries that need no further attempt. Saves a database query for every check of an enclave.
    */
   const settled = new Set<string>()
 
@@ -80,8 +78,7 @@ export function createBootStatements({
 }
 
 /**
- * Reads from the reply the statement to store. Throws EnclaveError when the document covers
- * anything else.
+ * Reads the statement from the reply. Throws EnclaveError when the document covers anything else.
  */
 function readReply(
   { heads, document: base64 }: BootStatementReply,

@@ -6,8 +6,8 @@ import type { Finder, Sought } from './finder.ts'
 import { foundThings } from './log-replies.ts'
 
 /**
- * Maximum number of searches at a time. Searches beyond this limit are refused with 503. Reads of
- * logs have a separate limit.
+ * Maximum searches at a time. Further searches are refused with 503. Reads of logs have a separate
+ * limit.
  */
 export const FINDS_MAX = 16
 

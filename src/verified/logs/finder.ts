@@ -5,10 +5,7 @@ import type { LogsStore } from './logs-store.ts'
 
 /** What to look for. Hex is lower case, without 0x. */
 export type Sought =
-  /**
-   * 32 bytes: the hash of a completion, of an anchor's transaction, or of the block that has an
-   * anchor.
-   */
+  /** 32 bytes: the hash of a completion, of an anchor's transaction, or of the anchor's block. */
   | { readonly kind: 'hash'; readonly hash: string }
   /** 20 bytes. */
   | { readonly kind: 'notary'; readonly address: string }
@@ -21,8 +18,8 @@ export const FOUND_HEADS_MAX = 20
 export type Finder = { find(sought: Sought): Promise<object> }
 
 /**
- * Creates a finder that reads from the stores. `isEvidencePublic`: a caller may find completions
- * without a key.
+ * Creates a finder that reads from the stores. `isEvidencePublic`: completions can be found without
+ * a key.
  */
 export function createFinder({
   records,

@@ -4,7 +4,7 @@ import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 
-/** A state of a log, attested by the enclave that the log belongs to. */
+/** A state of a log, attested by the log's enclave. */
 export type StoredHeadAttestation = {
   readonly size: number
   /** 32 bytes. */
@@ -19,44 +19,39 @@ export type StoredHeadAttestation = {
 }
 
 /**
- * Stores head attestations, and reads the log roots that attestations are compared with. Throws the
- * driver's error when the database fails.
+ * Stores head attestations, and reads the log roots to compare with them. Throws the driver's error
+ * when the database fails.
  */
 export type HeadAttestationsStore = {
   /**
-   * Returns the notary's log, and the root (32 bytes) over the first `size` leaves of the log in
-   * this database. Reads O(log size) nodes. Returns null while fewer leaves are committed. Throws
-   * when a node that must exist is missing.
+   * Returns the notary's log, and the root (32 bytes) over its first `size` leaves in this
+   * database. Reads O(log size) nodes. Null while fewer leaves are committed. Throws when a node is
+   * missing.
    */
   findRoot(state: {
     readonly notary: string
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Stores an attestation if it is the first for its size, or if it is newer than the newest stored
-   * attestation for its size. This is one statement. So several gateways together store at most two
-   * attestations for each size.
+   * Stores an attestation if it is the first or the newest for its size. This is one statement, so
+   * several gateways together store at most two attestations for each size.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /**
-   * Returns the attestations in the range, ordered by size. If a size has two, the first one comes
-   * before the newest one. No size has more than two. The number of sizes is not limited, so the
-   * caller must limit the range.
+   * Returns the attestations in the range by size, at most two for each size, the older one first.
+   * The number of sizes is not limited, so the caller must limit the range.
    */
   listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
   /**
-   * Returns the sizes in the range that have attestations, ascending. For each size, also returns
-   * the total bytes of its attestation documents.
+   * Returns the sizes in the range with attestations, ascending, with the total bytes of their
+   * documents.
    */
   weighHeadAttestations(
     range: HeadAttestationRange,
   ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
 }
 
-/**
- * Sizes of one log: above `afterSize` and up to `throughSize`. With `afterSize` null, the range
- * starts at 0. With `throughSize` null, it has no upper limit.
- */
+/** Sizes of one log: above `afterSize` (null: from 0), up to `throughSize` (null: no limit). */
 export type HeadAttestationRange = {
   readonly logId: number
   readonly afterSize: number | null

@@ -15,23 +15,20 @@ import { CommitError } from '../commit-error.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
 /**
- * Pause after a failure. The pause doubles from the minimum to the maximum, and is never longer
- * than the interval.
+ * Pause after a failure. It doubles from the minimum to the maximum, but not beyond the interval.
  */
 const BACKOFF_MIN_MS = 1_000
 const BACKOFF_MAX_MS = 60_000
 /** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/**
- * How long to look for a log that its committer is still opening. The next constant says how often.
- */
+/** How long to look for a log that its committer still opens. The next constant says how often. */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
 type HeadAttestationsStatus = {
   /**
-   * Three numbers of attestations: stored ones, dropped ones because their enclave was replaced,
-   * and refused ones because they contradict the log.
+   * Counts of attestations: stored, dropped because their enclave was replaced, and refused because
+   * they contradict the log.
    */
   readonly kept: number
   readonly dropped: number
@@ -40,7 +37,7 @@ type HeadAttestationsStatus = {
   readonly fault: { readonly name: string; readonly message: string } | null
 }
 
-/** Asks the enclave at regular intervals to attest the state of its log. */
+/** Regularly asks the enclave to attest the state of its log. */
 export type HeadAttestations = {
   start(): void
   /** Stops the running work. Resolves when all work has ended. */
@@ -50,18 +47,15 @@ export type HeadAttestations = {
 
 export type HeadAttestationsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestHead'>
-  /**
-   * Resolves when a leaf is committed. Rejects with CommitError when the leaf will never be
-   * committed.
-   */
+  /** Resolves when a leaf is committed. Rejects with CommitError when it never will be. */
   readonly committer: {
     waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
-   * Fetches a recent block that will probably stay in the chain. A reorganisation of the chain
-   * could remove the newest block. A reader could then not look up the block that the document
-   * names. The fetched block is a few seconds older. This is short compared with the interval.
+   * Fetches a recent block that will probably stay in the chain. A reorganisation could remove the
+   * newest block, and a reader could then not look it up. The fetched block is a few seconds older,
+   * which is short compared with the interval.
    */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
@@ -71,17 +65,16 @@ export type HeadAttestationsOptions = {
 }
 
 /**
- * Creates the part that asks the enclave to attest its log. It asks at once, and then at every
- * interval. The enclave attests the state of its log together with the hash of a recent block. An
- * attestation is stored if the log in this database has the same root at the attested size.
+ * Creates the part that asks the enclave to attest its log, at once and at every interval. The
+ * enclave attests the state of its log together with the hash of a recent block. An attestation is
+ * stored if the log in this database has the same root at the attested size.
  *
  * The enclave also counts leaves that are not committed yet. So the gateway holds an attestation
- * until these leaves are committed. If the enclave is replaced before that, the leaves are lost,
- * and the attestation is dropped. While the gateway holds an attestation, it requests no other,
- * because the held attestation shows more than a later one. Errors never leave the loop.
+ * until these leaves are committed, and requests no other meanwhile. If the enclave is replaced
+ * first, the leaves are lost, and the attestation is dropped.
  *
- * Does NOT verify the documents' signatures, because this gateway has no root certificates for
- * them. A third party verifies them (verifyHeadAttestation).
+ * Errors never leave the loop. Does NOT verify the documents' signatures, because this gateway has
+ * no root certificates for them. A third party verifies them (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -119,10 +112,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     return 'kept'
   }
 
-  /**
-   * Waits until the first `size` leaves are committed, then returns true. Returns false if they
-   * will never be committed.
-   */
+  /** Returns true when the first `size` leaves are committed, false if they never will be. */
   async function awaitCommit({ notary, size }: LogOfSize, signal: AbortSignal): Promise<boolean> {
     if (size === 0) return true
     try {
@@ -153,8 +143,8 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
       failuresInRow = 0
       fault = null
       faults.clear()
-      // After a dropped attestation, the log of the next enclave has no attestation yet. So this
-      // pause is short.
+      // After a dropped attestation, the next enclave's log has no attestation, so this pause is
+      // short.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (thrown) {
       if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
@@ -177,14 +167,14 @@ type Outcome = 'kept' | 'dropped' | 'contradictions'
 
 type LogOfSize = { readonly notary: string; readonly size: number }
 
-/** The document belongs to another key. The enclave had a different key a moment ago. */
+/** The document belongs to another key than the enclave had a moment ago. */
 class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
 /**
- * Compares the enclave's attestation with the request. Throws EnclaveReplaced, and throws Error for
- * any other unexpected document.
+ * Compares the attestation with the request. Throws EnclaveReplaced, and Error for any other
+ * unexpected document.
  */
 function readReply(
   reply: HeadAttestationReply,

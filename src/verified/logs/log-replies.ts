@@ -46,8 +46,8 @@ export const log = z.strictObject({
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
 /**
- * Heads of other logs that the enclave received while its own log was empty. Null when the enclave
- * made no statement.
+ * Heads of other logs that the enclave received while its own log was empty. Null without a
+ * statement.
  */
 export const bootStatement = z.strictObject({
   notary: address,

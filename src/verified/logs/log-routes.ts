@@ -16,8 +16,8 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Maximum number of reads without a key at a time. Reads beyond this limit are refused with 503.
- * The limit protects the database, which keys and the history use too.
+ * Maximum reads without a key at a time. Further reads are refused with 503. This protects the
+ * database, which keys and the history use too.
  */
 export const PUBLIC_READS_MAX = 32
 
@@ -38,18 +38,15 @@ const newest = position.nullable().default(null)
 const limit = integerText({ min: 1, max: LOG_LIMIT_MAX }).default(LOG_LIMIT_DEFAULT)
 
 /**
- * Path parameter that names the notary of a log. Accepts upper and lower case, with or without 0x.
- * The parsed value has 0x and lower case.
+ * Path parameter for the notary of a log. Accepts upper and lower case, with or without 0x. Parsed:
+ * 0x, lower case.
  */
 const notaryParameter = z.object({ notary: address })
 
-/** Query for a page of logs: the logs that follow the log of notary `cursor`. */
+/** Query for a page of logs after the log of notary `cursor`. */
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/**
- * Query for a page of heads: heads with more leaves than `cursor`. With `order=desc`, heads with
- * fewer leaves than `cursor`.
- */
+/** Query for a page of heads with more leaves than `cursor`, or fewer with `order=desc`. */
 const headsQuery = z.object({
   limit,
   cursor: newest,
@@ -71,7 +68,7 @@ const recordsQuery = z.object({
   limit: integerText({ min: 1, max: LOG_RECORDS_LIMIT_MAX }).default(LOG_RECORDS_LIMIT_MAX),
 })
 
-/** Routes for the notaries' logs. All routes are public except the route for records. */
+/** Routes for the notaries' logs. All are public except the route for records. */
 export function logRoutes(logs: Logs): readonly Route[] {
   const publicReads = createAdmission({ callsMax: PUBLIC_READS_MAX, bytesMax: 0 })
   const open = {

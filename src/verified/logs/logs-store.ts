@@ -31,13 +31,13 @@ export type StoredHead = {
     /** 0x hex, like `blockHash`. */
     readonly txHash: string
     /**
-     * Earlier anchors of the same head, oldest first. The gateway published the hashes of these
-     * anchors, but the chain could not mine them.
+     * Earlier anchors of the same head, oldest first. Their hashes were published, but the chain
+     * could not mine them.
      */
     readonly replaces: readonly string[]
     /**
-     * State of the anchor. If the transaction cannot be mined, another transaction will be made, so
-     * the state here is pending.
+     * State of the anchor. An anchor that cannot be mined is pending, because another transaction
+     * will replace it.
      */
     readonly state: Exclude<AnchorState, 'taken'>
     /** Null while the anchor is not in a block. */
@@ -60,38 +60,32 @@ export type StoredLog = {
   readonly bootConfiguration: string
   /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
-  /**
-   * Number of committed leaves under an anchored head. The next member is the root over these
-   * leaves.
-   */
+  /** Number of committed leaves under an anchored head. The next member is the root over them. */
   readonly size: number
   readonly root: Uint8Array
-  /** The newest head whose anchor is in a block. Null while there is no such head. */
+  /** The newest head whose anchor is in a block, or null. */
   readonly head: StoredHead | null
-  /**
-   * SHA-256 (hex) of the attestation document that belongs to the newest record. Null when there
-   * are no records.
-   */
+  /** SHA-256 (hex) of the newest record's attestation document. Null without records. */
   readonly attestationDigest: string | null
 }
 
 /**
- * Reads logs. The results contain only the hash of a completion's leaf. Throws the driver's error
- * when the database fails.
+ * Reads logs. Of completions, the results contain only the hashes of their leaves. Throws the
+ * driver's error when the database fails.
  */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
   /**
-   * Returns a page of logs, newest first. The page follows the log of notary `cursor`. With null,
-   * it starts at the newest log. `hasMore`: there are logs after this page.
+   * Returns a page of logs, newest first, after the log of notary `cursor` (null: from the newest
+   * log). `hasMore`: there are logs after this page.
    */
   list(query: {
     readonly limit: number
     readonly cursor: string | null
   }): Promise<{ readonly logs: readonly StoredLog[]; readonly hasMore: boolean } | 'unknown_cursor'>
   /**
-   * Returns at most `limit` heads with more leaves than `afterSize`, ascending by size. With null,
-   * starts at the first head.
+   * Returns at most `limit` heads with more leaves than `afterSize` (null: from the first head),
+   * ascending by size.
    */
   listHeads(query: {
     readonly logId: number
@@ -99,8 +93,8 @@ export type LogsStore = {
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * Returns at most `limit` heads with fewer leaves than `beforeSize`, descending by size. With
-   * null, starts at the last head.
+   * Returns at most `limit` heads with fewer leaves than `beforeSize` (null: from the last head),
+   * descending by size.
    */
   listHeadsBefore(query: {
     readonly logId: number
@@ -176,8 +170,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     readonly limit: number
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
-    // Goes from one head to the next. One query for the whole page would read and sort all later
-    // heads, because there are no statistics (readNodes).
+    // Goes from one head to the next. Without statistics, one query for the page would read and
+    // sort all later heads (readNodes).
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors

@@ -12,13 +12,13 @@ export const LEAVES_MAX = 10_000
 
 /**
  * The logs and their proofs, in the form of the API's answers (README.md of src, Logs). Only
- * `records` contains the content of completions. Throws ApiError `not_found` for a notary that has
- * no log here. Throws ValidationError for a position that is beyond the end of the log.
+ * `records` contains the content of completions. Throws ApiError `not_found` for an unknown notary,
+ * ValidationError for a position beyond the end of the log.
  */
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
   find(notary: string): Promise<object>
-  /** What the notary's enclave stated about the logs that existed before its own log existed. */
+  /** What the notary's enclave stated about the logs that were older than its own. */
   bootStatement(notary: string): Promise<object>
   heads(
     notary: string,
@@ -36,7 +36,7 @@ export type Logs = {
     notary: string,
     query: { readonly start: number; readonly end: number | null },
   ): Promise<object>
-  /** JSON text: those records of the leaves from `start` on that the viewer may see. */
+  /** JSON text: the records from leaf `start` on that the viewer may see. */
   records(
     notary: string,
     query: { readonly start: number; readonly limit: number; readonly viewer: Viewer },
@@ -44,8 +44,8 @@ export type Logs = {
 }
 
 /**
- * Creates the logs, which read from the stores. `isOpen`: every account may see all records, as in
- * the history.
+ * Creates the logs, read from the stores. `isOpen`: every account may see all records, as in the
+ * history.
  */
 export function createLogs(options: {
   readonly logs: LogsStore
@@ -196,21 +196,21 @@ function describeAttestation(attestation: StoredHeadAttestation) {
 }
 
 /**
- * Maximum total bytes of the attestation documents on a page of heads. The page ends early, after
- * the head that exceeds this limit.
+ * Maximum total bytes of the attestation documents on a page of heads. The page ends after the head
+ * that exceeds this limit.
  */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
 /** Order of heads by size: oldest first, or newest first. */
 export type HeadOrder = 'asc' | 'desc'
 
-/** Heads in the requested order, and the attestations of the log sizes that these heads cover. */
+/** Heads in the requested order, and the attestations of the log sizes that they cover. */
 type HeadPage = {
   readonly heads: readonly StoredHead[]
   readonly attestations: readonly StoredHeadAttestation[]
   /**
-   * Size of the last head on the page, if more heads follow. Null if no heads follow: the page then
-   * has all remaining attestations.
+   * Size of the last head on the page. Null if no heads follow: the page then has all remaining
+   * attestations.
    */
   readonly cursor: number | null
 }
@@ -225,13 +225,14 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads, in the order, that follow the head of size `cursor`. With null,
- * starts at the beginning. If the attestations of these heads have more than `bytesMax`, it reads
- * fewer heads, but at least one. An attestation belongs to the first head that reaches its size.
- * With the newest heads first, it belongs to the largest head that does not exceed its size.
- * Documents of heads that are not on the page are not read. A head has few attestations, for two
- * reasons. The next attestation is not requested before the leaves of the last one are committed.
- * And at most two attestations are stored for each size.
+ * Reads at most `limit` heads, in the order, after the head of size `cursor` (null: from the
+ * beginning). If their attestations have more than `bytesMax`, it reads fewer heads, but at least
+ * one. An attestation belongs to the first head that reaches its size, or with the newest heads
+ * first, to the largest head that does not exceed its size. Documents of heads that are not on the
+ * page are not read.
+ *
+ * A head has few attestations: the next one is requested only after the leaves of the last one are
+ * committed, and at most two are stored for each size.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,
@@ -270,7 +271,7 @@ function lastOf(
   return isMore ? (heads.at(-1)?.size ?? null) : null
 }
 
-/** Returns how many heads, at least one, fit on the page with their attestations. */
+/** Returns how many heads fit on the page with their attestations, at least one. */
 function countFitting(
   heads: readonly StoredHead[],
   parts: {

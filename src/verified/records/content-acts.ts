@@ -8,9 +8,7 @@ type Place = { readonly database: Pick<Database, 'queries' | 'content'> }
 
 const path = '/v1/admin/content-keys'
 
-/**
- * Acts on the keys that encrypt stored requests and answers. Only the operator may run these acts.
- */
+/** Acts on the keys that encrypt stored requests and answers, only for the operator. */
 export const contentActs = {
   keys: defineAct({
     method: 'GET',
@@ -34,7 +32,7 @@ export const contentActs = {
     trail: 'changes nothing',
     answer: (keys) => ({ keys: [...keys] }),
   }),
-  /** Encrypts with the newest key a batch of records that follow a position. */
+  /** Encrypts with the newest key the batch of records after a position. */
   encrypt: defineAct({
     method: 'POST',
     path,
@@ -47,8 +45,7 @@ export const contentActs = {
     },
     errors: ['content_key_missing'],
     run: ({ after }, { database }: Place) => createContentOperations(database).encrypt(after),
-    // One run of the command consists of many acts. Only the first act, from position 0, is
-    // recorded.
+    // A run of the command has many acts. Only the act from position 0 is recorded.
     trail({ after }, result) {
       const outcome = result === 'no_key' ? result : 'begun'
       return after === 0 ? [{ kind: 'content.encrypt', target: 'all', outcome }] : []

@@ -8,9 +8,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/**
- * Number of records that one act erases. This number takes much less than the time limit of an act.
- */
+/** Records that one act erases, well within the time limit of an act. */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'
@@ -19,13 +17,13 @@ const reason = z.string().refine(isErasureReason)
 type Place = { readonly database: Pick<Database, 'queries'> }
 
 /**
- * Acts on stored requests and answers. Only the operator may run these acts. Proofs are not erased,
- * because they contain only hashes of the content.
+ * Acts on stored requests and answers, only for the operator. Proofs are not erased, because they
+ * contain only hashes of the content.
  */
 export const erasureActs = {
   /**
-   * Erases the content of all records with this hash. Returns the number of records with the hash,
-   * and the number of records that lost their content.
+   * Erases the content of all records with this hash. Returns how many records have the hash, and
+   * how many lost their content.
    */
   record: defineAct({
     method: 'POST',
@@ -41,7 +39,7 @@ export const erasureActs = {
     trail: ({ hash, reason }, done) => [actOfErasure(hash, reason, done)],
     answer: (done) => done,
   }),
-  /** Erases all content of an account up to now. From then on, callers cannot read this content. */
+  /** Erases all content of an account up to now. Callers can no longer read it. */
   account: defineAct({
     method: 'PUT',
     path,
@@ -63,8 +61,8 @@ export const erasureActs = {
     answer: settleAccount,
   }),
   /**
-   * Removes a part of the erased content from the rows. The caller repeats this act until all of
-   * this content is removed.
+   * Removes a part of the erased content from the rows. The caller repeats this act until no part
+   * is left.
    */
   remove: defineAct({
     method: 'DELETE',
@@ -83,7 +81,7 @@ export const erasureActs = {
     trail: 'continues what was recorded',
     answer: (done) => done,
   }),
-  /** Sets the retention of an account. Null uses the retention from the gateway's settings. */
+  /** Sets the retention of an account. Null: as in the gateway's settings. */
   setRetention: defineAct({
     method: 'PUT',
     path: '/v1/admin/retention',

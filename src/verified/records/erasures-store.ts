@@ -5,13 +5,10 @@ import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
 import type { Erasure } from './record-content.ts'
 
-/** Who requested an erasure, and the reason for the erasure. */
+/** Who requested an erasure, and why. */
 export type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
 
-/**
- * Content that must be erased. It belongs to one account, or (null) to calls without a known
- * account.
- */
+/** Content that must be erased, of one account or (null) of calls without a known account. */
 export type DueContent = {
   readonly accountId: string | null
   /** Includes completions that finished before or at this time, Unix seconds. */
@@ -21,14 +18,14 @@ export type DueContent = {
 }
 
 /**
- * Erases requests and answers. The rows of the records stay, with all the data that proves the
- * records. Every method throws the driver's error when the database fails.
+ * Erases requests and answers. The rows keep all the data that proves the records. Every method
+ * throws the driver's error when the database fails.
  */
 export type ErasuresStore = {
   /**
-   * Erases at once the content of all records with this hash (hex, no prefix). The records belong
-   * to one account or, with null, to any account. Returns the number of records with the hash, and
-   * the number of records that lost their content in this call.
+   * Erases at once the content of all records with this hash (hex, no prefix) of one account, or
+   * (null) of any account. Returns how many records have the hash, and how many lost their content
+   * now.
    */
   eraseRecords(
     of: { readonly hash: string; readonly accountId: string | null },
@@ -36,68 +33,56 @@ export type ErasuresStore = {
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
    * Erases all content of the account with this name, for completions that finished before now.
-   * After this resolves, callers cannot read the content, even from a record that is committed
-   * later. The rows still contain the content until `eraseDue` removes it. Returns null when there
-   * is no such account.
+   * Callers cannot read it after this resolves, even from a record that is committed later. The
+   * rows contain it until `eraseDue` removes it. Returns null when there is no such account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
-   * Returns the content that must be erased for at most `limit` accounts. These are the accounts
-   * after the cursor `after`. With null, they start at the first account. Also returns the cursor
-   * of the last account, or null at the end. `retentionDays` applies to accounts that have no
-   * retention setting. For these accounts, the result includes content that is older than this
-   * number of days.
+   * Returns the content that must be erased for at most `limit` accounts after the cursor `after`
+   * (null: from the first), and the cursor of the last account (null at the end). `retentionDays`
+   * applies to accounts without a retention setting.
    */
   listDue(page: {
     readonly after: string | null
     readonly limit: number
     readonly retentionDays: number | null
   }): Promise<{ readonly due: readonly DueContent[]; readonly cursor: string | null }>
-  /**
-   * Returns the content that was erased for this account but is still in the rows. Returns null
-   * when all of this content is removed.
-   */
+  /** Returns this account's erased content that is still in the rows, or null. */
   findDue(accountName: string): Promise<DueContent | null>
   /**
-   * Erases the oldest due content of at most `limit` records. Erases fewer records when they are
-   * large. Returns the number of erased records, which is 0 at the end. Returns 'busy' while
-   * another process erases.
+   * Erases the oldest due content of at most `limit` records, or of fewer if they are large.
+   * Returns the number of erased records (0 at the end), or 'busy' while another process erases.
    */
   eraseDue(due: DueContent, limit: number): Promise<number | 'busy'>
   /**
-   * Deletes stored answers to calls with an Idempotency-Key. Only deletes answers of accounts whose
-   * content was erased.
+   * Deletes stored answers to calls with an Idempotency-Key, for accounts whose content was erased.
    */
   forgetAnswers(): Promise<number>
-  /** Sets for how many days an account's content is kept. Null uses the gateway's setting. */
+  /** Sets for how many days an account's content is kept. Null: as in the gateway's settings. */
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
 /**
- * SQL condition: true if the content of a record is stored. The index records_content uses the same
+ * SQL condition: the content of a record is stored. The index records_content has the same
  * condition.
  */
 const HAS_CONTENT = sql`(request is not null or content is not null)`
 
-/**
- * Maximum time that an enclave's clock may be ahead. The store does not trust a time that is
- * further ahead.
- */
+/** How far an enclave's clock may be ahead. Times beyond that are not trusted. */
 const CLOCK_SKEW_SECONDS = 300
 
 /**
- * A statement stops erasing after this number of bytes of stored content. Postgres stores each 2 kB
- * of content as a row, and one record may have tens of megabytes.
+ * A statement stops erasing after this many bytes of stored content. Postgres stores each 2 kB of
+ * content as a row, and a record may have tens of megabytes.
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
-/** Key of the advisory lock that these transactions take. So only one process erases at a time. */
+/** Key of the advisory lock of these transactions, so that only one process erases at a time. */
 const ERASE_LOCK = 7_100_317
 
 /**
- * Selects the act that erased the content of a record, or the act that erased all content of the
- * record's account. An account's content counts as erased from the time of the request. The content
- * is removed from the rows later.
+ * Selects the act that erased the content of a record, or all content of its account. An account's
+ * content counts as erased from the request on, although it is removed from the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
@@ -117,8 +102,8 @@ export function createErasuresStore(
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
   /**
-   * Returns the key of the act that erases content after this number of days. All such content has
-   * the same act.
+   * Returns the key of the act that erases content after this number of days. There is one act per
+   * number.
    */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
@@ -170,8 +155,8 @@ export function createErasuresStore(
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
     async listDue({ after, limit, retentionDays }) {
-      // Goes from one account to the next in the index. So the cost does not depend on how many
-      // records each account has.
+      // Goes from one account to the next in the index, so the cost does not depend on the number
+      // of records.
       const { rows } = await sql<DueRow>`
         with recursive owners (account_id, ordinal) as (
           (select account_id, 1 from records
@@ -192,7 +177,7 @@ export function createErasuresStore(
         where o.account_id is not null order by o.ordinal`.execute(queries)
       const isEnd = rows.length < limit
       const due: DueContent[] = []
-      // Accounts have only a few different retention times. So there are only a few acts.
+      // Accounts have few different retention times, so there are few acts.
       const acts = new Map<number, Promise<number>>()
       const actOf = (days: number) => {
         const act = acts.get(days) ?? retentionAct(days)
@@ -240,8 +225,7 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Idempotency keys are kept for a day. So only accounts that were erased within the last day
-      // matter.
+      // Idempotency keys are kept for a day, so only accounts that were erased within a day matter.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id
@@ -297,7 +281,7 @@ type DueRow = {
   readonly oldest: number | null
 }
 
-/** The column values that an erasure sets in a record. */
+/** The column values of an erased record. */
 function removal(at: RawBuilder<number>, erasureId: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`request = null, response = null, content = null, erased_at = ${at}, erasure_id = ${erasureId}`
 }

@@ -9,8 +9,8 @@ import { createErasuresStore, type DueContent, type ErasuresStore } from './eras
 /** How often the sweeper looks for content that must be erased. */
 const SWEEP_INTERVAL_MS = 60_000
 /**
- * Number of records that one statement erases. Each statement takes only some milliseconds, so
- * commits can run between two statements.
+ * Records that one statement erases. It takes some milliseconds, so that commits can run in
+ * between.
  */
 const ERASE_MAX = 200
 /** Pause between two such statements. */
@@ -20,10 +20,7 @@ const ACCOUNTS_MAX = 500
 /** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 
-/**
- * Erases content whose retention has ended. Also erases the rest of the content of accounts for
- * which a full erasure was requested.
- */
+/** Erases content whose retention has ended, and the remaining content of erased accounts. */
 export type ErasureSweeper = {
   start(): void
   /** Resolves when all work has ended. */
@@ -33,8 +30,8 @@ export type ErasureSweeper = {
 }
 
 /**
- * Creates a function that erases content for a customer. It records this act in the log of
- * administrators' acts. It does not record an erasure that found no content.
+ * Creates a function that erases content for a customer. It records each erasure that found content
+ * in the log of administrators' acts.
  */
 export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
   return (
@@ -49,7 +46,7 @@ export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
     )
 }
 
-/** Describes an erasure of all records with a given hash, for the log of administrators' acts. */
+/** Describes an erasure of all records with a hash, for the log of administrators' acts. */
 export function actOfErasure(
   hash: string,
   reason: string,
@@ -59,9 +56,9 @@ export function actOfErasure(
 }
 
 /**
- * Creates the sweeper without starting it. Several gateways may run a sweeper on the same database,
- * but only one erases at a time. `retentionDays` applies to accounts that have no retention
- * setting. With null, the content of these accounts is kept.
+ * Creates the sweeper without starting it. Of several sweepers on a database, only one erases at a
+ * time. `retentionDays` applies to accounts without a retention setting (null: their content is
+ * kept).
  */
 export function createErasureSweeper({
   store,

@@ -20,30 +20,29 @@ import type { RecordsStore, StoredRecord } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
 /**
- * How long to wait for a block whose proofs are not stored yet. After that, the bundle is returned
- * without the block.
+ * How long to wait for a block whose proofs are not stored yet. Then the bundle is returned without
+ * the block.
  */
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * Maximum number of public calls for evidence that wait for a block at a time. Calls beyond this
- * limit are answered without the block. Otherwise, callers without a key could hold their places
- * for a long time while a chain is slow.
+ * Maximum public calls that wait for a block at a time. Further calls are answered without the
+ * block. So callers without a key do not hold their places for long while a chain is slow.
  */
 export const PUBLIC_WAITS_MAX = 4
 
 /** Evidence bundles, as JSON texts (attestation/evidence/formats.md). */
 export type RecordEvidence = {
   /**
-   * Returns the bundle of the first record with this hash that the viewer may see, or null. The
-   * bundle has no block in two cases: the anchor has not succeeded in a block yet, or the block
-   * could not be read (in time, or at all). `no_block` says which.
+   * Returns the bundle of the first record with this hash that the viewer may see, or null. Without
+   * a block, `no_block` says why: the anchor has not succeeded in a block yet, or the block could
+   * not be read.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Returns a bundle for any caller, from the record of any account. The bundle is redacted: it has
-   * hashes in place of request and response. Returns null when there is no record. While
-   * PUBLIC_WAITS_MAX other calls wait for a block, the bundle has no block.
+   * Returns a bundle for any caller, from the record of any account, with hashes in place of
+   * request and response. Returns null when there is no record. While PUBLIC_WAITS_MAX other calls
+   * wait for a block, the bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
 }
@@ -57,8 +56,7 @@ type EvidenceSources = {
 }
 
 /**
- * Creates the part that makes evidence from its sources. `isOpen` has the same meaning as in the
- * history.
+ * Creates the part that makes evidence from its sources. `isOpen` means the same as in the history.
  */
 export function createEvidence(
   options: EvidenceSources & {
@@ -122,8 +120,8 @@ export function createEvidence(
 }
 
 /**
- * Runs a function that waits for a chain. If too many calls wait already, it does not run the
- * function, and returns `not_read` at once.
+ * Runs a function that waits for a chain, or returns `not_read` at once if too many calls wait
+ * already.
  */
 type Wait = (run: () => Promise<BlockProof | NoBlockReason>) => Promise<BlockProof | NoBlockReason>
 

@@ -31,7 +31,7 @@ const cursor = patternText(
   'a valid UUID',
 ).transform((text) => text.toLowerCase())
 
-/** Maximum length, characters, of a text that a caller can search for. */
+/** Maximum length of a text to search for, characters. */
 const SEARCHED_TEXT_LENGTH_MAX = 200
 
 /** Maximum length of a provider's name in a query, characters. */
@@ -41,8 +41,8 @@ const PROVIDER_LENGTH_MAX = 100
 const time = integerText({ min: 0, max: 253_402_300_799 }).nullable().default(null)
 
 /**
- * Query for a page of the history. `cursor` is the id of the last record on the previous page. With
- * null, the page starts at the newest record.
+ * Query for a page of the history. `cursor` is the id of the last record on the previous page
+ * (null: from the newest record).
  */
 export const historyQuery = z.object({
   limit: integerText({ min: 1, max: HISTORY_LIMIT_MAX }).default(HISTORY_LIMIT_DEFAULT),
@@ -62,25 +62,25 @@ export const historyQuery = z.object({
 })
 
 /**
- * Maximum number of searches at a time, in total. The next constant is the maximum for one account.
- * Each search may read some megabytes.
+ * Maximum searches at a time, in total. The next constant is the maximum for one account. A search
+ * may read some megabytes.
  */
 export const SEARCHES_MAX = 4
 export const ACCOUNT_SEARCHES_MAX = 2
 
 /**
- * Maximum number of reads of public evidence at a time. Reads of logs have a separate limit. So
- * neither kind of read can block the other.
+ * Maximum reads of public evidence at a time. Reads of logs have a separate limit, so neither can
+ * block the other.
  */
 export const EVIDENCE_READS_MAX = 16
 
 /**
- * Hash of a completion. Accepts upper and lower case, with or without 0x. The parsed value is in
- * lower case, without 0x.
+ * Hash of a completion. Accepts upper and lower case, with or without 0x. Parsed: lower case,
+ * without 0x.
  */
 export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
 
-/** The reason for an erasure. All people who may see the record can read this reason. */
+/** The reason for an erasure, which all who may see the record can read. */
 const erasureQuery = z.object({
   reason: described(
     z.string().check(({ value, issues }) => {
@@ -93,9 +93,9 @@ const erasureQuery = z.object({
 })
 
 /**
- * Routes for the stored completions. They return a list, one completion by its hash, and a file
- * with all the data that a check of a completion needs. If the operator allows it, any caller who
- * has the hash gets this file without the content.
+ * Routes for the stored completions: the list, one completion by its hash, and a file with all data
+ * for a check of a completion. If the operator allows it, any caller with the hash gets this file
+ * without the content.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function historyRoutes({

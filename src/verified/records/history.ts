@@ -13,39 +13,34 @@ type HistoryPageQuery = {
   readonly limit: number
   readonly cursor: string | null
   readonly filters?: RecordFilters
-  /**
-   * Text that the content must contain. Null for any content. This filter works only on the
-   * viewer's own records.
-   */
+  /** Text that the content must contain, or null. Only for the viewer's own records. */
   readonly text?: string | null
 }
 
 /** The stored completions, as the JSON texts of the interface (2.4). */
 export type History = {
   /**
-   * Returns a page, newest first. Its members are `completions` and `cursor`. `cursor` is the id of
-   * the last completion when there may be more completions, else null. Throws ApiError
-   * `history_restricted`. Throws ValidationError for a cursor that is not the id of a record in the
-   * list.
+   * Returns a page (`completions`, `cursor`), newest first. `cursor` is the id of the last
+   * completion when there may be more, else null. Throws ApiError `history_restricted`,
+   * ValidationError for a cursor that is not in the list.
    */
   list(query: HistoryPageQuery): Promise<string>
   /** Returns the first record with this hash that the viewer may see, or null. */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Erases request and response of the viewer's own records with this hash. Never erases other
-   * accounts' records, even when the viewer may see them. Returns the first of the viewer's records
-   * after the erasure. Returns null when there are no such records.
+   * Erases request and response of the viewer's own records with this hash, never those of other
+   * accounts. Returns the first of these records after the erasure, or null without such records.
    */
   erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
 }
 
-/** The reason for an erasure, the person who requests it, and where the request comes from. */
+/** Why an erasure is made, who requests it, and where the request comes from. */
 export type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
- * Creates the history, which reads from the records store. `isOpen`: every account may see all
- * completions (`filter=all`, and lookups by hash), as the interface defines it. Otherwise each
- * account sees only its own completions, except viewers with the right to see all.
+ * Creates the history, read from the records store. `isOpen`: every account may see all completions
+ * (`filter=all`, and lookups by hash), as the interface defines it. Otherwise an account sees only
+ * its own, except viewers with the right to see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
@@ -124,8 +119,8 @@ function unknownCursor(): ValidationError {
 }
 
 /**
- * Warns when every account may read all accounts' completions. Does not warn in development,
- * because one person owns all accounts there.
+ * Warns when every account may read all completions. In development, one person owns all accounts,
+ * so there is no warning.
  */
 export function warnOfOpenHistory(
   {

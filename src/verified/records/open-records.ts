@@ -13,7 +13,7 @@ import { createRecordsStore, type RecordsStore } from './records-store.ts'
 
 /**
  * Opens the stored completions. Returns their store, and the routes for history and evidence. Also
- * starts the work that erases content whose retention has ended.
+ * starts the sweeper.
  */
 export function openRecords(
   config: {

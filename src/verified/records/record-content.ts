@@ -13,7 +13,7 @@ export type Withheld =
   | ({ readonly kind: 'erased' } & Erasure)
   | { readonly kind: 'unavailable'; readonly code: ContentFault }
 
-/** Facts about an erasure of content. They stay after the erasure, like the proofs. */
+/** Facts about an erasure of content. They stay, like the proofs. */
 export type Erasure = {
   /** Unix seconds. */
   readonly at: number
@@ -21,20 +21,16 @@ export type Erasure = {
   readonly reason: string
 }
 
-/** Request and response of a record as canonical JSON texts, or the reason why they are missing. */
+/** Request and response of a record as canonical JSON texts, or why they are missing. */
 type RecordContent = {
   readonly request: string | null
   readonly response: string | null
-  /**
-   * Absent when nothing is withheld. Then either the texts are present, or the gateway never had
-   * them.
-   */
+  /** Absent when the texts are present, or when the gateway never had them. */
   readonly withheld?: Withheld
 }
 
 /**
- * The columns from which content is read. They belong to the record, and to the act that erased the
- * record's content.
+ * The columns from which content is read: of the record, and of the act that erased its content.
  */
 export type ContentRow = {
   readonly id: string
@@ -49,8 +45,8 @@ export type ContentRow = {
 }
 
 /**
- * The identity to which the encryption of a record's content is bound: the row of the record, and
- * the hash that the content must have.
+ * What the encryption of a record's content is bound to: the row of the record, and the hash of the
+ * content.
  */
 export function recordIdentity({
   id,
@@ -63,9 +59,7 @@ export function recordIdentity({
   return ['records', id, hash]
 }
 
-/**
- * Returns the content of a record. Does not return erased content, even while it is still stored.
- */
+/** Returns the content of a record, but no erased content, even while it is still stored. */
 export function readContent(row: ContentRow, cipher: ContentCipher | null): RecordContent {
   const { gone_at: at, gone_by: by, gone_for: reason, request, response, content } = row
   if (at !== null && by !== null && reason !== null)

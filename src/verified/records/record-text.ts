@@ -10,23 +10,22 @@ import { refusalOf, type Withheld } from './record-content.ts'
 import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
 /*
- * Builds JSON texts of records by joining strings, without serialising values. So the text includes
- * the response byte for byte as it was hashed, and a 32 MiB answer is not parsed before it is sent.
- * The joined values are hex, base64 and canonical JSON that the committer verified. Such values
- * need no escapes.
+ * Joins the JSON texts of records from strings. So the response stays byte for byte as it was
+ * hashed, and a 32 MiB answer is not parsed. The strings are hex, base64 and canonical JSON that
+ * the committer checked, and need no escapes.
  */
 
 /**
- * Returns the reply to a call (interface, 2.3). First come the members of the response, then the
- * members of the proof, including `receipt` and `log`.
+ * Returns the reply to a call (interface, 2.3): the members of the response, then those of the
+ * proof, including `receipt` and `log`.
  */
 export function createReplyText(record: AnsweredRecord): string {
   return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * Returns the response of a call that is not encrypted. Encrypted calls are never answered from
- * here. Throws ApiError `content_erased` and ContentUnavailable.
+ * Returns the response of a call. The call is never an encrypted one. Throws ApiError
+ * `content_erased` and ContentUnavailable.
  */
 export function responseOf({ response, withheld }: AnsweredRecord): string {
   if (withheld !== undefined) throw refusalOf(withheld)
@@ -35,17 +34,17 @@ export function responseOf({ response, withheld }: AnsweredRecord): string {
 }
 
 /**
- * Returns the last chunk of a stream (canonical JSON text). First come the chunk's own members,
- * then the members of the proof.
+ * Returns the last chunk of a stream (canonical JSON text): its own members, then those of the
+ * proof.
  */
 export function lastChunkText(chunk: string, record: AnsweredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * Returns a stored record (interface, 2.4), with `receipt` and `log`. It has `reanchored` if its
- * head was anchored again. The record is `redacted` if the call was encrypted, if the content was
- * `erased`, or if the content is `withheld`.
+ * Returns a stored record (interface, 2.4), with `receipt` and `log`, and with `reanchored` if its
+ * head was anchored again. It is `redacted` if the call was encrypted, or if the content was
+ * `erased` or is `withheld`.
  */
 export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
@@ -55,8 +54,8 @@ export function recordText(record: StoredRecord): string {
 }
 
 /**
- * Returns the members for request and response. For an encrypted call, they say that the gateway
- * has no texts, and they state the usage. For other calls without texts, they state the reason.
+ * Returns the members for request and response. Without texts, the members state why, and for an
+ * encrypted call the usage.
  */
 function contentText({ request, response, usage, withheld }: StoredRecord): string {
   if (request === null || response === null)
@@ -74,10 +73,9 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk for the proof, with empty choices. Enclaves with protocol version 1 need
- * it, because they do not hold back the last chunk of a stream. Its `usage` is null, as in all
- * chunks. If the caller requested usage, `usage` is left out. Otherwise the caller's SDK would
- * replace the usage from an earlier chunk with null.
+ * Returns a separate chunk for the proof, with empty choices, for enclaves with protocol version 1,
+ * which do not hold back the last chunk. Its `usage` is null, as in all chunks, but left out if the
+ * caller requested usage: null would replace the usage in the caller's SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -111,18 +109,16 @@ function logMember({ logProof }: AnsweredRecord): string {
 }
 
 /**
- * Members of a stored request, in this order. Members that are not set are shown as null
- * (interface, 2.4).
+ * Members of a stored request, in this order. Missing members are shown as null (interface, 2.4).
  */
 export const ECHOED_MEMBERS = CHAT_MEMBERS
 
-/** Members of each message. Members that are not set are shown as null. */
+/** Members of each message. Missing members are shown as null. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
- * Makes the request that a record shows, from the canonical text of the request. First come all
- * members of the interface, with null if they are not set. Then come the other members that the
- * caller sent. The result has the same hash as the canonical text, because hashing leaves out
+ * Makes the request that a record shows from its canonical text: all members of the interface (null
+ * if not set), then the caller's other members. Its hash stays the same, because hashing leaves out
  * nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
@@ -136,35 +132,34 @@ function echoMessage(message: Json): Json {
   return isJsonObject(message) ? withNulls(message, ECHOED_MESSAGE_MEMBERS) : message
 }
 
-/** Object spread copies a member with the name `__proto__` as an ordinary member. */
+/** Object spread copies `__proto__` as an ordinary member. */
 function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
   const nulls = Object.fromEntries(names.map((name) => [name, null]))
   return { ...nulls, ...object }
 }
 
 /**
- * Maximum length of the text of all records on a page. A page may therefore end before its limit,
- * because one record may have over 40 MiB.
+ * Maximum length of the text of a page. The page may end before its limit, because one record may
+ * have over 40 MiB.
  */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
-/** Number of records in the first read of a page, while the size of the records is unknown. */
+/** Records in the first read of a page, when their size is unknown. */
 export const FIRST_SLICE = 10
 
 /** Maximum number of records to read at a time. */
 export const SLICE_MAX = 250
 
 /**
- * JSON texts of the records on a page. `cursor` is the cursor of the last record when there may be
- * more records, else null.
+ * JSON texts of the records on a page. `cursor` is that of the last record when there may be more
+ * records, else null.
  */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
- * Fills a page with at most `limit` records. The page follows `cursor`. With null, it starts at the
- * beginning. The function reads slice by slice, so it holds only a few more records than fit on the
- * page. `read` returns up to `limit` records that follow a cursor. If the page must end with these
- * records, `read` also returns where. Throws what `read` throws.
+ * Fills a page with at most `limit` records after `cursor` (null: from the beginning). It reads
+ * slice by slice, so it holds only a few more records than fit. `read` returns up to `limit`
+ * records after a cursor, and where the page must end if it ends there. Throws what `read` throws.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -199,8 +194,8 @@ export async function fillPage<Cursor>(options: {
 }
 
 /**
- * Returns how many records to read next. Only as many records should be held as still fit on the
- * page. The number is estimated from the size of the earlier records.
+ * Returns how many records to read next, so that about as many are held as still fit. The size of
+ * the earlier records gives the estimate.
  */
 function sliceLimit(parts: {
   readonly left: number

@@ -13,8 +13,8 @@ import { erasureOf } from './erasures-store.ts'
 import { type ContentRow, readContent, type Withheld } from './record-content.ts'
 
 /**
- * Where a record is in its log: the signed head of the commit that stored the record, and the path
- * from the record's leaf to this head.
+ * Where a record is in its log: the signed head of its commit, and the path from its leaf to this
+ * head.
  */
 type LogProof = {
   /** Number of leaves under the head. */
@@ -26,8 +26,8 @@ type LogProof = {
   /** Inclusion path of the record's leaf, hex, leaf's sibling first (RFC 9162, 2.1.3). */
   readonly path: readonly string[]
   /**
-   * What the head is signed for: the id of the chain. The next member is the address of the
-   * contract (0x, lower case).
+   * The id of the chain that the head is signed for. The next member is the address of the contract
+   * (0x, lower case).
    */
   readonly chainId: number
   readonly contract: string
@@ -38,9 +38,9 @@ type LogProof = {
  * hashed. A stored record never changes.
  */
 export type StoredRecord = {
-  /** uuid. History pages use it as their cursor. */
+  /** uuid, and cursor of history pages. */
   readonly id: string
-  /** Address of the key that signs, 0x, lower case. It is also the id of the log. */
+  /** Address of the key that signs, 0x, lower case. It is the id of the log. */
   readonly notary: string
   /** Index of the leaf in the notary's log. */
   readonly index: number
@@ -49,10 +49,7 @@ export type StoredRecord = {
   /** Canonical JSON texts. Request and response are null for an encrypted call. */
   readonly request: string | null
   readonly response: string | null
-  /**
-   * Why request and response are null although the call was not encrypted. Absent when they are not
-   * null.
-   */
+  /** Why request and response are null although the call was not encrypted. Otherwise absent. */
   readonly withheld?: Withheld
   readonly receipt: string
   /** Usage that the response of an encrypted call states. Null for other calls. */
@@ -61,16 +58,16 @@ export type StoredRecord = {
   readonly publicKey: string
   /** 0x + 65 bytes r||s||v. */
   readonly signature: string
-  /** Transaction that anchors the head of `logProof`, 0x + 32 bytes. This value never changes. */
+  /** Transaction that anchors the head of `logProof`, 0x + 32 bytes. Never changes. */
   readonly txHash: string
   /**
-   * Later transactions that anchor the same head in place of `txHash`, in order. The chain could
-   * not mine the transactions before the last one. The list is empty unless an anchor was lost.
+   * Later transactions that anchor the same head, in order. Each replaced a transaction that the
+   * chain could not mine. Empty unless an anchor was lost.
    */
   readonly reanchored: readonly string[]
   /** Attestation document, standard base64. */
   readonly attestation: string
-  /** Account that made the call. Null when the call's context did not state an account. */
+  /** Account that made the call. Null when the call's context did not state one. */
   readonly accountId: string | null
   readonly requestId: string | null
   /** When the enclave finished the completion, Unix seconds. */
@@ -92,22 +89,19 @@ export type AnsweredRecord = Omit<
 >
 
 /**
- * One page of the history, newest first. `cursor` is the id of the last record on the page. It is
- * null when there are no older records.
+ * One page of the history, newest first. `cursor` is the id of the last record, or null when there
+ * are no older records.
  */
 type RecordPage = {
   readonly records: readonly StoredRecord[]
   readonly cursor: string | null
-  /**
-   * True if the page ends before its limit although more records follow. The page then ends at the
-   * last record that the search examined.
-   */
+  /** True if the page ends at the last examined record although more records follow. */
   readonly isCut?: boolean
 }
 
-/** Which records a list includes. A filter that is null does not restrict the list. */
+/** Which records a list includes. A null filter does not restrict the list. */
 export type RecordFilters = {
-  /** Matches the model that was requested, or the model that the provider returned. */
+  /** Matches the requested model, or the model that the provider returned. */
   readonly model: string | null
   /** Name of the provider. */
   readonly provider: string | null
@@ -127,46 +121,39 @@ export const NO_FILTERS: RecordFilters = {
   isEncrypted: null,
 }
 
-/** Maximum number of records that the search examines for one page with filters. */
+/** Maximum records that are examined for one page with filters. */
 export const FILTERED_RECORDS_MAX = 10_000
 
 /** Which records a query may see: the records of one account, or (null) all records. */
 export type RecordScope = { readonly accountId: string | null }
 
 /**
- * Reads the history. A record is in the history after its anchor is stored. A committed record that
- * still waits for the anchor of its interval is not in the history. Throws the driver's error when
- * the database fails.
+ * Reads the history. A record is in the history when its anchor is stored, not while it waits for
+ * the anchor of its interval. Throws the driver's error when the database fails.
  */
 export type RecordsStore = {
   /** Returns the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
   /**
-   * Returns the first record with this hash, from any account, without the record's content.
-   * Request, response and usage are not read, and are null. It is not read either whether they were
-   * erased.
+   * Returns the first record with this hash, from any account, without its content: request,
+   * response and usage are null, and an erasure is not shown.
    */
   findProof(hash: string): Promise<StoredRecord | null>
-  /**
-   * Returns the record that answers the call with this id (a uuid). Null while no such record is
-   * committed.
-   */
+  /** Returns the record that answers the call with this id (a uuid), or null before its commit. */
   findByCall(callId: string): Promise<StoredRecord | null>
   /** Returns the record of one leaf. Null while the leaf is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
-  /** Returns the records of those given leaves that are committed, ordered by index. */
+  /** Returns the committed records of these leaves, ordered by index. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
   /**
-   * Returns the same records as `findByIndexes`, but without head and proof, for a caller that
-   * already has them. If the content of a record was erased in the meantime, the record is left
-   * out.
+   * Like `findByIndexes`, but without head and proof, for a caller that has them. Leaves out a
+   * record whose content was erased in the meantime.
    */
   findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
   /**
-   * Returns the page that follows `cursor`. With null, returns the newest page. Returns
-   * 'unknown_cursor' if the cursor is not the id of a record in this list. New records never shift
-   * a later page. With filters, the page ends when FILTERED_RECORDS_MAX records were examined, even
-   * if the page is empty.
+   * Returns the page after `cursor` (null: the newest page), or 'unknown_cursor' if the cursor is
+   * not the id of a record in this list. New records never shift a later page. With filters, the
+   * page ends after FILTERED_RECORDS_MAX examined records, even if it is empty.
    */
   list(
     query: RecordScope & {
@@ -175,10 +162,7 @@ export type RecordsStore = {
       readonly filters?: RecordFilters
     },
   ): Promise<RecordPage | 'unknown_cursor'>
-  /**
-   * Returns at most `limit` records of a log, ordered by index. They are the records of the leaves
-   * from index `start` on.
-   */
+  /** Returns at most `limit` records from leaf `start` on, ordered by index. */
   listFrom(
     query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
   ): Promise<readonly StoredRecord[]>
@@ -192,8 +176,8 @@ export function createRecordsStore({
   const readDocuments = createDocumentReader(queries)
 
   /**
-   * Reads records. `page` selects the records first. So the cost of the joins depends only on the
-   * number of these records. `start` is the text at the beginning of the statement.
+   * Reads records. `page` selects them first, so only these records are joined. `start` is the
+   * beginning of the statement.
    */
   async function read(
     page: RawBuilder<unknown>,
@@ -269,8 +253,7 @@ export function createRecordsStore({
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
       const older = before === null ? sql`true` : sql`position < ${before}`
-      // The query requests one record more than the page needs. This extra record shows that there
-      // are older records.
+      // One record more than the page needs shows that there are older records.
       const listed = sql`
         select * from records
         where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
@@ -290,9 +273,9 @@ export function createRecordsStore({
     },
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
-      // Within a log, the positions of records have the same order as their leaves (commits.ts).
-      // The query uses this to set bounds. Without these bounds, the database would search the
-      // whole log for the few records of an account. Or it would search all logs of the account.
+      // Within a log, records and leaves have the same order (commits.ts), which gives these
+      // bounds. Without the bounds, the database would search the whole log for the few records of
+      // an account, or all logs of the account.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
@@ -336,8 +319,7 @@ type RecordRow = HeadlessRow &
   }
 
 /**
- * A list ends before the first record without an anchor, although later records may have anchors.
- * If the list skipped that record, the record would get its anchor later. It would then be inserted
+ * A list ends before the first record without an anchor. Otherwise this record would later appear
  * above records that the reader has already seen.
  */
 const FIRST_UNANCHORED = sql`coalesce((
@@ -363,7 +345,7 @@ function fits({
     ...(outcome === null ? [] : [sql`outcome = ${outcome}`]),
     ...(since === null ? [] : [sql`created_at >= ${since}::bigint`]),
     ...(until === null ? [] : [sql`created_at < ${until}::bigint`]),
-    // Receipts of version 1 do not have this member. Their calls were not encrypted.
+    // Receipts of version 1 lack this member. Their calls were not encrypted.
     ...(isEncrypted === null
       ? []
       : [sql`coalesce((receipt::json ->> 'encrypted')::boolean, false) = ${isEncrypted}::boolean`]),
@@ -375,10 +357,7 @@ function fits({
   return sql.join(all, sql` and `)
 }
 
-/**
- * Returns the id of the last of FILTERED_RECORDS_MAX records. Returns null when there are fewer
- * records.
- */
+/** Returns the id of the last of FILTERED_RECORDS_MAX records, or null when there are fewer. */
 async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
     select id from (${looked}) f order by position desc offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(
@@ -389,10 +368,7 @@ async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<
 
 const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/**
- * Returns the position of the record with this id. Returns undefined when the record does not
- * belong to this list.
- */
+/** Returns the position of the record with this id, or undefined when it is not in this list. */
 async function findPosition(
   queries: Queries,
   id: string,
@@ -463,20 +439,20 @@ function toHeadless(
 }
 
 /**
- * Number of documents that are kept in memory. The least recently used document is removed first.
- * One document is enough for all records of some hours.
+ * Documents that are kept in memory. The least recently used is removed first. One document is
+ * enough for all records of some hours.
  */
 export const DOCUMENTS_CACHED_MAX = 64
 
 /**
- * Returns the standard base64 of a document that was read. Throws when the document was not
- * requested, or when it is not stored.
+ * Returns the standard base64 of a document. Throws when the document was not requested or is not
+ * stored.
  */
 type DocumentLookup = (digest: Uint8Array) => string
 
 /**
- * Creates a reader of attestation documents by digest. Documents never change. So documents that
- * were read recently come from memory.
+ * Creates a reader of attestation documents by digest. It keeps recent documents in memory, because
+ * they never change.
  */
 export function createDocumentReader(
   queries: Queries,

@@ -8,24 +8,24 @@ import { ContentUnavailable } from '../../storage/errors.ts'
 import { readContent, recordIdentity } from './record-content.ts'
 
 /**
- * Number of positions that one batch examines. A batch also ends after the number of bytes of
- * stored content in the second constant.
+ * Positions that one batch examines. A batch also ends after the bytes of stored content in the
+ * second constant.
  */
 const BATCH_POSITIONS = 2_000
 const BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * Encrypts stored content with the newest key. This applies to content that is not encrypted, and
- * to content under older keys. The work is done batch by batch, so it can be stopped and started
- * again at any time. After a new start, finished content is skipped.
+ * Encrypts stored content with the newest key: content without encryption, and content under older
+ * keys. The work is done in batches and can be stopped at any time. A new start skips finished
+ * content.
  */
 export function createContentOperations(database: Pick<Database, 'queries' | 'content'>) {
   const { queries, content } = database
   return {
     /**
-     * Lists the keys that encrypted stored content, but never a key itself. For each key, says
-     * whether this process has the key, and whether this process encrypts with the key.
-     * `retired_at` is the time when no content was left under the key.
+     * Lists the keys that encrypted stored content, but never a key itself, and whether this
+     * process has each key and encrypts with it. `retired_at`: when no content was left under the
+     * key.
      */
     async keys() {
       const rows = await queries
@@ -42,8 +42,7 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
       }))
     },
     /**
-     * Encrypts the batch that follows a position. `next` is the position where the next batch
-     * starts. It is null at the end.
+     * Encrypts the batch after a position. `next` is the start of the next batch, null at the end.
      */
     async encrypt(after: number) {
       if (content === null) return 'no_key'
@@ -73,9 +72,9 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
 const NOT_GONE = { gone_at: null, gone_by: null, gone_for: null }
 
 /**
- * Replaces the content at these positions with new content (base64). If a record was erased in the
- * meantime, it gets no content. Rows are locked in the order of their positions. So two processes
- * that run this cannot block each other forever.
+ * Replaces the content at these positions with new content (base64), except in records that were
+ * erased in the meantime. Rows are locked in the order of their positions, so two processes cannot
+ * block each other forever.
  */
 async function replaceContent(
   { queries }: Pick<Database, 'queries'>,
@@ -94,7 +93,7 @@ async function replaceContent(
     from held join given using (position) where r.position = held.position`.execute(queries)
 }
 
-/** SQL condition on an encrypted column. True if the newest key did not encrypt the content. */
+/** SQL condition on an encrypted column: another key than the newest encrypted the content. */
 function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
   return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
 }
@@ -109,9 +108,9 @@ type OldRecord = {
 }
 
 /**
- * Returns the next records to encrypt, and the position where the next batch starts (null at the
- * end). A batch has a fixed number of positions, even if only few of the records there must be
- * encrypted. So no batch takes long.
+ * Returns the next records to encrypt, and the start of the next batch (null at the end). A batch
+ * has a fixed number of positions, so that it never takes long, even if few records must be
+ * encrypted.
  */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,
@@ -143,10 +142,7 @@ async function chooseRecords(
   return { rows, next: isCut ? last : isEnd ? null : end }
 }
 
-/**
- * Encrypts the stored answers to calls with an Idempotency-Key. An answer is stored for only one
- * day.
- */
+/** Encrypts the stored answers to calls with an Idempotency-Key, which are kept for a day. */
 async function encryptAnswers(
   { queries }: Pick<Database, 'queries'>,
   content: ContentCipher,

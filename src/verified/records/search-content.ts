@@ -3,31 +3,27 @@ import { refusalOf } from './record-content.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'
 
 /**
- * Maximum number of records that one page of a search examines. The next constant is the maximum
- * number of characters in these records.
+ * Maximum records that one page of a search examines. The next constant is the maximum of their
+ * characters.
  */
 export const SEARCHED_RECORDS_MAX = 500
 export const SEARCHED_LENGTH_MAX = 16 * 1024 * 1024
 
-/**
- * Number of records that are read at a time and held in memory. The size of a record is unknown
- * before it is read.
- */
+/** Records that are read at a time and held in memory, before their size is known. */
 const SLICE = 10
 
 /** What one read of a page found. */
 type Found = {
   readonly records: readonly StoredRecord[]
   readonly hasMore: boolean
-  /** Cursor at which the page must end. Absent when the page may continue. */
+  /** Cursor at which the page must end. Absent when it may continue. */
   readonly endsAt?: string | null
 }
 
 /**
- * Creates a function that reads those records of an account whose content contains `text`. Upper
- * and lower case are equal. The newest records come first. This process examines each record
- * itself, because stored content may be encrypted. A page ends when enough records were examined.
- * The next page continues there.
+ * Creates a function that reads an account's records whose content contains `text`, newest first,
+ * without regard to case. This process examines each record, because stored content may be
+ * encrypted. A page ends when enough records were examined, and the next page continues there.
  */
 export function createContentSearch(
   records: Pick<RecordsStore, 'list'>,
@@ -54,17 +50,16 @@ export function createContentSearch(
       if (cursor === null) return { records: found, hasMore: false }
       if (page.isCut || searched >= SEARCHED_RECORDS_MAX || length >= SEARCHED_LENGTH_MAX)
         return { records: found, hasMore: true, endsAt: cursor }
-      // This lets the process serve other requests between slices.
+      // Lets the process serve other requests between slices.
       await setImmediate()
     }
   }
 }
 
 /**
- * Searches the texts of messages and answers, but not names of members or settings. If the stored
- * bytes of a record were altered, the record counts as found, because it may have contained the
- * text. A read of this record then reports that the content cannot be read. Throws
- * ContentUnavailable when the key is missing, because this process then lacks the key for most
+ * Searches the texts of messages and answers, but not names of members or settings. A record with
+ * altered bytes counts as found, because it may have contained the text: a read of it reports the
+ * fault. Throws ContentUnavailable when the key is missing, because it is then missing for most
  * other records too.
  */
 function hasText({ request, response, withheld }: StoredRecord, wanted: string): boolean {

@@ -1,12 +1,12 @@
 import type { Caller } from '../../api/context.ts'
 import type { RecordScope } from './records-store.ts'
 
-/** The account and the rights with which records are read. */
+/** The account and the rights of a reader of records. */
 export type Viewer = {
   readonly accountId: string
   /**
-   * True if the key may see the records of all accounts (scope `history:all`). Other keys see only
-   * the records of their own account.
+   * True if the key may see the records of all accounts (scope `history:all`), not only those of
+   * its account.
    */
   readonly seesAll: boolean
 }

@@ -26,7 +26,7 @@ import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-co
 /** How often the page fetches evidence again while the evidence has no block. */
 const EVERY_MS = 4_000
 
-/** The page `/c/{hash}`. `name` is the text at the place of the hash in the path. */
+/** The page `/c/{hash}`. `name` is the text in the path that should be the hash. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
@@ -171,7 +171,7 @@ function Judgement({
   )
 }
 
-/** Shows the hash of the completion, with a button that copies the hash. */
+/** Shows the hash of the completion, with a button to copy it. */
 function Name({ hash }: { readonly hash: string }) {
   return (
     <p class="faint">
@@ -180,10 +180,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/**
- * True if the fault means that the operator shows evidence only to people who may read the
- * completion.
- */
+/** True if the operator shows evidence only to people who may read the completion. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }
@@ -217,9 +214,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   )
 }
 
-/**
- * The facts that the evidence states. The reader can trust them only if the verdict above is good.
- */
+/** The facts in the evidence. The reader can trust them only if the verdict above is good. */
 function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
   const { provider, model, notary, index } = facts
   useEffect(() => keepCompletion({ notary, index }, hash), [notary, index, hash])
