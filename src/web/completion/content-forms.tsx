@@ -6,8 +6,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
 
 /**
- * Two ways to see the content, for people who may see it. One way is an API key, which this tab
- * sends only to this gateway. The other way is a file that the caller kept. This file is not sent.
+ * Two ways to see the content: an API key, which this tab sends only to this gateway, or a file
+ * that the caller kept, which is never sent.
  */
 export function ContentForms({
   hash,

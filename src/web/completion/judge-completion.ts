@@ -6,13 +6,12 @@ import type { Checker } from '../verify/start-worker.ts'
 /** The result of checking the evidence of one completion. */
 export type CompletionJudgement =
   | { readonly kind: 'judged'; readonly outcome: JobOutcome }
-  /** The evidence may be valid, but it belongs to another completion. */
+  /** The evidence belongs to another completion. */
   | { readonly kind: 'other'; readonly got: string | null }
 
 /**
- * Judges the evidence that the gateway sent for `hash` (hex, no prefix). Makes the same checks as
- * the page that checks any evidence, but asks no chain. Rejects with AbortError when `checker` gets
- * another job.
+ * Judges the gateway's evidence for `hash` (hex, no prefix), like the page that checks any
+ * evidence, but without a chain. Rejects with AbortError when `checker` gets another job.
  */
 export async function judgeCompletion(
   given: Json,
@@ -42,7 +41,7 @@ export async function judgeCompletion(
   return { kind: 'judged', outcome }
 }
 
-/** True if the evidence has no block yet. The page can then fetch evidence with a block later. */
+/** True if the evidence has no block yet, so that the page can fetch it again. */
 export function isWaiting(given: Json): boolean {
   return isJsonObject(given) && memberOf(given, 'block') === null
 }

@@ -16,10 +16,7 @@ const ACCOUNTS_PATH = '/v1/admin/accounts'
 /** Number of accounts on a page. */
 const PAGE_MAX = 50
 
-/**
- * For the operator: lists customers, what each customer may use, and whether the customer may make
- * calls.
- */
+/** For the operator: customers, what each may use, and whether it may make calls. */
 export function AccountsPart() {
   const session = useSession()
   const [chosen, setChosen] = useState<string | null>(null)
@@ -66,10 +63,7 @@ function columnsOf({
 }: {
   readonly onBudgets: (name: string) => void
   readonly onSet: () => void
-  /**
-   * Called when the state of the account has changed. The budgets of the account may no longer
-   * exist then.
-   */
+  /** Called when the account has changed state, and may have lost its budgets. */
   readonly onGone: () => void
 }): readonly Column<AccountDescription>[] {
   return [
@@ -111,10 +105,7 @@ function AccountState({ disabled_at: at }: Pick<AccountDescription, 'disabled_at
   )
 }
 
-/**
- * Buttons that disable an account, enable it again, or delete it. Each button asks for
- * confirmation.
- */
+/** Buttons that disable, enable or delete an account after confirmation. */
 function StateButtons({
   account: { id, name, disabled_at: disabledAt },
   onSet,

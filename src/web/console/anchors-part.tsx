@@ -15,10 +15,7 @@ import { type Column, Table } from './table.tsx'
 
 const EVERY_MS = 5_000
 
-/**
- * For the operator: the commits and anchors that wait, the reasons why they wait, and the relayers
- * that pay.
- */
+/** For the operator: the waiting commits and anchors, the reasons, and the relayers that pay. */
 export function AnchorsPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(

@@ -30,9 +30,7 @@ const COLUMNS: readonly Column<Budget>[] = [
   },
 ]
 
-/**
- * What the holder of a key may still use. The budgets of the account and of the key decide this.
- */
+/** What the holder of a key may still use, by the budgets of the account and of the key. */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   return (
     <>

@@ -22,8 +22,8 @@ import type { CallAnchor } from './use-call-anchors.ts'
 import { useNarrow } from './use-narrow.ts'
 
 /**
- * The details of one call. The panel is beside the list. On a narrow screen, it is a sheet above
- * the list. The panel takes the focus when it appears. Escape closes the panel.
+ * The details of one call, in a panel beside the list, or in a sheet above the list on a narrow
+ * screen. The panel takes the focus when it appears. Escape closes it.
  */
 export function CallPanel({
   call,
@@ -34,7 +34,7 @@ export function CallPanel({
   readonly call: Call
   readonly anchor: CallAnchor | undefined
   readonly onClose: () => void
-  /** Called when the content of the call was erased, because the call has changed then. */
+  /** Called when the content of the call was erased. */
   readonly onChange: (call: Call) => void
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
@@ -49,7 +49,7 @@ export function CallPanel({
   }, [isSheet])
   useEffect(() => {
     const close = (event: KeyboardEvent) => {
-      // If a dialog is open, Escape closes only the dialog.
+      // While a dialog is open, Escape closes only the dialog.
       if (event.key === 'Escape' && document.querySelector(':modal') === null) onClose()
     }
     document.addEventListener('keydown', close)
@@ -218,7 +218,7 @@ function Facts({ call, anchor }: { readonly call: Call; readonly anchor: CallAnc
   )
 }
 
-/** Shows question and answer, or the reason why they are missing. */
+/** Shows question and answer, or why they are missing. */
 function Texts({ call }: { readonly call: Call }) {
   const { erased, withheld } = call
   if (erased !== undefined)
@@ -258,12 +258,12 @@ function Texts({ call }: { readonly call: Call }) {
   )
 }
 
-/** Maximum number of characters that are shown at first, for a question and for an answer. */
+/** Characters that are shown at first, of a question and of an answer. */
 const TEXT_SHOWN_MAX = 1_000
 
 /**
- * The stored texts of a call. The page renders these texts only when the reader opens them, because
- * a call may have megabytes.
+ * The stored texts of a call. They are rendered only when the reader opens them, because a call may
+ * have megabytes.
  */
 function Stored({ call: { request, response, receipt } }: { readonly call: Call }) {
   const [isOpen, setIsOpen] = useState(false)

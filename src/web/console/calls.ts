@@ -8,7 +8,7 @@ export const HISTORY_PATH = '/v1/verified/chat/completions'
 /** A stored call, in the form of the history. */
 export type Call = StoredRecordReply
 
-/** Which calls to list: all calls that match a query, or only the call with this hash. */
+/** Which calls to list: those that match a query, or the call with this hash. */
 export type Wanted =
   | { readonly kind: 'query'; readonly query: string }
   | { readonly kind: 'hash'; readonly hash: string }
@@ -56,14 +56,14 @@ export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }
 
-/** Returns the text of the last message. Null when the service does not return this text. */
+/** Returns the text of the last message, or null when the service does not return it. */
 export function questionOf({ request }: Call): string | null {
   return request === null ? null : textOf(request.messages.at(-1)?.content)
 }
 
 /**
- * Returns the text of the first answer, or of the refusal. Null when the service does not return
- * this text.
+ * Returns the text of the first answer or of the refusal, or null when the service does not return
+ * it.
  */
 export function answerOf({ response }: Call): string | null {
   if (response === null) return null
@@ -75,10 +75,7 @@ export function answerOf({ response }: Call): string | null {
   return textOf(content) || textOf(refusal)
 }
 
-/**
- * Returns the tokens of question and answer, as the provider stated them. Null when the provider
- * did not state them.
- */
+/** Returns the tokens of question and answer, or null when the provider did not state them. */
 export function tokensOf({
   usage,
   response,
@@ -87,8 +84,8 @@ export function tokensOf({
 }
 
 /**
- * Returns the text of a message, or the texts of its parts. For a part that is not text, returns
- * the name of the part's type.
+ * Returns the text of a message, or the texts of its parts. A part that is not text is shown by its
+ * type.
  */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content

@@ -5,7 +5,7 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { numberText } from '../kit/values.tsx'
 import { Table } from './table.tsx'
 
-/** Values over time: one value for each of `times`, or null where a value is missing. */
+/** Values over time: one for each of `times`, null where it is missing. */
 export type ChartData = {
   /** Unix seconds, ascending. */
   readonly times: readonly number[]
@@ -15,8 +15,8 @@ export type ChartData = {
 const HEIGHT = 180
 
 /**
- * A chart, and the same values as a table. The page reserves the space for the chart before the
- * values are loaded. The page loads the drawing library when it shows its first chart.
+ * A chart, and the same values as a table. Its space is reserved before the values are loaded. The
+ * drawing library is loaded with the first chart.
  */
 export function Chart({
   title,
@@ -141,9 +141,7 @@ function writeTime(seconds: number, isUtc: boolean): string {
     : time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }
 
-/**
- * Draws the chart. Draws it again when width or colours change. Returns a function that ends this.
- */
+/** Draws the chart, and again when width or colours change. Returns a function that ends this. */
 function draw(
   Plot: typeof uPlot,
   place: HTMLElement,

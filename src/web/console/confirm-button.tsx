@@ -3,8 +3,8 @@ import { useId, useRef, useState } from 'preact/hooks'
 import { ActionState, useAction } from './use-action.tsx'
 
 /**
- * A button for an act that cannot be undone. It asks for confirmation before it runs `act`. `act`
- * may take some time. If `act` fails, the dialog shows the error.
+ * A button for an act that cannot be undone. It asks for confirmation before it runs `act`. The
+ * dialog shows the error if `act` fails.
  */
 export function ConfirmButton({
   label,
@@ -14,10 +14,7 @@ export function ConfirmButton({
   act,
 }: {
   readonly label: string
-  /**
-   * Text that names the object of the act. It helps people who cannot see what is beside the
-   * button.
-   */
+  /** The object of the act, for people who cannot see what is beside the button. */
   readonly what: string
   readonly title: string
   /** A description of the act. */
@@ -44,10 +41,7 @@ export function ConfirmButton({
       <button type="button" class="small" onClick={open} aria-label={`${label} ${what}`}>
         {label}
       </button>
-      {/*
-       * The event `close` comes some time after the dialog has closed. The dialog may be open again
-       * by then.
-       */}
+      {/* The event `close` comes late: the dialog may be open again by then. */}
       <dialog
         ref={dialog}
         aria-labelledby={id}

@@ -7,19 +7,15 @@ import { PARTS, type Part, partIdOf, pathOf } from './parts.tsx'
 import { askHolder, may, openSession, type Session, SessionContext } from './session.ts'
 import { type SignedIn, SignIn } from './sign-in.tsx'
 
-/** Whether there is a session, or the page is still checking a kept key. */
+/** Whether there is a session, or the page still checks a kept key. */
 type SignState =
   | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
-  // The tab kept this key when the page was reloaded. The page asks the gateway again who holds
-  // this key.
+  // The tab kept this key over a reload. The page asks the gateway who holds it.
   | { readonly kind: 'asking'; readonly key: string }
   | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
   | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)
 
-/**
- * The console. First it shows a form that asks for a key. Then it shows the parts that this key may
- * see.
- */
+/** The console: a form that asks for a key, and then the parts that this key may see. */
 export function ConsolePage() {
   const [state, setState] = useState<SignState>(() => {
     const key = tabKey()
@@ -101,7 +97,7 @@ function SignedInPage({
   if (isShown) seen.current.add(part)
   const list = useRef<HTMLUListElement>(null)
   useEffect(() => {
-    // On a narrow screen the list of parts scrolls sideways.
+    // On a narrow screen, the list of parts scrolls sideways.
     list.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' })
     document.title = `${part?.name ?? 'Console'} · Console · Affidavit`
   }, [part])
@@ -174,8 +170,8 @@ function NotShown({
 }
 
 /**
- * The part that the address names. A change to another part does not load a page, because the key
- * would then be lost. The focus moves to the heading of the new part.
+ * The part that the address names. Another part is shown without loading a page, which would lose
+ * the key. The focus moves to the new heading.
  */
 function usePart() {
   const [partId, setPartId] = useState(() => partIdOf(location.pathname))
@@ -196,8 +192,8 @@ function usePart() {
 }
 
 /**
- * Goes to another part after a click. If the click requests another tab or window, the browser
- * handles the click.
+ * Goes to another part after a click. The browser itself handles a click that opens another tab or
+ * window.
  */
 function follow(event: MouseEvent, go: () => void): void {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return

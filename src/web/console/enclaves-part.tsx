@@ -11,15 +11,12 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
-/**
- * How often the page reads the list. Enclaves appear, drain and disappear without an act of the
- * reader.
- */
+/** How often the page reads the list, which changes without an act of the reader. */
 const EVERY_MS = 3_000
 
 /**
- * For the operator: the enclaves of this gateway. Buttons make the gateway use an enclave, or stop
- * using it.
+ * For the operator: the enclaves of this gateway, with buttons to use an enclave or to stop using
+ * it.
  */
 export function EnclavesPart() {
   const session = useSession()
@@ -51,7 +48,7 @@ export function EnclavesPart() {
   )
 }
 
-/** For each state of an enclave, what it means for calls (src/enclaves/endpoint-state.ts). */
+/** For each state of an enclave, its meaning for calls (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',

@@ -14,10 +14,7 @@ import type { CallAnchors } from './use-call-anchors.ts'
 
 const KINDS = Object.keys(EXPORTS) as readonly ExportKind[]
 
-/**
- * Saves the selected calls as a file. If no calls are selected, saves all calls that match the
- * filters.
- */
+/** Saves the selected calls as a file, or all calls that match the filters if none is selected. */
 export function ExportButtons({
   wanted,
   calls,

@@ -14,7 +14,7 @@ const LENGTH_MAX = 128 * 1024 * 1024
 /** Number of calls that one request reads. */
 const PAGE_MAX = 100
 
-/** The kinds of files, and the data of a call that each kind contains. */
+/** The kinds of files, and the data of a call in each kind. */
 export const EXPORTS = {
   records: { label: 'Records', hint: 'JSON lines', extension: 'jsonl', type: 'application/jsonl' },
   table: { label: 'Table', hint: 'CSV', extension: 'csv', type: 'text/csv' },
@@ -27,19 +27,17 @@ export const EXPORTS = {
 } as const
 export type ExportKind = keyof typeof EXPORTS
 
-/** A file, and what is missing in the file. */
+/** A file, and what is missing in it. */
 export type Exported = {
   readonly text: string
   readonly count: number
-  /** True if more calls match than the file contains. */
+  /** True if the file does not contain all calls that match. */
   readonly isCut: boolean
   /** Number of calls for which the gateway sent no evidence. */
   readonly missing: number
 }
 
-/**
- * Where the calls come from: a list that is already loaded, or a query whose results are all read.
- */
+/** Where the calls come from: a loaded list, or a query whose results are all read. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
 /** Writes a file of calls. Throws OwnGatewayFault, and the reason of an aborted `signal`. */
@@ -109,8 +107,8 @@ async function* pagesOf(
 }
 
 /**
- * Reads a bundle as one line. The only bytes that change are line ends between members of the
- * bundle. Returns null when there is no bundle.
+ * Reads a bundle as one line. Only line ends between its members change. Returns null when there is
+ * no bundle.
  */
 async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
   try {

@@ -14,18 +14,13 @@ export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonl
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
-/**
- * Reads from the form which calls to list. If the form has a complete hash, other filters are not
- * needed.
- */
+/** Reads from the form which calls to list. A complete hash needs no other filters. */
 function wantedOf(fields: FormData): Wanted {
   const [, hash] = HASH.exec(String(fields.get('q') ?? '').trim()) ?? []
   return hash === undefined ? { kind: 'query', query: queryOf(fields) } : { kind: 'hash', hash }
 }
 
-/**
- * The filters of the history. On a narrow screen they are folded. So the calls come first there.
- */
+/** The filters of the history. On a narrow screen they are folded, so that the calls come first. */
 export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wanted) => void }) {
   const session = useSession()
   const form = useRef<HTMLFormElement>(null)

@@ -28,9 +28,7 @@ const PAGE_MAX = 50
 /** Maximum number of characters of a question that the list shows. */
 const EXCERPT_LENGTH_MAX = 120
 
-/**
- * The stored calls, newest first, one line for each. The reader can search, read and export them.
- */
+/** The stored calls, newest first, one per line. The reader can search, read and export them. */
 export function HistoryPart() {
   const session = useSession()
   const [wanted, setWanted] = useState(ALL_CALLS)
@@ -224,7 +222,7 @@ function Anchor({ of: call, anchors }: { readonly of: Call; readonly anchors: Ca
   )
 }
 
-/** Shows the beginning of a question, or the reason why the question is missing. */
+/** Shows the beginning of a question, or why it is missing. */
 function Question({ call }: { readonly call: Call }) {
   const question = questionOf(call)
   if (question !== null) return <OutsideText text={excerptOf(question)} isOneLine={true} />

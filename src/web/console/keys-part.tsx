@@ -63,10 +63,7 @@ export function KeysPart() {
   )
 }
 
-/**
- * Returns why the key of this session may not create keys. Returns null when the key may create
- * keys.
- */
+/** Returns why the session's key may not create keys, or null when it may. */
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
@@ -161,10 +158,7 @@ function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
   return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
 }
 
-/**
- * Orders keys. Active keys come before revoked keys. Within each of these groups, newer keys come
- * before older keys.
- */
+/** Orders keys: active keys before revoked keys, and then newer keys before older keys. */
 function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
   const rank = (key: Key) => (stateOf(key, nowSeconds) === 'active' ? 0 : 1)
   return keys.toReversed().toSorted((one, other) => rank(one) - rank(other))
@@ -292,8 +286,7 @@ function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone
 const OWN_END = 'own'
 
 /**
- * The lifetimes that this session's key may give to new keys. If this key expires, a new key must
- * not live longer than this key.
+ * The lifetimes that this session's key may give to new keys. A new key must not outlive this key.
  */
 function lifetimesFor(
   ownEnd: number | null,
@@ -304,7 +297,7 @@ function lifetimesFor(
   return [...shorter, ['as your own key does', OWN_END]]
 }
 
-/** Returns the time when a lifetime ends, Unix seconds. Null when the key never expires. */
+/** Returns when a lifetime ends, Unix seconds, or null when the key never expires. */
 function endOf(days: FormDataEntryValue | null, ownEnd: number | null): number | null {
   if (days === OWN_END) return ownEnd
   return days === '' ? null : Math.floor(Date.now() / 1000) + Number(days) * DAY_SECONDS

@@ -2,8 +2,8 @@ import { Busy, FaultNotice } from '../kit/notices.tsx'
 import type { usePages } from './use-pages.ts'
 
 /**
- * The end of a list that is read page by page. It shows one of three things: that more is loading,
- * why loading failed, or a button that loads more.
+ * The end of a list that is read page by page: a button that loads more, a sign that more is
+ * loading, or why this failed.
  */
 export function MoreOfIt({
   of: { fault, isLoading, hasMore, loadMore },

@@ -15,7 +15,7 @@ import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
-/** How often the page reads a node. Calls reach the node without an act of the reader. */
+/** How often the page reads a node, which changes without an act of the reader. */
 const EVERY_MS = 3_000
 
 /** The details of a node: its models, its machine and its work. */
@@ -112,7 +112,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: string |
   )
 }
 
-/** Returns what the agent states about its machine. These are claims that nothing proves. */
+/** Returns what the agent claims about its machine, without proof. */
 function machineOf(node: Node): string | null {
   if (node.cpu_model === null) return null
   const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
@@ -126,15 +126,13 @@ const LENGTHS = [
   ['min', 60],
 ] as const
 
-/** A speed in words. A high speed is shown without a fraction. */
+/** A speed in words. A high speed has no fraction. */
 export function speedLabel(tokensPerSecond: number): string {
   const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
 }
 
-/**
- * Returns a duration in seconds as `2 d 3 h`, `5 min` or `under a minute`. Returns `–` for zero.
- */
+/** Returns a duration in seconds as `2 d 3 h`, `5 min` or `under a minute`, and zero as `–`. */
 export function lengthOf(seconds: number): string {
   if (seconds === 0) return '–'
   const parts: string[] = []

@@ -12,10 +12,10 @@ import { ActionState, useAction } from './use-action.tsx'
 
 const NODES_PATH = '/v1/dashboard/nodes'
 const NODE_PATH = '/v1/dashboard/node'
-/** How often the page reads the list. Nodes appear and disappear without an act of the reader. */
+/** How often the page reads the list, which changes without an act of the reader. */
 const EVERY_MS = 3_000
 
-/** The account's nodes: their current work, their past work, and how to start another node. */
+/** The account's nodes, their current and past work, and how to start another node. */
 export function NodesPart() {
   const session = useSession()
   const [isArchiveShown, setIsArchiveShown] = useState(false)

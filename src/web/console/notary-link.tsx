@@ -3,8 +3,7 @@ import { CopyButton } from '../kit/values.tsx'
 import { NEW_TAB } from './new-tab.ts'
 
 /**
- * Shows a notary as a link to its log. The link opens a new tab. If the reader left this page, this
- * tab's key would be lost.
+ * Shows a notary as a link to its log, in a new tab: leaving this page would lose the tab's key.
  */
 export function NotaryLink({ notary }: { readonly notary: string }) {
   const short = shortenHex(notary)

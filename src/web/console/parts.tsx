@@ -18,16 +18,11 @@ export type Part = {
   /** The scope that a key needs for this part. Null if every key may see the part. */
   readonly scope: Scope | null
   readonly show: ComponentType
-  /**
-   * True if the part stays in the page while another part is shown. Otherwise the conversation in
-   * the part would be lost.
-   */
+  /** True if the part stays in the page while another part is shown, to keep its conversation. */
   readonly isKept?: boolean
 }
 
-/**
- * The parts in the order of the menu. The console opens with the first part that the key may see.
- */
+/** The parts in the order of the menu. The first part that the key may see opens at the start. */
 export const PARTS: readonly Part[] = [
   {
     id: 'playground',

@@ -8,11 +8,11 @@ import { askOwnGateway, askText, OwnGatewayFault, type PageCall } from '../kit/g
 export type Session = {
   readonly key: string
   readonly holder: KeyHolderReply
-  /** Calls the gateway with the key. If the gateway no longer accepts the key, the session ends. */
+  /** Calls the gateway with the key. The session ends if the gateway no longer accepts the key. */
   readonly ask: <Answer>(path: string, call?: Omit<PageCall, 'key'>) => Promise<Answer>
-  /** Like `ask`, but returns the answer as an unchanged text that can be saved. */
+  /** Like `ask`, but returns the unchanged text of the answer, for saving. */
   readonly askText: (path: string) => Promise<string>
-  /** Removes the key and ends the session. The form that asks for another key shows `reason`. */
+  /** Removes the key and ends the session. The form for another key shows `reason`. */
   readonly signOut: (reason?: string) => void
 }
 
@@ -56,7 +56,7 @@ export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean 
 
 export const SessionContext = createContext<Session | null>(null)
 
-/** Returns the session. Only for parts of the page that require a signed-in reader. */
+/** Returns the session. Only for parts that require a signed-in reader. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
   if (session === null) throw new TypeError('expected a signed-in key')

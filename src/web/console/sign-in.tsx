@@ -4,7 +4,7 @@ import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { askHolder } from './session.ts'
 
-/** A key that the reader just typed, and the holder of this key. */
+/** A key that the reader just typed, and its holder. */
 export type SignedIn = {
   readonly key: string
   readonly holder: KeyHolderReply
@@ -15,7 +15,7 @@ export type SignedIn = {
 /** The form of a key that the gateway accepts (src/api/authenticate.ts). */
 const KEY_TEXT = /^[\x21-\x7e]{1,512}$/
 
-/** Asks for an API key, and shows the holder of this key. */
+/** Asks for an API key and shows its holder. */
 export function SignIn({
   reason,
   wasIn,
@@ -23,10 +23,7 @@ export function SignIn({
 }: {
   /** Why the last session ended. Null when there was no session. */
   readonly reason: string | null
-  /**
-   * True if there was a session before. The element that had the focus is then gone, so the focus
-   * must be set.
-   */
+  /** True if there was a session before: the element with the focus is then gone. */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void
 }) {

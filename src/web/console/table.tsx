@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 
 /** A column of a table: its title, and a function for its cells. */
 export type Column<Row> = {
-  /** Title above the cells. In a card, the title is before the value. */
+  /** Title above the cells, or before the value in a card. */
   readonly title: string
   /**
    * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
@@ -11,7 +11,7 @@ export type Column<Row> = {
    * long as there is room.
    */
   readonly kind?: 'name' | 'number' | 'actions' | 'choice' | 'excerpt'
-  /** True if the column always has the same width, so that the columns beside it do not move. */
+  /** True if the column keeps its width, so that the columns beside it do not move. */
   readonly isSteady?: boolean
   /** True if the column is hidden while a panel is open beside the table. */
   readonly isExtra?: boolean
@@ -19,9 +19,9 @@ export type Column<Row> = {
 }
 
 /**
- * A compact table with one line for each row. On a narrow screen each row is a card. The card shows
- * name and actions in full, and the other values below their titles. The page reserves the space
- * for the table before the rows are loaded.
+ * A compact table with one line for each row. On a narrow screen each row is a card: name and
+ * actions in full, the other values below their titles. The space is reserved before the rows are
+ * loaded.
  */
 export function Table<Row>({
   label,
@@ -40,7 +40,7 @@ export function Table<Row>({
   readonly keyOf: (row: Row, place: number) => string | number
   /** Shown when the table has no rows. */
   readonly empty: ComponentChildren
-  /** The key of the row whose details are open. Null when no details are open. */
+  /** The key of the row whose details are open, or null. */
   readonly currentKey?: string | number | null
   /** True if the table fits on a narrow screen without cards. */
   readonly isSmall?: boolean
@@ -94,7 +94,7 @@ function Cell<Row>({ column, row }: { readonly column: Column<Row>; readonly row
   )
 }
 
-/** True if cells of this kind need a title. Buttons and boxes have their own labels. */
+/** True if cells of this kind need a title. Buttons and boxes have labels. */
 function isTitled<Row>({ kind }: Column<Row>): boolean {
   return kind !== 'actions' && kind !== 'choice'
 }

@@ -11,7 +11,7 @@ import { type Column, Table } from './table.tsx'
 const HOUR_SECONDS = 3_600
 const DAY_SECONDS = 86_400
 
-/** The time spans, and the period that each span uses. The first span is chosen at the start. */
+/** The time spans, and the period of each span. The first span is chosen at the start. */
 const SPANS = [
   { name: '30 days, by day', per: 'day', seconds: 30 * DAY_SECONDS },
   { name: '7 days, by hour', per: 'hour', seconds: 7 * DAY_SECONDS },
@@ -21,12 +21,12 @@ type Span = (typeof SPANS)[number]
 
 const EVERY_MS = 60_000
 
-/** The account's usage, by model and over time. If the service has prices, it includes money. */
+/** The account's usage, by model and over time, with money if the service has prices. */
 export function UsageReport() {
   const [span, setSpan] = useState<Span>(SPANS[0])
   const sums = useUsage(span, 'operation')
-  // This list has a separate request. If the list has too many models, the gateway refuses this
-  // request. The page then still shows the sums.
+  // A separate request: the gateway refuses it if there are too many models, and the page then
+  // still shows the sums.
   const models = useUsage(span, 'operation,model')
   const [requests, tokens, money] = useMemo(
     () => (['requests', 'tokens', 'money'] as const).map((member) => sumUp(sums.value, member)),
@@ -85,8 +85,8 @@ function useUsage(span: Span, by: string): Loaded<UsageReply> {
 type ModelUse = {
   readonly operation: string
   /**
-   * Name of the model. Empty for an operation without a model. `*` for a sum over several models.
-   * Null if the model is unknown.
+   * Name of the model: empty for an operation without a model, `*` for a sum over models, null if
+   * unknown.
    */
   readonly model: string | null
   readonly requests: number
@@ -96,7 +96,7 @@ type ModelUse = {
   readonly unpriced: number
 }
 
-/** Rows of the table, with the most used model first. */
+/** Rows of the table, most used model first. */
 function modelUses({ usage }: UsageReply): readonly ModelUse[] {
   const uses = new Map<string, ModelUse>()
   for (const { operation = '', model = null, ...one } of usage) {

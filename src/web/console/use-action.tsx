@@ -6,15 +6,13 @@ import { Busy, FaultNotice } from '../kit/notices.tsx'
 export type Action = {
   readonly isActing: boolean
   readonly fault: unknown
-  /**
-   * Runs `act`. Resolves to true if `act` succeeded. If `act` failed, the error becomes `fault`.
-   */
+  /** Runs `act`. Resolves to true if `act` succeeded. An error becomes `fault`. */
   readonly run: (act: () => Promise<void>) => Promise<boolean>
   /** Removes the fault of the last act. */
   readonly reset: () => void
 }
 
-/** Runs one act at a time. An act may take some time. It may also fail. */
+/** Runs one act at a time, which may take some time or fail. */
 export function useAction(): Action {
   const [isActing, setIsActing] = useState(false)
   const [fault, setFault] = useState<unknown>(null)
@@ -34,7 +32,7 @@ export function useAction(): Action {
   return { isActing, fault, run, reset: () => setFault(null) }
 }
 
-/** Shows the state of an act at the place where the reader started it. */
+/** Shows the state of an act where the reader started it. */
 export function ActionState({
   action: { isActing, fault },
   what,
@@ -42,7 +40,7 @@ export function ActionState({
 }: {
   readonly action: Action
   readonly what: string
-  /** Advice about the fault. Set if the page has better advice than the fault itself. */
+  /** Advice about the fault, if the page has better advice than the fault itself. */
   readonly children?: ComponentChildren
 }) {
   return (

@@ -14,24 +14,17 @@ export type CallAnchor = {
   readonly block: number | null
 }
 
-/**
- * Anchors by public key and size of the head. All calls under the same head have the same anchor.
- */
+/** Anchors by public key and size of the head. Calls under the same head have the same anchor. */
 export type CallAnchors = ReadonlyMap<string, CallAnchor>
 
 /**
- * Maximum number of heads that one request reads. Calls that are near each other in the log have
- * heads that are near each other.
+ * Maximum heads that one request reads. Calls that are near each other in the log have near heads.
  */
 const HEADS_MAX = 100
-/**
- * How often the page reads anchors. The chain mines and confirms them without an act of the reader.
- */
+/** How often the page reads anchors, which change without an act of the reader. */
 const EVERY_MS = 5_000
 
-/**
- * Reads the anchors of calls from the public log again and again, until each anchor is confirmed.
- */
+/** Reads the anchors of calls from the public log repeatedly, until each anchor is confirmed. */
 export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
   const known = useRef<CallAnchors>(new Map())
   const { value } = useLoaded(
@@ -45,7 +38,7 @@ export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
   return value ?? known.current
 }
 
-/** Reads the anchors that may still change. Returns them together with the known anchors. */
+/** Reads the anchors that may still change, and returns them with the known anchors. */
 export async function readCallAnchors(
   calls: readonly Call[],
   { known, signal }: { readonly known: CallAnchors; readonly signal: AbortSignal },
@@ -56,7 +49,7 @@ export async function readCallAnchors(
   return anchors
 }
 
-/** Returns the anchor of a call. Undefined while the anchor is unknown. */
+/** Returns the anchor of a call, or undefined while it is unknown. */
 export function anchorOf(anchors: CallAnchors, call: Call): CallAnchor | undefined {
   return anchors.get(nameOf(call.public_key, call.log.size))
 }
@@ -65,10 +58,7 @@ function nameOf(publicKey: string, size: number): string {
   return `${publicKey} ${size}`
 }
 
-/**
- * Returns the heads whose anchors may still change: by public key, the sizes of these heads,
- * ascending.
- */
+/** Returns the sizes of the heads whose anchors may still change, ascending, by public key. */
 function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<string, Set<number>> {
   const open = new Map<string, Set<number>>()
   for (const { public_key: publicKey, log } of calls.toSorted(
@@ -80,7 +70,7 @@ function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<stri
   return open
 }
 
-/** Reads heads in order of size, page by page. Ends when the heads of all `sizes` are read. */
+/** Reads heads by size, page by page, until the heads of all `sizes` are read. */
 async function readAnchors(
   publicKey: string,
   {
@@ -107,8 +97,8 @@ async function readAnchors(
 }
 
 /**
- * Returns the notary of a public key. Null for a text that is not a public key. The cryptography is
- * loaded when it is first needed.
+ * Returns the notary of a public key, or null for another text. The cryptography is loaded when it
+ * is first needed.
  */
 async function notaryOf(publicKey: string): Promise<string | null> {
   const { addressOf } = await import('../../../attestation/account.ts')

@@ -1,15 +1,9 @@
 import { useEffect, useState } from 'preact/hooks'
 
-/**
- * On a screen that is narrower than this, rows become cards and panels become sheets. console.css
- * uses the same width.
- */
+/** Width below which rows become cards and panels become sheets, as in console.css. */
 const NARROW = '(max-width: 47.99rem)'
 
-/**
- * True if the screen is as narrow as a phone's screen. Renders the component again when this
- * changes.
- */
+/** True if the screen is as narrow as a phone's. Renders the component again when this changes. */
 export function useNarrow(): boolean {
   const [isNarrow, setIsNarrow] = useState(() => matchMedia(NARROW).matches)
   useEffect(() => {

@@ -1,11 +1,11 @@
 import { type Inputs, useEffect, useRef, useState } from 'preact/hooks'
 
-/** One page of a list. `cursor` leads to the next page. It is null at the end. */
+/** One page of a list. `cursor` leads to the next page, or is null at the end. */
 export type Page<Item> = { readonly items: readonly Item[]; readonly cursor: string | null }
 
 /**
- * Reads the pages of a list one after another. When `inputs` change, starts again with the first
- * page. A read that is no longer needed is aborted.
+ * Reads the pages of a list one after another, and starts again when `inputs` change. A read that
+ * is no longer needed is aborted.
  */
 export function usePages<Item>(
   read: (cursor: string | null, signal: AbortSignal) => Promise<Page<Item>>,
@@ -31,7 +31,7 @@ export function usePages<Item>(
       setCursor(page.cursor)
     } catch (refused) {
       if (abort.signal.aborted) return
-      // The items that are shown belong to the old inputs.
+      // The shown items belong to the old inputs.
       if (after === null) setItems(null)
       setFault(refused)
     } finally {
@@ -55,7 +55,7 @@ export function usePages<Item>(
   }
 }
 
-/** Creates `&q=…&since=…` from the filled fields of a form. Times become Unix seconds. */
+/** Creates `&q=…&since=…` from the filled fields of a form, with times in Unix seconds. */
 export function queryOf(fields: FormData): string {
   const query = new URLSearchParams()
   for (const [name, value] of fields) {

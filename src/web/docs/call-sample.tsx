@@ -8,7 +8,7 @@ import { keyOf, type Operation, type Parameter, resolve, type Schemas } from './
 import { LanguageTabs } from './language-tabs.tsx'
 import { type Language, type SampleCall, writeSample } from './samples.ts'
 
-/** The part of the answer that was received so far. */
+/** The part of the answer so far. */
 type Reply = {
   readonly status: number
   readonly requestId: string | null
@@ -16,13 +16,10 @@ type Reply = {
   readonly isWhole: boolean
 }
 
-/** Maximum length of an answer that the page reads, characters. A page cannot show more. */
+/** Maximum length of an answer, characters. A page cannot show more. */
 const REPLY_LENGTH_MAX = 1_000_000
 
-/**
- * A call as code. Below the code are the fields of the call, and a button that makes the call with
- * this tab's key.
- */
+/** A call as code, the fields of the call, and a button that makes the call with this tab's key. */
 export function CallSample({
   operation,
   schemas,
@@ -224,7 +221,7 @@ function layOut(text: string): string {
   }
 }
 
-/** Yields the answer part by part, as the parts arrive. Throws the errors of fetch. */
+/** Yields the parts of the answer as they arrive. Throws the errors of fetch. */
 async function* replies(
   { url, method, headers, body }: SampleCall,
   key: string | null,
@@ -272,9 +269,7 @@ function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'
   }
 }
 
-/**
- * Returns the call that the filled fields describe. Leaves out optional parameters that are empty.
- */
+/** Returns the call that the filled fields describe, without empty optional parameters. */
 function sampleOf(
   operation: Operation,
   {

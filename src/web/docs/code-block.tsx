@@ -2,15 +2,12 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton } from '../kit/values.tsx'
 
 /**
- * Maximum number of characters that are shown. A proof has about ten thousand characters. Most of
- * them belong to the attestation document.
+ * Maximum characters that are shown. A proof has about ten thousand, mostly of the attestation
+ * document.
  */
 const SHOWN_MAX = 50_000
 
-/**
- * Code with a button that copies the code. `label` names the code and the button. Wide lines
- * scroll.
- */
+/** Code with a button to copy it. `label` names both. Wide lines scroll. */
 export function CodeBlock({ label, text }: { readonly label: string; readonly text: string }) {
   return (
     <div class="code-block">

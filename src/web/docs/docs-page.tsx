@@ -35,8 +35,8 @@ export function DocsPage() {
 }
 
 /**
- * Opens the page of the operation that the URL's fragment names. Older links have such fragments,
- * because all operations were on one page then.
+ * Opens the page of the operation that the URL's fragment names. Older links, to one page with all
+ * operations, have such fragments.
  */
 function useFragment(groups: readonly Group[]): void {
   useEffect(() => {
@@ -47,7 +47,7 @@ function useFragment(groups: readonly Group[]): void {
       )
       if (group !== undefined && group.path !== location.pathname)
         location.replace(`${group.path}#${id}`)
-      // The browser looked for this element too early, before the page had rendered it.
+      // The browser looked for this element before the page had rendered it.
       else document.getElementById(id)?.scrollIntoView()
     }
     follow()

@@ -1,6 +1,5 @@
 /**
- * The interface as `/openapi.json` describes it: the parts of an OpenAPI document that this page
- * reads.
+ * The interface as `/openapi.json` describes it: the parts of the document that this page reads.
  */
 
 import type { JsonSchema } from '../../api/schemas.ts'
@@ -50,7 +49,7 @@ function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
   )
 }
 
-/** The operations that have the same tag. They are on the same page. */
+/** The operations with the same tag, on one page. */
 export type Group = {
   readonly name: string
   /** Path of the group's page. */
@@ -58,10 +57,7 @@ export type Group = {
   readonly operations: readonly Operation[]
 }
 
-/**
- * Returns the groups in the order of the document. Groups that are only for administrators come
- * last.
- */
+/** Returns the groups in the order of the document, with those only for administrators last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]
@@ -79,22 +75,19 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
 }
 
 /**
- * Returns which key an operation needs: no key, or a key with these scopes. An empty list means
- * that any key is accepted.
+ * Returns which key an operation needs: none, or a key with these scopes. An empty list accepts any
+ * key.
  */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }
 
-/**
- * Returns the schema that a reference names. If the schema is not a reference, returns the schema
- * unchanged.
- */
+/** Returns the schema that a reference names. Returns any other schema unchanged. */
 export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
   return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
 }
 
-/** Returns the name of a referenced schema. Empty for a schema that is not a reference. */
+/** Returns the name of a referenced schema, or empty for another schema. */
 export function nameOf(schema: JsonSchema): string {
   return typeof schema.$ref === 'string' ? schema.$ref.replace('#/components/schemas/', '') : ''
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { LANGUAGES, type Language } from './samples.ts'
 
-/** Tabs, one for each language. The panel below shows the content for the chosen language. */
+/** Tabs for languages. The panel below shows the content for the chosen language. */
 export function LanguageTabs({
   id,
   language,
@@ -15,10 +15,7 @@ export function LanguageTabs({
   readonly children: ComponentChildren
 }) {
   const tabOf = (name: Language) => `${id}-${name}`
-  /**
-   * Keyboard behaviour of ARIA tabs: the arrow keys choose a tab, and the Tab key leaves the row of
-   * tabs.
-   */
+  /** Keyboard behaviour of ARIA tabs: the arrow keys choose a tab, the Tab key leaves the row. */
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0
     const next = LANGUAGES.at((LANGUAGES.indexOf(language) + step) % LANGUAGES.length)

@@ -92,10 +92,7 @@ function Parameters({ parameters }: { readonly parameters: readonly Parameter[] 
   )
 }
 
-/**
- * The forms of a body. If several media types have the same schema, the page shows this schema
- * once.
- */
+/** The forms of a body. A schema that several media types share is shown once. */
 function ContentView({
   content,
   schemas,
@@ -121,7 +118,7 @@ function ContentView({
   )
 }
 
-/** All errors have the same form. They differ only in their codes. */
+/** All errors have the same form and differ only in their codes. */
 function Errors({ errors }: { readonly errors: Operation['responses'] }) {
   const statuses = Object.keys(errors).filter((status) => status !== 'default')
   if (statuses.length === 0) return null

@@ -5,13 +5,13 @@ export type SampleCall = {
   readonly method: string
   /** True if the call needs an API key. */
   readonly hasKey: boolean
-  /** Headers of the call, except the header for the key and the content type of the body. */
+  /** Headers of the call, without the key and the content type of the body. */
   readonly headers: Readonly<Record<string, string>>
   /** JSON text. Null when the call has no body. */
   readonly body: string | null
   /**
-   * The names of those parts of the form that are files, and the other parts with their values.
-   * Null when the call has no form.
+   * The form: the names of its files, and the other parts with their values. Null when the call has
+   * no form.
    */
   readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
 }
@@ -22,8 +22,8 @@ export const LANGUAGES = ['curl', 'Node', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /**
- * Returns a call as code that runs without changes. The code reads the key from AFFIDAVIT_API_KEY.
- * Each text in the call is quoted as the language requires.
+ * Returns a call as code that runs without changes, with the key from AFFIDAVIT_API_KEY. Each text
+ * in the call is quoted as the language requires.
  */
 export function writeSample(language: Language, call: SampleCall): string {
   return WRITERS[language](call)
@@ -101,7 +101,7 @@ const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
       `    ${quoteJson(method)},`,
       `    ${quoteJson(url)},`,
       ...(given.length === 0 ? [] : ['    headers={', ...given, '    },']),
-      // The body is a string, because Python has different words for JSON's true, false and null.
+      // A string, because Python has different words for JSON's true, false and null.
       ...(body === null ? [] : [`    data=${quoteJson(body)}.encode(),`]),
       ...(form === null
         ? []
@@ -140,16 +140,16 @@ function quoteShell(text: string): string {
 }
 
 /**
- * Quotes a text for JSON, JavaScript and Python. These three languages share the escapes that the
- * text needs. They cannot write half of a surrogate pair.
+ * Quotes a text for JSON, JavaScript and Python, which share the escapes that the text needs. They
+ * cannot write half of a surrogate pair.
  */
 function quoteJson(text: string): string {
   return escapeLineEnds(JSON.stringify(text))
 }
 
 /**
- * Escapes two characters that JSON strings may contain unescaped. Editors and older JavaScript
- * engines end the line at these characters.
+ * Escapes two characters at which editors and older JavaScript engines end the line. JSON strings
+ * may contain them unescaped.
  */
 function escapeLineEnds(json: string): string {
   return json.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')

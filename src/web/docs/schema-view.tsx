@@ -2,10 +2,7 @@ import { useState } from 'preact/hooks'
 import type { JsonSchema } from '../../api/schemas.ts'
 import { Prose } from './prose.tsx'
 
-/**
- * A JSON Schema. One line describes the schema. Below it are the members, items and forms of the
- * schema, each of them folded.
- */
+/** A JSON Schema: one line that describes it, and below it the folded members, items and forms. */
 export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   const hasLine = describeInLine(schema) !== 'object' || typeof schema.description === 'string'
   return (
@@ -21,8 +18,8 @@ export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
 }
 
 /**
- * A schema inside another schema. Its content may be long. So the page renders this content only
- * when the reader opens it.
+ * A schema inside another schema. Its content may be long, so it is rendered only when the reader
+ * opens it.
  */
 export function InnerSchema({ schema }: { readonly schema: JsonSchema }) {
   const [isOpen, setIsOpen] = useState(false)
@@ -135,8 +132,8 @@ const RANGES = [
 ] as const
 
 /**
- * Returns a range in words, `1 to 512 characters`. Empty when there are no limits. Leaves out the
- * limits of safe integers.
+ * Returns a range in words, `1 to 512 characters`, or empty without limits. Leaves out the limits
+ * of safe integers.
  */
 function rangeWords(least: unknown, most: unknown, unit: string): string {
   const bounds = [least, most].map((bound) =>
@@ -154,7 +151,7 @@ function rangeWords(least: unknown, most: unknown, unit: string): string {
   return words === '' || unit === '' ? words : `${words} ${unit}`
 }
 
-/** If a schema allows either null or one other schema, returns that other schema. */
+/** Returns the other schema if a schema allows only that or null. */
 function withoutNull(schema: JsonSchema): {
   readonly schema: JsonSchema
   readonly isNullable: boolean

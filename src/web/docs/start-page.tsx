@@ -57,7 +57,7 @@ function VerifiedCall() {
   )
 }
 
-/** Returns the first model that answers with evidence. Null when there is no such model. */
+/** Returns the first model that answers with evidence, or null. */
 async function readModel(signal: AbortSignal): Promise<string | null> {
   const { data } = await askOwnGateway<{ readonly data: readonly { readonly id: string }[] }>(
     '/v1/verified/models',
@@ -67,8 +67,8 @@ async function readModel(signal: AbortSignal): Promise<string | null> {
 }
 
 /**
- * Form of a safe id. Ids come from providers. Characters that are not in this form may be special
- * in a shell or in a programming language.
+ * Form of a safe id. Providers choose ids, and other characters may be special in a shell or a
+ * programming language.
  */
 const SAFE_ID = /^[\w.:/@+-]{1,100}$/
 

@@ -8,7 +8,7 @@ export type VerifiedSample = {
   readonly after: string
 }
 
-/** Returns code that makes a verified call to a gateway. The code runs without changes. */
+/** Returns code that makes a verified call to a gateway and runs without changes. */
 export function writeVerifiedSample(
   language: Language,
   call: { readonly origin: string; readonly model: string },

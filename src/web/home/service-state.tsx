@@ -14,9 +14,7 @@ const EVERY_MS = 10_000
 
 /** The public part of the service's state. */
 export type ServiceState = {
-  /**
-   * Those parts that verified completions need and that fail now. Empty when all needed parts work.
-   */
+  /** The failing parts that verified completions need. Empty when all work. */
   readonly failing: readonly string[]
   readonly isChainFailing: boolean
   /** True if the security module is simulated. Evidence from such a service proves nothing. */
@@ -27,13 +25,11 @@ export type ServiceState = {
   readonly enclavesInUse: number
   /** Number of leaves in the newest logs. */
   readonly leaves: number
-  /** True if there are further logs, whose leaves are not counted. */
+  /** True if there are further logs, which are not counted. */
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
-  /**
-   * Patterns of ids (`gpt-*`), by provider. They match further models that answer with evidence.
-   */
+  /** Patterns of ids (`gpt-*`), by provider, for further models that answer with evidence. */
   readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
@@ -66,7 +62,7 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
   }
 }
 
-/** Reads the patterns from an answer, by provider. A gateway may omit the patterns. */
+/** Reads the patterns from an answer, by provider. A gateway may omit them. */
 function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
   const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
   const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
@@ -101,7 +97,7 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   }
 }
 
-/** Names of the parts, as the page shows them in the report of a fault. */
+/** Names of the parts, as the page reports them. */
 const PARTS: Readonly<Record<string, string>> = {
   enclave: 'the enclave does not answer',
   attestation: 'its attestation is not valid',
@@ -115,7 +111,7 @@ export function ServiceParts({
   isLost,
 }: {
   readonly state: ServiceState | null
-  /** True if the gateway does not answer now. `state` is then from an earlier answer. */
+  /** True if the gateway does not answer now, and `state` is from an earlier answer. */
   readonly isLost: boolean
 }) {
   return (
@@ -261,7 +257,7 @@ function Line({
   )
 }
 
-/** The models. The operator and the providers choose their ids, names and patterns. */
+/** The models. Their ids, names and patterns are texts of the operator and the providers. */
 function Models({ models, patterns }: ServiceState) {
   const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (

@@ -3,8 +3,8 @@ import { escapeLine } from './outside-text.tsx'
 import { CopyButton, Hex } from './values.tsx'
 
 /**
- * URL templates for the reader's own block explorer. `tx` contains `{tx}`, and `block` contains
- * `{block}`. Each is '' when the reader has set no explorer.
+ * URL templates for the reader's block explorer, with `{tx}` and `{block}`. Both are '' without an
+ * explorer.
  */
 export type BlockExplorer = { readonly tx: string; readonly block: string }
 
@@ -12,8 +12,7 @@ const NAMES = { tx: 'affidavit:explorer:tx', block: 'affidavit:explorer:block' }
 const NONE: BlockExplorer = { tx: '', block: '' }
 
 /**
- * Returns the block explorer that the reader set in this browser, and a function that sets another
- * block explorer.
+ * Returns the block explorer that the reader set in this browser, and a function to set another.
  */
 export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplorer) => void] {
   const [explorer, setExplorer] = useState(read)
@@ -23,7 +22,7 @@ export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplor
       localStorage.setItem(NAMES.tx, given.tx)
       localStorage.setItem(NAMES.block, given.block)
     } catch {
-      // The browser stores nothing, so the explorer is kept only while this page is open.
+      // The browser stores nothing, so the explorer ends with this page.
     }
   }
   return [explorer, keep]
@@ -42,7 +41,7 @@ function read(): BlockExplorer {
 
 /**
  * Puts a value into a URL template. Returns null when the template is not an http(s) URL with the
- * placeholder. Also returns null when the value would make the URL lead to another target.
+ * placeholder, or when the value would change the target of the URL.
  */
 export function fillTemplate(
   template: string,
@@ -65,10 +64,7 @@ function parseUrl(text: string): URL | null {
   return URL.canParse(text) ? new URL(text) : null
 }
 
-/**
- * The hash of a transaction. The reader can copy the hash. The hash is a link to the reader's block
- * explorer.
- */
+/** The hash of a transaction, to copy, and as a link to the reader's block explorer. */
 export function TransactionLink({
   hash,
   explorer,
@@ -85,10 +81,7 @@ export function TransactionLink({
   )
 }
 
-/**
- * The number of a block. The reader can copy the number. The number is a link to the reader's block
- * explorer.
- */
+/** The number of a block, to copy, and as a link to the reader's block explorer. */
 export function BlockLink({
   number,
   explorer,
@@ -117,7 +110,7 @@ function LookUp({ href, what }: { readonly href: string; readonly what: string }
   )
 }
 
-/** The form for the block explorer in which the reader looks up transactions and blocks. */
+/** The form for the reader's block explorer. */
 export function BlockExplorerForm({
   explorer,
   onChange,

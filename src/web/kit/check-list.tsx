@@ -2,7 +2,7 @@ import type { Check } from '../../../attestation/finding.ts'
 import { State, type Tone } from './notices.tsx'
 import { OutsideText } from './outside-text.tsx'
 
-/** For each outcome of a check, the tone in which the page shows the outcome. */
+/** The tone in which the page shows each outcome of a check. */
 export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   passed: 'good',
   failed: 'bad',
@@ -16,7 +16,7 @@ export type CheckView = {
   readonly about: string
 }
 
-/** Shows the checks. Each check has its outcome and its finding. */
+/** Shows the checks, each with its outcome and finding. */
 export function CheckList({
   checks,
   view,

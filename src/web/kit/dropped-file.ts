@@ -1,24 +1,20 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /*
- * The reader can drop a file on any page. The page /verify then checks the file in this browser. If
- * the open page takes files itself, it gets the file at once. Any other page stores the file in
- * this browser's database and opens /verify. The page /verify reads the file from the database and
- * deletes it there. The file is never sent anywhere.
+ * The reader can drop a file on any page, and /verify checks it in this browser. A page that takes
+ * files itself gets the file at once. Any other page stores it in this browser's database and opens
+ * /verify, which reads and deletes it. The file is never sent.
  */
 
 type Take = (file: Blob) => void
 
-/** The function with which this page takes a file. Null when this page does not take files. */
+/** How this page takes a file. Null when it does not take files. */
 let taker: Take | null = null
 
 /** The fragment that makes /verify take the stored file. */
 const KEPT_MARK = '#dropped'
 
-/**
- * Calls `take` with each file that the reader drops anywhere on this page, and with a file that
- * another page stored.
- */
+/** Calls `take` with each file that is dropped on this page or was stored by another page. */
 export function useDroppedFiles(take: Take): void {
   const latest = useRef(take)
   latest.current = take
@@ -30,7 +26,7 @@ export function useDroppedFiles(take: Take): void {
       takeKeptFile().then(
         (file) => file !== null && mine(file),
         () => {
-          // The browser lost the stored file. This page then behaves as if a link had opened it.
+          // The browser lost the stored file. The page then behaves as after a link.
         },
       )
     }
@@ -42,8 +38,8 @@ export function useDroppedFiles(take: Take): void {
 
 /**
  * Passes files that the reader drops anywhere on the page to a check. `isOver`: the reader drags a
- * file over the page. `isLost`: the last file could not be stored for the next page. If a part of
- * the page handles drops itself, that part gets the files that are dropped on it.
+ * file over the page. `isLost`: the last file could not be stored for the next page. A part of the
+ * page that handles drops itself gets its files.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)
@@ -86,12 +82,12 @@ const DATABASE = 'affidavit'
 const STORE = 'dropped'
 const KEY = 'file'
 
-/** Stores one file, which replaces any stored file. Rejects when this browser stores nothing. */
+/** Stores one file in place of any stored file. Rejects when this browser stores nothing. */
 async function keepFile(file: Blob): Promise<void> {
   await inStore((store) => store.put(file, KEY))
 }
 
-/** Returns the stored file and deletes it from the store. Null when no file is stored. */
+/** Returns the stored file and deletes it, or returns null. */
 async function takeKeptFile(): Promise<Blob | null> {
   const value = await inStore((store) => {
     const reading = store.get(KEY)
@@ -101,9 +97,7 @@ async function takeKeptFile(): Promise<Blob | null> {
   return value instanceof Blob ? value : null
 }
 
-/**
- * Runs `use`. Waits until all changes by `use` are durable. Then returns the result of the request.
- */
+/** Runs `use`, waits until its changes are durable, and returns the result of the request. */
 async function inStore(use: (store: IDBObjectStore) => IDBRequest): Promise<unknown> {
   const database = await new Promise<IDBDatabase>((resolve, reject) => {
     const opening = indexedDB.open(DATABASE, 1)

@@ -1,20 +1,14 @@
 import { summaryOf } from './expectations.ts'
 import { clearExpectations, refuseDevelopment, useExpectations } from './tab-expectations.ts'
 
-/**
- * Says whose expectations a page uses for its checks. The reader can stop the use of these
- * expectations here.
- */
+/** Says whose expectations a page uses, with a button to stop using them. */
 export function ExpectationsNotice({
   isRevocationUsed = true,
   isUnderVerdict = false,
 }: {
   /** True if this page uses revocation lists. */
   readonly isRevocationUsed?: boolean
-  /**
-   * True if this notice is a line under a verdict. The verdict itself then explains what a
-   * development root proves.
-   */
+  /** True if this notice is under a verdict, which explains what a development root proves. */
   readonly isUnderVerdict?: boolean
 }) {
   const box = isUnderVerdict ? 'under-verdict' : 'notice'

@@ -11,10 +11,7 @@ export type Held = {
   readonly place: string
   /** True if the reader accepted some of the expectations from a link. */
   readonly isLinked: boolean
-  /**
-   * The expectations that a development gateway states for its own enclaves. Null for any other
-   * gateway.
-   */
+  /** What a development gateway states about its own enclaves. Null for any other gateway. */
   readonly development: FormExpectations | null
   readonly isDevelopmentRefused: boolean
 }
@@ -34,9 +31,8 @@ export type InForce = {
 }
 
 /**
- * Returns the expectations that are in force. The statements of a development gateway count only
- * while the reader has not stated which enclaves to expect. If they count, the reader's other
- * demands are added to them.
+ * Returns the expectations in force. The statements of a development gateway count only while the
+ * reader has not stated which enclaves to expect. The reader's other demands are then added.
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
@@ -92,18 +88,15 @@ function counted(count: number, one: string, several = `${one}s`): string | null
   return count === 0 ? null : `${count} ${count === 1 ? one : several}`
 }
 
-/**
- * A file in the form for the tab's storage. It has the text of the file. If the file is not text,
- * it has the bytes of the file.
- */
+/** A file for the tab's storage: its text, or its bytes if it is not text. */
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
 /** The members of the form that contain files. */
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /**
- * Encodes as text the part of the expectations that is stored beyond the life of the page. The
- * expectations of a development gateway are not in this part, because the page fetches them again.
+ * Encodes the expectations that outlive the page as text. Those of a development gateway are left
+ * out, because the page fetches them again.
  */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held

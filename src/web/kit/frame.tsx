@@ -12,10 +12,10 @@ const PLACES = [
   { path: '/docs', name: 'API' },
 ] as const
 
-/** True if this page was saved as one file. Such a page has no gateway. */
+/** True if this page was saved as one file and has no gateway. */
 export const IS_COPY = document.querySelector('meta[name="affidavit-copy"]') !== null
 
-/** A page in its frame. Navigation and search are at the top. The page's own content is below. */
+/** A page in its frame: navigation and search at the top, the content below. */
 function Frame({ children }: { readonly children: ComponentChildren }) {
   const isHere = (path: string) =>
     location.pathname === path || location.pathname.startsWith(`${path}/`)
@@ -95,9 +95,8 @@ export function showPage(page: ComponentChildren): void {
 }
 
 /**
- * If one of our pages opened this tab, this tab started with a copy of that page's storage. So this
- * tab has the expectations. This function removes the API key from the copy. It also makes sure
- * that neither tab can reach the other.
+ * A tab that one of our pages opened starts with a copy of that page's storage, which includes the
+ * expectations. This function removes the API key from the copy, and separates the two tabs.
  */
 function leaveOpener(): void {
   forgetKey()

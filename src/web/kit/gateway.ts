@@ -9,16 +9,13 @@ import {
   NoAnswer,
 } from '../../../client/gateway.ts'
 
-/** Why the page did not receive from its gateway what it requested. */
+/** Why the page did not receive what it requested from its gateway. */
 export class OwnGatewayFault extends Error {
   /** HTTP status. 0 when there was no answer. */
   readonly status: number
   /** The code from the gateway's error (`insufficient_scope`), or a code that this page defines. */
   readonly code: string
-  /**
-   * Id that the operator can search for in the gateway's log to find the call. Null when there was
-   * no answer.
-   */
+  /** Id of the call in the gateway's log, for the operator. Null when there was no answer. */
   readonly requestId: string | null
   /** JSON of the answer. Undefined when there was no answer. */
   readonly answer: unknown
@@ -53,9 +50,9 @@ export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
 
 /**
  * Sends a request to the gateway that served this page. Returns the JSON of the answer. Throws
- * OwnGatewayFault for an error, and when there is no answer. Throws AbortError when `signal` is
- * aborted. Does NOT check that the answer has the expected form: a page shows what its own gateway
- * says, and checks only evidence.
+ * OwnGatewayFault for an error or without an answer, AbortError when `signal` is aborted. Does NOT
+ * check that the answer has the expected form: the page trusts its own gateway, and checks only
+ * evidence.
  */
 export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
   const answer = await sendCall(path, call)
@@ -65,8 +62,8 @@ export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): 
 }
 
 /**
- * Requests a text from the gateway that served this page, so that the reader can save the text. The
- * text is unchanged. Throws like askOwnGateway.
+ * Requests a text from the gateway that served this page, and returns it unchanged. Throws like
+ * askOwnGateway.
  */
 export async function askText(path: string, call: PageCall = {}): Promise<string> {
   const answer = await sendCall(path, call)
@@ -75,8 +72,8 @@ export async function askText(path: string, call: PageCall = {}): Promise<string
 }
 
 /**
- * Requests evidence from the gateway that served this page. The JSON is read exactly: the page
- * reads the same members and digits that it checks. Throws like askOwnGateway.
+ * Requests evidence from the gateway that served this page. The JSON keeps the exact members and
+ * digits, because they are checked. Throws like askOwnGateway.
  */
 export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
   const answer = await sendCall(path, call)
@@ -93,10 +90,7 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
   }
 }
 
-/**
- * Maximum number of bytes in an answer. A request has up to 10 MiB. Its answer is only a little
- * larger.
- */
+/** Maximum bytes in an answer. Answers are little larger than requests, which have up to 10 MiB. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
@@ -158,8 +152,7 @@ function faultOf(answer: GatewayAnswer): OwnGatewayFault {
 }
 
 /**
- * Returns the first message in the body of a validation error: `{"detail": [{"loc": [...], "msg":
- * "..."}]}`.
+ * Returns the first message in a validation error: `{"detail": [{"loc": [...], "msg": "..."}]}`.
  */
 function firstDetail(value: unknown): string | null {
   const detail = memberOf(value, 'detail')

@@ -11,13 +11,11 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   bad: '✗',
   open: '–',
   warn: '!',
-  // The check passed. But it depends on a root that proves nothing to other people.
+  // The check passed, but by a root that proves nothing to other people.
   development: '✓',
 }
 
-/**
- * True if the content depends on a root that is not AWS's. Then no state in the content is green.
- */
+/** True if the content depends on another root than AWS's. Then none of its states is green. */
 export const Development = createContext(false)
 
 /** A state in one or two words. */
@@ -38,7 +36,7 @@ export function State({
   )
 }
 
-/** Says what failed and what to do. If another attempt can help, there is a button for it. */
+/** Says what failed and what to do, with a button if another attempt can help. */
 export function FaultNotice({
   fault,
   onRetry,
@@ -46,7 +44,7 @@ export function FaultNotice({
 }: {
   readonly fault: unknown
   readonly onRetry?: () => void
-  /** Advice. Set if the page has better advice than the fault itself. */
+  /** Advice, if the page has better advice than the fault itself. */
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
@@ -86,14 +84,12 @@ function adviceFor(fault: unknown): string {
 }
 
 /**
- * How long work may take before the page shows a notice that work is in progress. Faster work shows
- * no notice, so that the page does not flicker.
+ * How long work takes before a notice says that it is in progress. Faster work makes the page not
+ * flicker.
  */
 export const PATIENCE_MS = 1_000
 
-/**
- * Says that work is in progress. If the progress is known, `done` is the finished part (0 to 1).
- */
+/** Says that work is in progress. `done`: the finished part (0 to 1), if known. */
 export function Busy({
   what,
   done = null,

@@ -5,6 +5,6 @@ export function saveFile(name: string, text: string, type = 'application/json'):
   link.href = url
   link.download = name
   link.click()
-  // The URL is released later, because some browsers read the URL only some time after the click.
+  // Released later, because some browsers read the URL some time after the click.
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

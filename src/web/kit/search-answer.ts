@@ -10,7 +10,7 @@ export type SearchHit = {
   readonly what: string
 }
 
-/** Result of a search. `isCut`: there are more results than the hits in this answer. */
+/** Result of a search. `isCut`: there are more results than these hits. */
 export type SearchAnswer = {
   readonly hits: readonly SearchHit[]
   readonly isCut: boolean
@@ -26,8 +26,8 @@ const { arrayOf, countOf, hexOf, objectOf, textOf } = formsOf(
 )
 
 /**
- * Reads the gateway's answer, which may have any form. Throws FormatError `bad_answer`. A hit can
- * lead only to pages of this gateway.
+ * Reads the gateway's answer, which may have any form. Hits lead only to pages of this gateway.
+ * Throws FormatError `bad_answer`.
  */
 export function readSearchAnswer(json: Json): SearchAnswer {
   const found = objectOf(json, 'it')
@@ -65,8 +65,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
 }
 
 /**
- * Returns the words for a search without results. They say what was searched, where, and what the
- * reader can try next.
+ * Returns the words for a search without results: what was searched, where, and what to try next.
  */
 export function notFoundWords(
   { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,

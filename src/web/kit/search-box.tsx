@@ -15,10 +15,7 @@ type Sought = Exclude<TypedSearch, { kind: 'unfit' }>
 
 const TIMEOUT_MS = 15_000
 
-/**
- * The search, which every page has. If there is one result, the search opens its page. If there are
- * several, the search lists them.
- */
+/** The search on every page. It opens the page of a single result, and lists several results. */
 export function SearchBox() {
   const [typed, setTyped] = useState('')
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })

@@ -1,16 +1,13 @@
 /**
- * What the reader typed into the search. It is either a question for the gateway, or the reason why
- * the page does not ask the gateway.
+ * What the reader typed into the search: a question for the gateway, or why the page does not ask
+ * the gateway.
  */
 export type TypedSearch =
   | { readonly kind: 'hash' | 'notary' | 'block'; readonly text: string }
   /** The message says what the reader should type instead. */
   | { readonly kind: 'unfit'; readonly message: string }
 
-/**
- * Parses a text that a reader typed or pasted. If the text is not a valid question, it never leaves
- * the page.
- */
+/** Parses a text that a reader typed or pasted. An invalid question never leaves the page. */
 export function readSearchQuery(typed: string): TypedSearch {
   const text = typed.trim().replace(/^["'“]+|["'”,]+$/g, '')
   if (/^(0x)?[0-9a-f]{64}$/i.test(text)) return { kind: 'hash', text: text.toLowerCase() }

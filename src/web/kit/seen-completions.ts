@@ -1,7 +1,6 @@
 /*
- * Completions whose pages were opened in this tab, by leaf. The public log does not show which
- * completion a leaf belongs to. But this tab knows the hashes of the completions that its reader
- * opened. The list ends with the tab.
+ * Completions whose pages were opened in this tab, by leaf. The public log does not show the
+ * completion of a leaf, but this tab knows these hashes. The list ends with the tab.
  */
 
 const NAME = 'affidavit:completions'
@@ -19,13 +18,13 @@ export function keepCompletion({ notary, index }: Leaf, hash: string): void {
     const all = [...kept, [`${notary}/${index}`, hash]].slice(-SEEN_MAX)
     sessionStorage.setItem(NAME, JSON.stringify(Object.fromEntries(all)))
   } catch {
-    // The browser does not allow storage, so leaves have no link to completions.
+    // Without storage, leaves have no link to completions.
   }
 }
 
 /**
- * Returns the hash of the completion that belongs to a leaf, 64 hex digits. Null when the
- * completion was not opened in this tab.
+ * Returns the hash (64 hex digits) of a leaf's completion, or null when it was not opened in this
+ * tab.
  */
 export function findCompletion({ notary, index }: Leaf): string | null {
   const hash = readAll()[`${notary}/${index}`]
@@ -33,8 +32,7 @@ export function findCompletion({ notary, index }: Leaf): string | null {
 }
 
 /**
- * Reads the stored list. It may have any form, because extensions and people can write to this
- * storage too.
+ * Reads the stored list, which may have any form: extensions and people can write to this storage.
  */
 function readAll(): Readonly<Record<string, unknown>> {
   try {

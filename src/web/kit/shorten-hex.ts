@@ -1,6 +1,5 @@
 /**
- * Returns the first `length` characters of a hex text, and its last four characters. People can
- * recognise the text by these characters.
+ * Returns the first `length` and the last four characters of a hex text, for people to recognise.
  */
 export function shortenHex(text: string, length = 10): string {
   return `${text.slice(0, length)}…${text.slice(-4)}`

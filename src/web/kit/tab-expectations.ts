@@ -11,9 +11,9 @@ import {
 import { IS_COPY } from './frame.tsx'
 
 /*
- * The expectations that the reader has of enclaves. All pages of this tab share them. They are in
- * the tab's own storage, which ends with the tab. A saved copy of a page keeps them only in memory.
- * Otherwise other files on the reader's disk could write to a storage that the saved copy reads.
+ * The reader's expectations of enclaves, which all pages of this tab share. They are in the tab's
+ * own storage, which ends with the tab. A saved page keeps them only in memory, because other files
+ * on the reader's disk could write to its storage.
  */
 
 const NAME = 'affidavit-expectations'
@@ -22,8 +22,8 @@ const NAME = 'affidavit-expectations'
 type TabExpectations = Held & {
   readonly inForce: InForce
   /**
-   * True if the tab's storage keeps the expectations. If they are too large for the storage, they
-   * end with this page.
+   * True if the tab's storage keeps the expectations. False if they are too large, and end with
+   * this page.
    */
   readonly isKept: boolean
 }
@@ -32,7 +32,7 @@ const stored = readHeld(storedText())
 let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
 const listeners = new Set<(now: TabExpectations) => void>()
 
-/** Returns the current expectations. The component renders again when they change. */
+/** Returns the current expectations. Renders the component again when they change. */
 export function useExpectations(): TabExpectations {
   const [now, setNow] = useState(current)
   useEffect(() => {
@@ -84,8 +84,8 @@ function publish(next: TabExpectations): void {
 let writes = 0
 
 /**
- * Stores the expectations. This takes time, because files must be read first. If the expectations
- * change again during this time, this call stores nothing.
+ * Stores the expectations after reading their files. Stores nothing if the expectations change
+ * meanwhile.
  */
 async function keep(): Promise<void> {
   if (IS_COPY) return
@@ -98,7 +98,7 @@ async function keep(): Promise<void> {
 
 /**
  * Stores the text. Returns false when the storage is full or missing. Removes the old text first,
- * so that old expectations cannot come back.
+ * so that it cannot come back.
  */
 function store(text: string): boolean {
   try {
@@ -120,8 +120,8 @@ function storedText(): string {
 }
 
 /**
- * The browser may restore an old page from its history. The restored page missed the changes that
- * other pages made, so it reads the expectations now.
+ * A page that the browser restores from its history has missed changes by other pages, so it reads
+ * the expectations now.
  */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return

@@ -1,14 +1,14 @@
 /**
- * The API key of this tab. It is in memory. If the reader wants to keep it over a reload, it is
- * also in the tab's own storage, which ends with the tab. It is never in a URL, in a cookie, or in
- * a storage that other tabs can read.
+ * The API key of this tab, in memory. To keep it over a reload, it is also in the tab's own
+ * storage, which ends with the tab. It is never in a URL, in a cookie, or in a storage that other
+ * tabs can read.
  */
 
 const NAME = 'affidavit-key'
 
 let held: string | null = null
 
-/** Returns the key of the session. Null when there is no session. */
+/** Returns the key of the session, or null. */
 export function tabKey(): string | null {
   held ??= storedKey()
   return held
@@ -21,7 +21,7 @@ export function holdKey(key: string, isKept: boolean): void {
   try {
     sessionStorage.setItem(NAME, key)
   } catch {
-    // The browser does not allow storage. The key is kept until the reader leaves the page.
+    // Without storage, the key stays until the reader leaves the page.
   }
 }
 
@@ -31,7 +31,7 @@ export function forgetKey(): void {
   try {
     sessionStorage.removeItem(NAME)
   } catch {
-    // Without storage, nothing was stored, so there is nothing to remove.
+    // Without storage, there is nothing to remove.
   }
 }
 

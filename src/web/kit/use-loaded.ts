@@ -2,9 +2,7 @@ import { type Inputs, useCallback, useEffect, useRef, useState } from 'preact/ho
 
 /** A value that is loaded, and the state of loading. */
 export type Loaded<Value> = {
-  /**
-   * The newest value. Null before the first load. The value stays while the next value is loading.
-   */
+  /** The newest value, also while the next one is loading. Null before the first load. */
   readonly value: Value | null
   /** Why the latest load failed. Null when it succeeded. */
   readonly fault: unknown
@@ -13,8 +11,8 @@ export type Loaded<Value> = {
 }
 
 /**
- * Loads a value when the component appears, and again when `inputs` change. While the page is
- * visible, also loads it every `everyMs`. A load that is no longer needed is aborted.
+ * Loads a value at the start, when `inputs` change, and every `everyMs` while the page is visible.
+ * A load that is no longer needed is aborted.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,

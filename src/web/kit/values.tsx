@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { shortenHex } from './shorten-hex.ts'
 
-/** Shortened hex. The title of the element has the whole text. A button copies the whole text. */
+/** Shortened hex. The title and a button to copy have the whole text. */
 export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
   const text = escapeLine(value.slice(0, 600))
   const prefix = text.startsWith('0x') ? 2 : 0
@@ -18,8 +18,7 @@ export function Hex({ value, digits = 12 }: { readonly value: string; readonly d
 }
 
 /**
- * A button that copies `text`. `what` names the text for people who cannot see what is beside the
- * button.
+ * A button that copies `text`. `what` names it for people who cannot see what is beside the button.
  */
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
   const [outcome, setOutcome] = useState<'none' | 'copied' | 'failed'>('none')
@@ -42,10 +41,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
 
 const COPY_WORDS = { none: 'Copy', copied: 'Copied', failed: 'Not allowed' } as const
 
-/**
- * A time in Unix milliseconds, shown in the reader's time zone. The title of the element has the
- * time in UTC.
- */
+/** A time in Unix milliseconds, in the reader's time zone. The title has the time in UTC. */
 export function Time({ ms }: { readonly ms: number }) {
   const time = new Date(ms)
   if (Number.isNaN(time.getTime())) return <span>{ms} ms</span>

@@ -7,13 +7,13 @@ import { clientExpectations } from './client-expectations.ts'
 import type { ClientRefusal } from './turn.ts'
 
 /*
- * This module is loaded only when the page first asks an enclave. It contains the client's checks
- * and cryptography, which are half of a page's bytes.
+ * The client's checks and cryptography. They are half of a page's bytes, so this module is loaded
+ * only when the page first asks an enclave.
  */
 
 /**
- * Connects to the gateway that served this page. `isDevelopment`: the enclaves may use a root that
- * is not AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted `signal`.
+ * Connects to the gateway that served this page. `isDevelopment`: the enclaves may use another root
+ * than AWS's. Throws AnswerRefused, ExpectationFault, and the reason of an aborted `signal`.
  */
 export async function openClient({
   key,
@@ -38,9 +38,9 @@ export type Message = { readonly role: 'user' | 'assistant'; readonly content: s
 
 /**
  * Makes a verified call, checks the whole answer, and then returns the proof. `onText` is called
- * with the text received so far. Do not trust this text before the check. Throws AnswerRefused for
- * an answer that fails a check. Throws OwnGatewayFault when there is no answer. Throws the reason
- * of an aborted `signal`.
+ * with the text so far, which must not be trusted before the check. Throws AnswerRefused for an
+ * answer that fails a check, OwnGatewayFault when there is no answer, and the reason of an aborted
+ * `signal`.
  */
 export async function ask(
   affidavit: Affidavit,
@@ -73,8 +73,7 @@ export async function ask(
         model,
         messages,
         stream: true,
-        // The signed response contains the usage. Without this option, the chunks would not contain
-        // the usage.
+        // Makes the chunks contain the usage, as the signed response does.
         stream_options: { include_usage: true },
       }),
     })
@@ -87,8 +86,8 @@ export async function ask(
 }
 
 /**
- * Waits until a block contains the anchor of a call. Throws AnswerRefused. If `signal` is aborted,
- * throws the signal's reason.
+ * Waits until a block contains the anchor of a call. Throws AnswerRefused, and the reason of an
+ * aborted `signal`.
  */
 export function awaitCallAnchor(
   affidavit: Affidavit,
@@ -99,12 +98,12 @@ export function awaitCallAnchor(
 }
 
 /**
- * The chain normally mines an anchor within seconds. If it takes longer than this, the chain or the
- * relayer has a fault.
+ * Time limit for an anchor, which normally takes seconds. A longer time means a fault of the chain
+ * or the relayer.
  */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
-/** The client that checks answers refused an answer. The message states the reason for people. */
+/** The client refused an answer. The message states the reason for people. */
 export class AnswerRefused extends Error {
   readonly refusal: ClientRefusal
 
@@ -135,8 +134,8 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
 }
 
 /**
- * The members of a chunk that a chat shows. The client has checked that all parsers read the chunk
- * alike.
+ * The members of a chunk that a chat shows. All parsers read the chunk alike: the client has
+ * checked this.
  */
 type Chunk = {
   readonly hash?: string

@@ -4,10 +4,9 @@ import type { FormExpectations } from '../../verify/job.ts'
 import { isOtherRoot, readGivenExpectations } from '../../verify/read-expectations.ts'
 
 /**
- * Returns this tab's expectations in the form for the client, and whether they trust a root that is
- * not AWS's. The client itself reads the releases. Throws ExpectationFault for invalid
- * expectations. Also throws it for expectations that accept any code. In these cases the page sends
- * no message.
+ * Returns this tab's expectations for the client, and whether they trust another root than AWS's.
+ * The client itself reads the releases. Throws ExpectationFault for invalid expectations, and for
+ * those that accept any code. The page then sends no message.
  */
 export async function clientExpectations(given: FormExpectations): Promise<{
   readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>

@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 
-/** The field for a question. On a narrow screen, the field is always visible. */
+/** The field for a question, always visible on a narrow screen. */
 export function Composer({
   isRunning,
   canSend,
@@ -10,10 +10,7 @@ export function Composer({
   onClear,
 }: {
   readonly isRunning: boolean
-  /**
-   * True if the reader can send a question: an expected enclave takes calls, and the reader has
-   * named a model.
-   */
+  /** True if an expected enclave takes calls and the reader has named a model. */
   readonly canSend: boolean
   readonly hasTurns: boolean
   readonly onSend: (question: string) => void

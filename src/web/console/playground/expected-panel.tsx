@@ -24,15 +24,15 @@ export type EnclaveConnection =
   | {
       readonly kind: 'ready'
       readonly affidavit: Affidavit
-      /** True if the connection may depend on a root that is not AWS's. */
+      /** True if the connection may depend on another root than AWS's. */
       readonly isDevelopment: boolean
-      /** True if the only source that lists this enclave as expected is a development gateway. */
+      /** True if only a development gateway lists this enclave as expected. */
       readonly isGatewaysWord: boolean
     }
   | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
-/** Asks which enclaves the reader expects. Shows whether the gateway has such enclaves. */
+/** Asks which enclaves the reader expects, and shows whether the gateway has them. */
 export function ExpectedPanel({
   connection,
   onRetry,

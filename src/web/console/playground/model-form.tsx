@@ -11,12 +11,12 @@ export type ModelList = {
 
 /** Which model is used, and how. */
 export type ModelChoice = {
-  /** Id of the chosen model. Null if the first model in the list is used. */
+  /** Id of the chosen model. Null for the first model in the list. */
   readonly listed: string | null
-  /** The name of a model that is not in the list. Used when `listed` is OTHER. */
+  /** Name of a model that is not in the list, used when `listed` is OTHER. */
   readonly other: string
   readonly isEncrypted: boolean
-  /** The caller's own credential at the provider. Empty if the caller has no such credential. */
+  /** The caller's own credential at the provider, or empty. */
   readonly credential: string
 }
 
@@ -33,7 +33,7 @@ const NAME_SHOWN_MAX = 100
 /** Maximum number of patterns that are shown. A provider table has about a dozen. */
 const PATTERNS_SHOWN_MAX = 12
 
-/** Returns the model to use. Empty while the reader has not named a model. */
+/** Returns the model to use, or empty while the reader has not named one. */
 export function modelOf(asked: ModelChoice, models: ModelList | null): string {
   const choice = choiceOf(asked, models)
   return choice === OTHER ? asked.other.trim() : choice

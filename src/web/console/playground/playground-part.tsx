@@ -18,10 +18,10 @@ import { WhoAnswers } from './who-answers.tsx'
 /** The module is loaded when the page first needs it. */
 const loadChat = () => import('./chat.ts')
 
-/** If the view is at most this far from the end of the conversation, it scrolls with new text. */
+/** Maximum distance from the end of the conversation at which the view scrolls with new text. */
 const END_PX = 40
 
-/** Verified chat. The client runs in this page. The page shows what the client checks. */
+/** Verified chat. The client runs in this page, which shows what the client checks. */
 export function PlaygroundPart() {
   const session = useSession()
   const [asked, setAsked] = useState<ModelChoice>(FIRST_ASKED)
@@ -34,7 +34,7 @@ export function PlaygroundPart() {
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
   const model = modelOf(asked, models.value)
-  // True if the view scrolls with new text. False after the reader has scrolled back.
+  // True if the view scrolls with new text, until the reader scrolls back.
   const isFollowed = useRef(true)
   const lastTop = useRef(0)
   useEffect(() => {
@@ -47,7 +47,7 @@ export function PlaygroundPart() {
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
     const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
-    // New text also increases the distance to the end. But only the reader scrolls back.
+    // New text increases the distance too, but only the reader scrolls back.
     if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
     lastTop.current = scrollTop
   }
@@ -96,8 +96,8 @@ export function PlaygroundPart() {
 }
 
 /**
- * Connects to the gateway. Connects again when the expectations change, because the enclaves must
- * then pass the checks again.
+ * Connects to the gateway, and again when the expectations change: the enclaves must then pass the
+ * checks again.
  */
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
@@ -139,16 +139,16 @@ function useConnection(isEncrypted: boolean) {
 }
 
 /**
- * True if the expectations name the enclaves' code, so that the page can ask the enclaves. A
- * release key alone does not name code: the reader may type it before choosing a release.
+ * True if the expectations name code, so that the page can ask the enclaves. A release key alone
+ * names no code: the reader may type it before choosing a release.
  */
 function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 
 /**
- * The conversation. Only one call runs at a time. During a call, the page still waits for the
- * anchors of earlier calls.
+ * The conversation. Only one call runs at a time, but the page still waits for the anchors of
+ * earlier calls.
  */
 function useTurns(key: string) {
   const [turns, setTurns] = useState<readonly Turn[]>([])
@@ -157,7 +157,7 @@ function useTurns(key: string) {
   const running = useRef<AbortController | null>(null)
   const gone = useRef(new AbortController())
   const nextId = useRef(1)
-  /** By turn: the client that the page can ask for the anchor of the answer. */
+  /** By turn: the client to ask for the anchor of the answer. */
   const clients = useRef(new Map<number, Affidavit>())
   useEffect(() => () => gone.current.abort(), [])
 
@@ -242,13 +242,10 @@ function useTurns(key: string) {
   }
 }
 
-/**
- * Maximum length, characters, that a screen reader reads aloud when an answer ends. The rest is on
- * the page.
- */
+/** Maximum characters that a screen reader reads aloud when an answer ends. */
 const SAID_MAX = 500
 
-/** Returns the messages for the next call. They include only answers that passed the checks. */
+/** Returns the messages for the next call, with only those answers that passed the checks. */
 function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   if (answer.kind !== 'checked') return []
   return [
@@ -257,10 +254,7 @@ function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   ]
 }
 
-/**
- * Shows new text at most once in each frame of the screen, even if pieces of text arrive more
- * often.
- */
+/** Shows new text at most once in each frame of the screen. */
 function createPainter(paint: (text: string) => void) {
   let latest = ''
   let frame: number | null = null

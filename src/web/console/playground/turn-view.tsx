@@ -5,7 +5,7 @@ import { saveFile } from '../../kit/save-file.ts'
 import { NEW_TAB } from '../new-tab.ts'
 import { type Answer, adviceFor, type ClientRefusal, countChecks, type Turn } from './turn.ts'
 
-/** Number of characters of a text that are shown at first. */
+/** Characters of a text that are shown at first. */
 const TEXT_SHOWN_MAX = 20_000
 
 /** A question, its answer, and the results of the checks. */
@@ -39,7 +39,7 @@ export function TurnView({
   )
 }
 
-/** A text that the client refused. It is folded, so that the reader does not read it by mistake. */
+/** A text that the client refused, folded, so that the reader does not read it by mistake. */
 function RefusedText({ text }: { readonly text: string }) {
   if (text === '') return null
   return (
@@ -198,7 +198,7 @@ function AnchorState({
     case 'waiting':
       return <State tone="open">Waiting for its anchor</State>
     case 'mined':
-      // The tone is not good, because the page did not ask the chain whether it has the block.
+      // Not a good tone, because the page did not ask the chain for the block.
       return <State tone="open">Anchored in block {anchor.evidence.bundle.block?.number}</State>
     case 'unknown':
       return <State tone="warn">No anchor seen</State>

@@ -2,7 +2,7 @@ import type { Check } from '../../../../attestation/finding.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
-/** The client's refusal, and the checks that the client made before it. */
+/** The client's refusal, and the checks before it. */
 export type ClientRefusal = {
   readonly code: AffidavitErrorCode
   readonly message: string
@@ -17,7 +17,7 @@ export type TurnAnchor =
 
 /** The state of an answer. */
 export type Answer =
-  /** Some text was received, but it is not checked yet. */
+  /** Some text was received, but is not checked yet. */
   | { readonly kind: 'arriving' }
   | { readonly kind: 'checked'; readonly proof: Proof; readonly anchor: TurnAnchor }
   | { readonly kind: 'refused'; readonly refusal: ClientRefusal }
@@ -31,7 +31,7 @@ export type Turn = {
   readonly question: string
   readonly model: string
   readonly isEncrypted: boolean
-  /** True if the answer may depend on a root that is not AWS's. */
+  /** True if the answer may depend on another root than AWS's. */
   readonly isDevelopment: boolean
   /** The text received so far. */
   readonly text: string
@@ -67,7 +67,7 @@ export function adviceFor({ code }: ClientRefusal): string {
   }
 }
 
-/** Counts the checks with each outcome. Returns the counts in words. */
+/** Returns in words how many checks have each outcome. */
 export function countChecks(checks: readonly Check<string>[]): string {
   const count = (outcome: Check<string>['outcome']) =>
     checks.filter((made) => made.outcome === outcome).length

@@ -20,7 +20,7 @@ function stateOf(connection: EnclaveConnection): readonly [Tone, string] {
 
 /**
  * The model, the enclave and the expectations, beside the conversation. On a narrow screen they are
- * folded, and one line shows the enclave and the enclave's state.
+ * folded under one line with the enclave and its state.
  */
 export function WhoAnswers({
   model,
