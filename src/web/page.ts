@@ -6,9 +6,9 @@ import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.t
 export type PageHeaders = Readonly<Record<string, string>>
 
 /**
- * Returns the HTML of a page: its frame, and the files that it loads. The content of the page comes
- * from the page's script. Titles are our own texts. A page of a development gateway has a mark, and
- * requests the gateway's expectations.
+ * Returns the HTML of a page: its frame, and the files that it loads. The page's script makes the
+ * content. Titles are our own texts. A page of a development gateway has a mark, and requests the
+ * gateway's expectations.
  */
 export function renderShell(
   title: string,
@@ -34,22 +34,21 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** The permissions of one page. They are added to the permissions that every page has. */
+/** The permissions of one page, in addition to those of every page. */
 type Allowances = {
   /** Origins that the page's scripts may call, besides the gateway. */
   readonly connect?: readonly string[]
   /** Sources from which the page may load workers, besides the gateway. */
   readonly workers?: readonly string[]
   /**
-   * Names of trusted-types policies. The page's scripts may use these policies to create the URL of
-   * a script.
+   * Names of trusted-types policies with which the page's scripts may create the URL of a script.
    */
   readonly trustedTypes?: readonly string[]
 }
 
 /**
- * Returns the headers of a page. A page loads nothing from another origin. Its HTML contains no
- * script or style. It cannot be shown in a frame.
+ * Returns the headers of a page. The page loads nothing from another origin, has no script or style
+ * in its HTML, and cannot be shown in a frame.
  */
 export function pageHeaders({ connect = [], workers = [], trustedTypes }: Allowances = {}) {
   const policy = {
@@ -82,8 +81,8 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
 }
 
 /**
- * The permissions of a page that checks evidence in a worker. The worker's text is part of the
- * page's own script.
+ * The permissions of a page that checks evidence in a worker, whose text is part of the page's own
+ * script.
  */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
@@ -91,9 +90,9 @@ export const CHECKER_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The permissions of the page that checks evidence, served or saved. On this page, the reader may
- * ask a chain at any https endpoint. An http endpoint must be on the reader's own machine. The page
- * loads only evidence, and makes no call before the reader presses a button.
+ * The permissions of the page that checks evidence, served or saved. The reader may ask a chain at
+ * any https endpoint, or at an http endpoint on the reader's own machine. The page loads only
+ * evidence, and makes no call before the reader presses a button.
  */
 export const VERIFY_ALLOWANCES = {
   ...CHECKER_ALLOWANCES,
@@ -101,9 +100,9 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * Returns the verifier: the page that checks evidence, as one file that includes its policy. Throws
- * for a text that would end its HTML element too early. Also throws for a text that a browser would
- * read differently from the text that was hashed.
+ * Returns the verifier: the page that checks evidence, as one file with its policy. Throws for a
+ * text that would end its HTML element too early, and for one that a browser would read differently
+ * from the hashed text.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
@@ -126,8 +125,8 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /**
- * Headers for every file that a browser shows or runs. They are added to the headers that every
- * answer has (src/api/track-calls.ts).
+ * Headers for every file that a browser shows or runs, in addition to those of every answer
+ * (src/api/track-calls.ts).
  */
 export const SAFE_HEADERS: PageHeaders = {
   'cross-origin-opener-policy': 'same-origin',

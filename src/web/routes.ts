@@ -40,7 +40,7 @@ type ShownPage = {
   /** Absent: status 200. */
   readonly status?: number
 }
-/** The facts about the maker of the verifier. A saved page states these facts too. */
+/** The facts about the maker of the verifier, which a saved page states too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
@@ -54,13 +54,13 @@ export type Pages = {
   readonly routes: readonly Route[]
   /** Answers with the page for `/`. */
   readonly showHome: (context: RouteContext) => Promise<undefined>
-  /** Answers a request for a path that does not exist: sends a page with status 404. */
+  /** Answers a request for an unknown path: a page with status 404. */
   readonly showMissing: (context: ApiContext) => Promise<undefined>
 }
 
 /**
- * Creates the pages and the files that they load. They are bundled when a browser first requests a
- * page, because most processes never get such a request.
+ * Creates the pages and their files. They are bundled when a browser first requests a page, because
+ * most processes never get such a request.
  */
 export function createPages({
   bundle = bundlePages,
@@ -69,16 +69,13 @@ export function createPages({
 }: {
   readonly bundle?: () => Promise<PageBundle>
   readonly maker?: () => Promise<Maker>
-  /**
-   * True if pages use the expectations that this gateway states for itself
-   * (src/local/development-routes.ts).
-   */
+  /** True if pages use this gateway's statements about itself (src/local/development-routes.ts). */
   readonly isDevelopment?: boolean
 } = {}): Pages {
   let bundling: Promise<PageBundle> | null = null
   const open = (): Promise<PageBundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
-      // The bundling failed. The next request bundles the pages again.
+      // The bundling failed. The next request tries again.
       bundling = null
       throw fault
     })

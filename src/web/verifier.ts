@@ -23,18 +23,15 @@ const ROOT = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
 
 /**
- * Returns the maker of pages: this version, and a commit. The commit is `gitHead` in package.json.
- * If that is missing, it is the commit that is checked out at `root`. It is null when neither
- * exists, or when the sources of the pages differ from the commit.
+ * Returns the maker of pages: this version and a commit. The commit is `gitHead` in package.json,
+ * or else the commit that is checked out at `root`. It is null when neither exists, or when the
+ * sources of the pages differ from it.
  */
 export async function readMaker(root: string = ROOT): Promise<Maker> {
   return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }
 }
 
-/**
- * Reads `gitHead`. In packages, npm writes this value. In images, deploy/gateway/Dockerfile writes
- * it.
- */
+/** Reads `gitHead`, which npm writes in packages, and deploy/gateway/Dockerfile in images. */
 async function readGitHead(root: string): Promise<string | null> {
   const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   return typeof gitHead === 'string' && COMMIT.test(gitHead) ? gitHead : null
@@ -46,7 +43,7 @@ async function readCheckout(root: string): Promise<string | null> {
   const git = async (...words: readonly string[]) =>
     (await run('git', ['--no-optional-locks', ...words], { cwd: root })).stdout.split('\n')
   try {
-    // The checkout that git finds may be another repository, in a folder above `root`.
+    // Git may find another repository, in a folder above `root`.
     const [commit = '', prefix] = await git('rev-parse', 'HEAD', '--show-prefix')
     const [changed] = await git('status', '--porcelain', '--', ...MADE_OF)
     return COMMIT.test(commit) && prefix === '' && changed === '' ? commit : null

@@ -21,8 +21,8 @@ import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 
 /*
  * Reads the gateway's answers about its logs. Every member is checked, because the gateway may lie.
- * All functions throw OwnGatewayFault. They also throw FormatError `bad_answer` with the name of
- * the wrong member.
+ * All functions throw OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong
+ * member.
  */
 
 const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
@@ -43,16 +43,16 @@ export type DescribedLog = Omit<LogReply, 'head' | 'boot_configuration'> & {
 }
 
 /**
- * Returns the chain and contract for which the notary signs its heads. The signed text includes the
- * chain and the contract.
+ * Returns the chain and contract for which the notary signs its heads, as the signed text states
+ * them.
  */
 export function domainOf({ chain_id: chainId, contract }: DescribedLog): LogDomain {
   return { chainId, contract }
 }
 
 /**
- * Reads all logs, but at most `LOGS_MAX`. `isWhole`: there are no more logs. `faults`: the reasons
- * why some logs in the list cannot be read.
+ * Reads all logs, but at most `LOGS_MAX`. `isWhole`: there are no more logs. `faults`: why some
+ * logs in the list cannot be read.
  */
 export async function readLogs(signal: AbortSignal): Promise<{
   readonly logs: readonly DescribedLog[]
@@ -87,7 +87,7 @@ export async function readLogs(signal: AbortSignal): Promise<{
 export const LOGS_MAX = 500
 const LOGS_ASKED = 100
 
-/** Reads one log. Null when this gateway has no log from this notary. */
+/** Reads one log, or returns null when this gateway has no log from this notary. */
 export async function readLog(notary: string, signal: AbortSignal): Promise<DescribedLog | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
@@ -99,24 +99,16 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
   }
 }
 
-/** Heads of a log, newest first, and the attestations of the states of this log. */
+/** Heads of a log, newest first, and the attestations of its states. */
 export type HeadPage = {
   readonly heads: readonly Head[]
-  /**
-   * Head attestations, ordered by size. They are not parsed here: verifyHeadAttestation parses
-   * them.
-   */
+  /** Head attestations by size, unparsed: verifyHeadAttestation parses them. */
   readonly attestations: readonly Json[]
-  /**
-   * The next page has heads with fewer leaves than this number. Null when there is no next page.
-   */
+  /** The next page has heads with fewer leaves than this. Null when there is no next page. */
   readonly cursor: number | null
 }
 
-/**
- * Reads the newest heads. With `below`, reads the newest of those heads that have fewer leaves than
- * `below`.
- */
+/** Reads the newest heads, or the newest with fewer leaves than `below`. */
 export async function readHeads(
   notary: string,
   { below, signal }: { readonly below: number | null; readonly signal: AbortSignal },
@@ -131,7 +123,7 @@ export async function readHeads(
   }
 }
 
-/** Reads the signed head with exactly `size` leaves. Null when there is no such head. */
+/** Reads the signed head with exactly `size` leaves, or returns null. */
 export async function readHeadAt(
   notary: string,
   size: number,
@@ -159,7 +151,7 @@ export async function readHeadsAbove(
 /** Leaves from `start` up to, but not including, `end`. */
 export type LeafRange = { readonly start: number; readonly end: number }
 
-/** Reads the hashes of leaves, hex, in the order of the leaves. */
+/** Reads the hashes of leaves, hex, in order. */
 export async function readLeaves(
   notary: string,
   { start, end }: LeafRange,
@@ -173,8 +165,7 @@ export async function readLeaves(
 
 /**
  * Reads the leaves in a range whose completions an API key may read. `hash`: the hash of the leaf,
- * which this function computes from the receipt. `completion`: the hash of the completion, as the
- * receipt states it.
+ * computed from the receipt. `completion`: the hash of the completion, from the receipt.
  */
 export async function readOwnLeaves(
   notary: string,
@@ -192,7 +183,7 @@ export async function readOwnLeaves(
   })
 }
 
-/** Reads the proof that the log with `from` leaves is the beginning of the log with `to` leaves. */
+/** Reads the proof that the log with `to` leaves begins with the log with `from` leaves. */
 export async function readConsistency(
   notary: string,
   {
@@ -206,7 +197,7 @@ export async function readConsistency(
   return parsePath(json.path)
 }
 
-/** Reads the hash of a leaf, and the path from the leaf to the root over `size` leaves. */
+/** Reads the hash of a leaf and its path to the root over `size` leaves. */
 export async function readInclusion(
   notary: string,
   {
@@ -227,10 +218,7 @@ export async function readInclusion(
   }
 }
 
-/**
- * Reads the enclave's statement about earlier logs, without parsing it. Null when there is no
- * statement.
- */
+/** Reads the enclave's statement about earlier logs, unparsed, or returns null. */
 export async function readBootStatement(
   notary: string,
   signal: AbortSignal,
@@ -256,11 +244,11 @@ export async function readBootStatement(
 export type ServedEnclave = {
   readonly notary: string
   readonly status: 'in_use' | 'draining'
-  /** The enclave's current attestation document, standard base64. It is not parsed here. */
+  /** The enclave's current attestation document, standard base64, unparsed. */
   readonly attestation: string
 }
 
-/** Reads the list of the enclaves that run now. */
+/** Reads the list of running enclaves. */
 export async function readEnclaves(signal: AbortSignal): Promise<readonly ServedEnclave[]> {
   const json = objectOf(await askEvidence('/v1/notaries', { signal }), 'it')
   return arrayOf(json.notaries, 'notaries', { min: 0, max: 1_000 }).map((json) => {
@@ -274,8 +262,8 @@ export async function readEnclaves(signal: AbortSignal): Promise<readonly Served
 }
 
 /**
- * Requests a new document from a notary's enclave. The enclave makes it now, with `nonce` (hex).
- * Returns standard base64, which is not parsed here.
+ * Requests a new document with `nonce` (hex) from a notary's enclave. Returns standard base64,
+ * unparsed.
  */
 export async function readFreshDocument(
   notary: string,
@@ -285,7 +273,7 @@ export async function readFreshDocument(
   return textOf(objectOf(await askEvidence(path, { signal }), 'it').attestation, 'attestation')
 }
 
-/** The members of a reply. None of them is parsed yet. */
+/** The unparsed members of a reply. */
 type Named<Reply> = { readonly [Name in keyof Reply]?: Json }
 
 const ADDRESS = { form: /^0x[0-9a-f]{40}$/, expectation: '0x and 40 lower-case hex digits' }
@@ -352,7 +340,7 @@ function parsePath(json: Json | undefined): readonly Uint8Array[] {
   )
 }
 
-/** Returns the text in JSON at a path of member names. Null when there is no text. */
+/** Returns the text in JSON at a path of member names, or null. */
 export function textAt(json: Json | undefined, ...names: readonly string[]): string | null {
   let value = json
   for (const name of names) value = isJsonObject(value) ? memberOf(value, name) : undefined

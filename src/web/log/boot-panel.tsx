@@ -9,7 +9,7 @@ import { Count, Hex } from '../kit/values.tsx'
 import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
-/** What the log's enclave stated about other logs before its own log had a leaf. */
+/** What the log's enclave stated about other logs before its log had a leaf. */
 export function BootPanel({
   log,
   boot,

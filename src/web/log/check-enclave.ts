@@ -17,19 +17,16 @@ import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import type { DescribedLog } from './answers.ts'
 
-/** The result of a check: the document of a running enclave, compared with a log. */
+/** The result of comparing the document of a running enclave with a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
-  /**
-   * The content of the document, even if checks failed. Null when the document cannot be parsed.
-   */
+  /** The content of the document, even if checks failed. Null when it cannot be parsed. */
   readonly document: AttestationDocument | null
 }
 
 /**
- * Checks the document of an enclave that runs now. `nonce`: the nonce that was sent with the
- * request for the document. It is null if the request had no nonce. If `policy` has no
- * expectations, the code is not checked.
+ * Checks the document of a running enclave. `nonce`: the nonce of the request, or null. If `policy`
+ * has no expectations, the code is not checked.
  */
 export async function checkEnclaveDocument(
   log: DescribedLog,
@@ -74,8 +71,8 @@ export async function checkEnclaveDocument(
 }
 
 /**
- * Verifies the document at the current time, and not at the time in the document. The gateway says
- * that the enclave runs now, so the document must be valid now.
+ * Verifies the document at the current time, and not at its own time: the gateway says that the
+ * enclave runs now.
  */
 async function verifyNow(
   bytes: Attempt<Uint8Array>,

@@ -3,10 +3,7 @@ import { ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 
-/**
- * A head with the signature from its notary. Lists of heads and the browser's storage use this
- * form.
- */
+/** A head with its notary's signature, as in lists of heads and in the browser's storage. */
 export type ListedHead = {
   readonly size: number
   /** Hex without prefix. */
@@ -15,7 +12,7 @@ export type ListedHead = {
   readonly signature: string
 }
 
-/** The notary of a head, and the chain and contract that the head is signed for. */
+/** The notary of a head, and the chain and contract that it is signed for. */
 export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
 
 /**
@@ -28,9 +25,9 @@ export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): Tre
 }
 
 /**
- * Checks two things. The log of `second` must be the log of `first` with new leaves at the end. And
- * the notary must have signed both heads. Returns the number of new leaves. Throws ProofError
- * `wrong_signer` and `inconsistent`, FormatError.
+ * Checks that the log of `second` is the log of `first` with new leaves at the end, and that the
+ * notary signed both heads. Returns the number of new leaves. Throws ProofError `wrong_signer` and
+ * `inconsistent`, FormatError.
  */
 export function checkGrowth(
   owner: HeadOwner,
@@ -48,8 +45,8 @@ export function checkGrowth(
 }
 
 /**
- * Checks that a leaf is at its index in the log, under a head that the notary signed. `expected`
- * (32 bytes): the hash that the reader expects for this leaf. Throws ProofError `wrong_signer`,
+ * Checks that a leaf is at its index in the log, under a signed head of the notary. `expected` (32
+ * bytes): the hash that the reader expects for this leaf. Throws ProofError `wrong_signer`,
  * `not_included` and `other_leaf`, FormatError.
  */
 export function checkLeaf(

@@ -10,10 +10,7 @@ import { Hex, Time } from '../kit/values.tsx'
 import { type DescribedLog, readFreshDocument, type ServedEnclave } from './answers.ts'
 import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
 
-/**
- * The enclave that holds the notary's key. The page describes it as the enclave's attestation
- * document does.
- */
+/** The enclave that holds the notary's key, as its attestation document describes it. */
 export function EnclavePanel({
   log,
   enclave,
@@ -121,10 +118,7 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
   )
 }
 
-/**
- * What the document states about the enclave's code. The reader can trust this only if the checks
- * above passed.
- */
+/** What the document states about the enclave's code. Valid only if the checks above passed. */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
   return (

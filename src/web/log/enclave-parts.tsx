@@ -9,8 +9,8 @@ import { LogExpectedPanel, useExpected } from './expected-panel.tsx'
 import { TimePanel } from './time-panel.tsx'
 
 /**
- * The attestation document and the statements from a log's enclave. They are checked against the
- * reader's expectations.
+ * The attestation document and the statements of a log's enclave, checked against the reader's
+ * expectations.
  */
 export function EnclaveParts({
   log,

@@ -2,14 +2,14 @@ import { State } from '../kit/notices.tsx'
 import { Hex } from '../kit/values.tsx'
 import type { ServedEnclave } from './answers.ts'
 
-/** Shows whether the enclave of a log runs. Shows which code the enclave's document states. */
+/** Shows whether the enclave of a log runs, and which code its document states. */
 export function EnclaveState({
   enclave,
   code,
 }: {
   /** Null when the enclave no longer runs. */
   readonly enclave: Pick<ServedEnclave, 'status'> | null
-  /** PCR0, hex, from the enclave's document. Null when PCR0 is unknown. */
+  /** PCR0, hex, from the enclave's document. Null when unknown. */
   readonly code: string | null
 }) {
   return (

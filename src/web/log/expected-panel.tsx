@@ -15,14 +15,11 @@ type Expected = {
   readonly policy: BundlePolicy | null
   /** True if a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
-  /** Why the expectations are invalid. Null when they are valid. */
+  /** Why the expectations are invalid, or null. */
   readonly fault: unknown
 }
 
-/**
- * Returns this tab's expectations, in the form that the checks of a log use. Ignores invalid
- * expectations.
- */
+/** Returns this tab's expectations for the checks of a log, without invalid ones. */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
   const { value } = useLoaded(async () => readPolicy(expectations), [expectations])
@@ -32,8 +29,7 @@ export function useExpected(): Expected {
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
     const read = await readGivenExpectations({ ...given, revocationLists: [] })
-    // These members are left out. An enclave's statement has no outcome, and is not looked up on a
-    // chain.
+    // Left out: an enclave's statement has no outcome, and is not looked up on a chain.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {
@@ -41,9 +37,7 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
   }
 }
 
-/**
- * Asks what the reader expects of the enclave and its statements. Also asks which root to trust.
- */
+/** Asks what the reader expects of the enclave and its statements, and which root to trust. */
 export function LogExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
   return (
     <>

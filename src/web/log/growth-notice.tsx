@@ -4,8 +4,8 @@ import { CopyButton, Count, Time } from '../kit/values.tsx'
 import type { Growth } from './growth.ts'
 
 /**
- * Says whether the log continues the head that this browser saw earlier. `growth` is null while the
- * check is running.
+ * Says whether the log continues the head that this browser saw earlier. `growth` is null during
+ * the check.
  */
 export function GrowthNotice({
   growth,

@@ -6,16 +6,13 @@ import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
 
 /** Whether a log continues the head that this browser saw earlier. */
 export type Growth =
-  /**
-   * This browser saw no head earlier, so this head is the first. `isKept`: the browser stores this
-   * head.
-   */
+  /** The first head that this browser sees. `isKept`: the browser stores it. */
   | { readonly kind: 'first'; readonly isKept: boolean }
-  /** The log has all leaves of `since` in the same order. It has `size` leaves now. */
+  /** The log begins with all leaves of `since`, in the same order. It has `size` leaves now. */
   | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
   /**
-   * The log does not continue the earlier head, or its notary did not sign the new head. This state
-   * stays until the reader leaves the page.
+   * The log does not continue the earlier head, or its notary did not sign the new head. This stays
+   * until the reader leaves the page.
    */
   | {
       readonly kind: 'broken'
@@ -27,9 +24,8 @@ export type Growth =
   | { readonly kind: 'open'; readonly since: SeenHead | null; readonly reason: string }
 
 /**
- * Watches one log. Each new head must continue the previous head. The first head must continue the
- * head from the last visit. A head that passes this check is stored for the next visit. A head that
- * does not pass is never stored.
+ * Watches one log. Each new head must continue the previous head, and the first must continue the
+ * head from the last visit. Only a head that passes is stored for the next visit.
  */
 export function createGrowthWatch(options: {
   readonly notary: string
@@ -74,9 +70,9 @@ export function createGrowthWatch(options: {
   }
 
   return {
-    /** Returns the last head that passed the check. Null before the first head has passed. */
+    /** Returns the last head that passed the check, or null. */
     last: () => last,
-    /** Checks the head that the gateway returns now. Throws only AbortError. */
+    /** Checks the gateway's current head. Throws only AbortError. */
     async observe(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<Growth> {
       if (broken !== null) return broken
       try {
@@ -85,8 +81,8 @@ export function createGrowthWatch(options: {
       } catch (fault) {
         if (signal.aborted) throw fault
         const reason = fault instanceof Error ? fault.message : String(fault)
-        // A proof that is missing or cannot be parsed shows nothing about the log. The gateway may
-        // send the proof later.
+        // A missing or broken proof shows nothing about the log. The gateway may send the proof
+        // later.
         if (!(fault instanceof ProofError || fault instanceof FormatError) || isUnread(fault))
           return { kind: 'open', since: last, reason }
         broken = { kind: 'broken', since: last, head, reason }
@@ -96,7 +92,7 @@ export function createGrowthWatch(options: {
   }
 }
 
-/** True if the gateway's answer could not be parsed. Then nothing was checked. */
+/** True if the gateway's answer could not be parsed, so that nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
     fault instanceof OwnGatewayFault ||

@@ -6,12 +6,12 @@ import { type DescribedLog, type HeadPage, readHeads } from './answers.ts'
 import { HeadsTable } from './heads-table.tsx'
 import { type RowPlace, usePageOf } from './place.ts'
 
-/** The heads on the shown page, and functions that show other pages. */
+/** The heads on the shown page, and functions to show other pages. */
 export type HeadPages = ReturnType<typeof useHeadPages>
 
 /**
- * Returns a page of heads. This may be the page of the newest heads, which is updated live. It may
- * also be the page with the head that the address names, or the page that the reader chose.
+ * Returns a page of heads: the newest, updated live; the page with the head that the address names;
+ * or the page that the reader chose.
  */
 export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace | null) {
   const wanted = place?.kind === 'head' ? place.size : null
@@ -28,7 +28,7 @@ export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace |
     turnTo,
     older,
     page: page ?? newest,
-    /** The size of the head that the address names. Set only if the log does not have this head. */
+    /** The size of the head that the address names, if the log does not have this head. */
     missing:
       below !== null && below === named && page !== null && page.heads[0]?.size !== wanted
         ? wanted

@@ -7,10 +7,7 @@ import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type RowPlace, useArrival } from './place.ts'
 
-/**
- * Tones of the anchor states. The gateway reports these states. The pages of a log do not ask a
- * chain.
- */
+/** Tones of the anchor states. The gateway reports them: the pages of a log do not ask a chain. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',
@@ -24,8 +21,8 @@ export function HeadAnchorLabel({ state }: { readonly state: Head['anchor']['sta
 }
 
 /**
- * The heads of a log. The table has space for a full page. When a new head comes, the rows stay at
- * their places, and each row shows the next newer head.
+ * The heads of a log, with space for a full page. The rows keep their places: when a new head
+ * comes, each row shows the next newer head.
  */
 export function HeadsTable({
   log,
@@ -63,8 +60,7 @@ export function HeadsTable({
         </thead>
         <tbody>
           {heads.map((head, at) => (
-            // The key is the row's position. If the key were the head, new rows would shift the
-            // page.
+            // The key is the row's position, because new rows would otherwise shift the page.
             <tr
               key={at}
               id={`head-${head.size}`}
@@ -130,7 +126,7 @@ function HeadCells({
 }
 
 /**
- * Returns a function that checks whether the notary signed a head. It checks each head only once,
+ * Returns a function that checks whether the notary signed a head. It checks each head once,
  * because the page reads the list every few seconds.
  */
 function useSignatureCheck(log: DescribedLog): (head: Head) => boolean {

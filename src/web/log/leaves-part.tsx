@@ -21,11 +21,11 @@ const LEAVES_SHOWN = 10
 type Leaf = {
   readonly index: number
   readonly hash: string
-  /** The first head that covers the leaf. Null when the gateway does not return such a head. */
+  /** The first head that covers the leaf, or null when the gateway returns no such head. */
   readonly head: Head | null
   /**
-   * Hash of the completion that the leaf belongs to. Known only if this tab's key may read the
-   * completion, or if this tab opened the page of the completion.
+   * Hash of the leaf's completion. Known only if this tab's key may read the completion, or if this
+   * tab opened its page.
    */
   readonly completion: string | null
 }
@@ -33,17 +33,11 @@ type Leaf = {
 type LeafPage = {
   /** Leaves on the page, newest first. */
   readonly leaves: readonly Leaf[]
-  /**
-   * Why the page shows no completions although this tab has a key. Null when it shows completions,
-   * or when there is no key.
-   */
+  /** Why the page shows no completions although this tab has a key. Otherwise null. */
   readonly keyFault: unknown
 }
 
-/**
- * The leaves of a log, newest first, in pages. Each leaf has links to its head and to its
- * completion.
- */
+/** The leaves of a log, newest first, in pages, with links to head and completion. */
 export function LeavesPart({
   notary,
   newest,
@@ -102,8 +96,8 @@ export function LeavesPart({
 }
 
 /**
- * Returns the end of the page that contains leaf `index`. Pages are counted from the newest leaf.
- * Null when the log has no such leaf.
+ * Returns the end of the page that contains leaf `index`, counted from the newest leaf. Null when
+ * the log has no such leaf.
  */
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null
@@ -111,7 +105,7 @@ function endOfPage(index: number, size: number): number | null {
 }
 
 /**
- * Returns the range of the page that ends before leaf `end`. The page is full if the log has enough
+ * Returns the range of the page that ends before leaf `end`, a full page if the log has enough
  * leaves.
  */
 function rangeBefore(end: number, size: number): LeafRange {
@@ -176,7 +170,7 @@ function LeavesTable({
           {leaves.map((leaf, at) => {
             const isHere = leaf.index === wanted
             return (
-              // The key is the row's position. If the key were the leaf, rows would move.
+              // The key is the row's position, because rows would otherwise move.
               <tr
                 key={at}
                 id={`leaf-${leaf.index}`}

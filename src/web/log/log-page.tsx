@@ -33,7 +33,7 @@ const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** The page `/log/{notary}`. `name` is the text at the place of the notary in the path. */
+/** The page `/log/{notary}`. `name` is the text in the path that should be the notary. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
@@ -141,15 +141,15 @@ function NoLog({ notary }: { readonly notary: string }) {
   )
 }
 
-/** Data about the log's enclave. The page loads this data once. */
+/** Data about the log's enclave, loaded once. */
 type Beside = Awaited<ReturnType<typeof readBeside>>
 
 async function readBeside(notary: string, signal: AbortSignal) {
   const [enclaves, boot, { EnclaveParts }, { readCode }] = await Promise.all([
     readEnclaves(signal),
     readBootStatement(notary, signal),
-    // The code that checks documents is half of the page. The part that needs this code is below
-    // the first view. So the code is loaded later.
+    // The code that checks documents is half of the page, but is needed only below the first view.
+    // So it is loaded later.
     import('./enclave-parts.tsx'),
     import('./enclave-code.ts'),
   ])
@@ -157,7 +157,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** Parts that are loaded after the log. When they appear, the parts above them do not move. */
+/** Parts that are loaded after the log. The parts above do not move when these appear. */
 function LogParts({
   shown: { log, newest },
   beside,
@@ -210,10 +210,7 @@ function LogParts({
   )
 }
 
-/**
- * The main facts about a log: the number of its answers, its enclave, its age, and its newest
- * anchor.
- */
+/** The main facts about a log: its answers, its enclave, its age and its newest anchor. */
 function Figures({
   shown,
   beside,
@@ -262,7 +259,7 @@ function Figures({
   )
 }
 
-/** Says whether the page updates live. The reader can stop the updates here. */
+/** Says whether the page updates live, with a button to stop the updates. */
 function LiveLine({
   loaded: { fault },
   shown,
@@ -295,7 +292,7 @@ function LiveLine({
   )
 }
 
-/** Returns the words that a screen reader reads aloud when the log has grown. */
+/** Returns what a screen reader reads aloud when the log has grown. */
 function useGrowthWords(size: number | null): string {
   const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
     size: null,

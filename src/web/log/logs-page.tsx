@@ -31,7 +31,7 @@ type Overview = {
   readonly isWhole: boolean
   /** The enclaves, by notary. */
   readonly enclaves: ReadonlyMap<string, ShownEnclave>
-  /** Logs that this browser saw at this gateway earlier, but that the gateway does not have now. */
+  /** Logs that this browser saw at this gateway earlier, but that are missing now. */
   readonly missing: readonly { readonly notary: string; readonly seen: SeenHead }[]
 }
 
@@ -64,7 +64,7 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
   }
 }
 
-/** Maximum number of earlier logs that the page requests one by one. */
+/** Maximum earlier logs that the page requests one by one. */
 const MISSING_MAX = 20
 
 /** The page `/log`, with all logs. */
@@ -183,8 +183,8 @@ function LogCard({
 }
 
 /**
- * Shows the anchor of the log's newest head. `log.head` is the newest head whose anchor is already
- * in a block.
+ * Shows the anchor of the log's newest head. `log.head` is the newest head that is already in a
+ * block.
  */
 function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLog }) {
   if (size === 0) return <>none yet</>
@@ -209,8 +209,8 @@ function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLo
 }
 
 /**
- * Says whether this browser saw the log earlier. This list compares only sizes. The page of the log
- * itself checks the proof.
+ * Says whether this browser saw the log earlier. Only sizes are compared here: the page of the log
+ * checks the proof.
  */
 function SeenBefore({ log }: { readonly log: DescribedLog }) {
   const seen = seenHeads.find(log.notary)

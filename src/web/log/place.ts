@@ -1,11 +1,11 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-/** A row on the page of a log. The fragment of the address names it. */
+/** A row on the page of a log, as the fragment of the address names it. */
 export type RowPlace =
   | { readonly kind: 'head'; readonly size: number }
   | { readonly kind: 'leaf'; readonly index: number }
 
-/** Reads a fragment such as `#head-12` or `#leaf-3`. Null for any other fragment. */
+/** Reads a fragment such as `#head-12` or `#leaf-3`, or returns null. */
 export function readPlace(fragment: string): RowPlace | null {
   const [, kind, digits] = /^#(head|leaf)-(\d{1,15})$/.exec(fragment) ?? []
   if (kind === undefined) return null
@@ -26,9 +26,8 @@ export function usePlace(): RowPlace | null {
 }
 
 /**
- * The page of a list that is shown. Null is the newest page. At first it is `named`, which is the
- * page with the row that the address names. The reader may choose another page. If the address then
- * names another row, the page is `named` again.
+ * The shown page of a list, null for the newest. It is first `named`: the page with the row that
+ * the address names. The reader may choose another page, until the address names another row.
  */
 export function usePageOf(
   place: RowPlace | null,
@@ -44,10 +43,7 @@ export function usePageOf(
   ]
 }
 
-/**
- * For the row that the address names: scrolls to the row and focuses the row, as soon as the row
- * exists. Does this only once.
- */
+/** Scrolls to the row that the address names and focuses it, once, as soon as it exists. */
 export function useArrival(place: RowPlace | null, isThere: boolean) {
   const row = useRef<HTMLTableRowElement>(null)
   const arrived = useRef<RowPlace | null>(null)

@@ -22,14 +22,14 @@ type Verdict =
   | { readonly kind: 'busy' }
   | { readonly kind: 'holds'; readonly said: ComponentChildren }
   | { readonly kind: 'fails'; readonly reason: string }
-  /** The reader's input names something that does not exist. */
+  /** The input names something that does not exist. */
   | { readonly kind: 'unfit'; readonly reason: string }
   | { readonly kind: 'fault'; readonly fault: unknown }
 
-/** The reader's input cannot be checked. The message says what the reader can enter. */
+/** The input cannot be checked. The message says what the reader can enter. */
 class UnfitInput extends Error {}
 
-/** Holds the verdict for the current input. Removes the verdict when the form changes. */
+/** Holds the verdict for the current input, until the form changes. */
 function useVerdict(check: (signal: AbortSignal) => Promise<ComponentChildren>) {
   const [verdict, setVerdict] = useState<Verdict>({ kind: 'none' })
   const round = useRef(0)
@@ -96,7 +96,7 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
   )
 }
 
-/** Checks that the log under one head is the beginning of the log under another head. */
+/** Checks that the log under one head begins with the log under another head. */
 export function ConsistencyForm({
   log,
   newest,
@@ -271,10 +271,7 @@ function readLeaf(given: string): Uint8Array | null {
   return decodeHex(text)
 }
 
-/**
- * Returns the head with exactly this size. A check needs such a head, because the notary does not
- * sign other sizes.
- */
+/** Returns the head with exactly this size, because the notary does not sign other sizes. */
 async function needHead(log: DescribedLog, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)

@@ -1,10 +1,7 @@
 import type { DescribedLog, Head } from './answers.ts'
 import type { ListedHead } from './check-log.ts'
 
-/**
- * The newest head of a log among the heads that this browser has checked. Each later head must
- * continue this head.
- */
+/** The newest head of a log that this browser has checked. Each later head must continue it. */
 export type SeenHead = ListedHead & {
   readonly chainId: number
   readonly contract: string
@@ -16,18 +13,15 @@ export type SeenHead = ListedHead & {
 export type SeenHeads = {
   find(notary: string): SeenHead | null
   /**
-   * Stores a head. A smaller head does not replace a larger head. Returns false when this browser
-   * stores nothing.
+   * Stores a head, but not in place of a larger head. Returns false when this browser stores
+   * nothing.
    */
   keep(notary: string, seen: SeenHead): boolean
-  /** Returns the notaries for which a head is stored. */
+  /** Returns the notaries with a stored head. */
   list(): readonly string[]
 }
 
-/**
- * Stores seen heads in a storage of the browser, such as localStorage. `storage` is null when there
- * is no storage.
- */
+/** Stores seen heads in a storage of the browser, such as localStorage, or (null) nowhere. */
 export function createSeenHeads(storage: Storage | null): SeenHeads {
   const find: SeenHeads['find'] = (notary) => {
     try {
@@ -40,7 +34,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
     find,
     keep(notary, seen) {
       try {
-        // Another tab may have stored a larger head. This larger head must not be lost.
+        // Another tab may have stored a larger head, which must not be lost.
         if ((find(notary)?.size ?? 0) > seen.size) return true
         storage?.setItem(nameOf(notary), JSON.stringify(seen))
         return storage !== null
@@ -59,7 +53,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
   }
 }
 
-/** Returns this browser's own storage. Null when the browser does not allow storage. */
+/** Returns this browser's storage, or null when it is not allowed. */
 export function openStorage(): Storage | null {
   try {
     return localStorage
@@ -80,8 +74,7 @@ function nameOf(notary: string): string {
 const NAME_FORM = /^affidavit:seen:(0x[0-9a-f]{40})$/
 
 /**
- * Parses a stored head. It may have any form, because extensions and people can write to this
- * storage too.
+ * Parses a stored head, which may have any form: extensions and people can write to this storage.
  */
 function parseSeen(value: unknown): SeenHead | null {
   if (typeof value !== 'object' || value === null) return null

@@ -14,8 +14,8 @@ import type { DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
 /**
- * The enclave's statements about the state of the log, newest first. Each statement names a block
- * that existed before the statement.
+ * The enclave's statements about the state of the log, newest first. Each names a block that is
+ * older than the statement.
  */
 export function TimePanel({
   log,
@@ -29,7 +29,7 @@ export function TimePanel({
   readonly explorer: BlockExplorer
 }) {
   const shown = attestations.toReversed().slice(0, SHOWN_MAX)
-  // Compares statements by their text, because the gateway may change an earlier statement.
+  // Compares texts, because the gateway may change an earlier statement.
   const text = JSON.stringify(shown)
   const { value } = useLoaded(async () => checkAll(log, shown, policy), [log.notary, text, policy])
   return (

@@ -1,9 +1,7 @@
 import { useContext } from 'preact/hooks'
 import { Development, State } from '../kit/notices.tsx'
 
-/**
- * The verdict of the checks on an enclave's statement. If some checks were not made, this says so.
- */
+/** The verdict on an enclave's statement. It also says if some checks were not made. */
 export function VerdictState({
   verdict,
 }: {

@@ -3,7 +3,7 @@ import { TextField } from './fields.tsx'
 type Chain = { readonly rpc: string; readonly confirmations: string; readonly explorer: string }
 
 /**
- * Asks for the URL of the chain's endpoint. The page calls no chain before the reader presses the
+ * Asks for the URL of the chain's endpoint. No chain is called before the reader presses the
  * button.
  */
 export function ChainPanel({
@@ -63,7 +63,7 @@ function isHttpUrl(text: string): boolean {
 }
 
 /**
- * Returns the explorer's base URL without a slash at the end. Empty when the text is not a valid
+ * Returns the explorer's base URL without a slash at the end, or empty when the text is not a valid
  * URL.
  */
 export function explorerOf(text: string): string {

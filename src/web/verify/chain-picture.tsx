@@ -22,9 +22,9 @@ const WORDS = {
 } as const satisfies Record<LinkState['state'], string>
 
 /**
- * Shows the evidence as a chain of links, from request to block. Each link has a state. The reader
- * can open a link to see its checks. `facts`: more about a link in plain words. If the evidence
- * depends on a development root, no link is green.
+ * Shows the evidence as a chain of links, from request to block. Each link has a state, and shows
+ * its checks when it is opened. `facts`: more about a link in plain words. If the evidence depends
+ * on a development root, no link is green.
  */
 export function ChainPicture({
   checks,
@@ -86,7 +86,7 @@ function aboutOf({ state, why, about }: LinkState): string {
   }
 }
 
-/** The check passed for the signed content. But the page shows other content. */
+/** The check passed for the signed content, but the page shows other content. */
 function viewVoid({ outcome }: Check<string>): CheckView {
   return {
     tone: 'open',

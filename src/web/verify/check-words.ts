@@ -3,9 +3,8 @@ import type { BundleCheckName } from '../../../attestation/evidence/bundle-repor
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**
- * The links of the chain, from the request to the block. `needs`: other links that this link
- * depends on. If one of them is broken, this link proves nothing about the question and answer that
- * are shown.
+ * The links of the chain, from the request to the block. `needs`: other links. If one of them is
+ * broken, this link proves nothing about the shown question and answer.
  */
 export const LINKS = [
   { name: 'request', title: 'Request and answer', about: 'the question and the answer', needs: [] },
@@ -52,8 +51,8 @@ export type LinkName = (typeof LINKS)[number]['name']
 export type CheckName = BundleCheckName | RecordCheckName | ExchangeCheckName | 'attestation'
 
 /**
- * The link that a check belongs to, and what the check shows if it passed. `also`: a second link
- * that depends on the check.
+ * The link of a check, and what the check shows if it passed. `also`: a second link that depends on
+ * it.
  */
 export type CheckWords = {
   readonly link: LinkName
@@ -105,8 +104,8 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'notary',
     shows: 'The answer was finished while the document was valid.',
   },
-  // For a record, this single check covers the whole document. It shows that the document is
-  // genuine, and which code the document names.
+  // For a record, this check covers the whole document: that it is genuine, and which code it
+  // names.
   attestation: {
     link: 'notary',
     also: 'code',
@@ -150,7 +149,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
 
 /**
  * Checks that are made only if the evidence has the thing to check. A link is complete without
- * these checks.
+ * them.
  */
 export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'stream hash',
@@ -171,9 +170,7 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'block on chain': 'Give the URL of a chain endpoint that you trust, and press “Ask the chain”.',
 }
 
-/**
- * Returns the words for a check. Null for an unknown name. The page then shows this name unchanged.
- */
+/** Returns the words for a check, or null for an unknown name, which is shown unchanged. */
 export function wordsOf(name: string): CheckWords | null {
   return Object.hasOwn(CHECK_WORDS, name) ? CHECK_WORDS[name as CheckName] : null
 }

@@ -20,8 +20,8 @@ import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
- * The report on a bundle or on records. It has the verdict, the question and the answer, all links,
- * and a list of what the evidence does not prove.
+ * The report on a bundle or on records: the verdict, question and answer, all links, and what the
+ * evidence does not prove.
  */
 export function EvidenceReport({
   judged,
@@ -31,7 +31,7 @@ export function EvidenceReport({
 }: {
   readonly judged: Extract<JobOutcome, { kind: 'evidence' }>['judged']
   readonly expected: Expected
-  /** Base URL of a block explorer. If it is empty, the report has no links to an explorer. */
+  /** Base URL of a block explorer. Empty for a report without links to an explorer. */
   readonly explorer: string
   /** Shown under the verdict. */
   readonly children?: ComponentChildren
@@ -80,22 +80,16 @@ export function EvidenceReport({
   )
 }
 
-/**
- * Returns the question and answer of a single record. Returns null for several records, because
- * they have no common question.
- */
+/** Returns the question and answer of a single record, or null for several records. */
 function exchangeOfOne(records: readonly SubjectReport[]): ShownExchange | null {
   const [record, another] = records
   return record === undefined || another !== undefined ? null : record.exchange
 }
 
-/** Maximum number of characters of a question or answer that the page shows under the verdict. */
+/** Maximum characters of a question or answer under the verdict. */
 const GIST_LENGTH_MAX = 160
 
-/**
- * Shows the beginning of the question and the beginning of the answer. The verdict is about this
- * question and this answer.
- */
+/** Shows the beginning of the question and answer that the verdict is about. */
 function Gist({ exchange: { asked, said } }: { readonly exchange: ShownExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
   const answer = said?.[0] ?? null
@@ -166,7 +160,7 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
   ]
 }
 
-/** Shows a sentence that contains text from outside the page. It never shows a link. */
+/** Shows a sentence with text from outside the page, never as a link. */
 function OneLine({ text }: { readonly text: string }) {
   return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }
@@ -258,9 +252,7 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
   )
 }
 
-/**
- * Maximum number of records that are shown. The page only states the number of the other records.
- */
+/** Maximum records that are shown. Further records are only counted. */
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
@@ -270,7 +262,7 @@ function RecordsReport({
   readonly records: readonly SubjectReport[]
   readonly isMarked: boolean
 }) {
-  // Failed records come first. So the reader sees them at once.
+  // Failed records come first, so that the reader sees them at once.
   const sorted = records.toSorted((one, other) => Number(one.ok) - Number(other.ok))
   const shown = sorted.slice(0, RECORDS_SHOWN)
   return (

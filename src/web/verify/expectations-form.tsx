@@ -4,7 +4,7 @@ import { ExpectationFault } from './expectation-fault.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
 import type { FormExpectations } from './job.ts'
 
-/** Asks what the reader expects. The reader may answer before or after giving the evidence. */
+/** Asks what the reader expects, before or after the reader gives the evidence. */
 export function ExpectationsForm({
   given,
   readFile,
@@ -12,13 +12,11 @@ export function ExpectationsForm({
 }: {
   readonly given: FormExpectations
   /**
-   * Reads a file that fills form fields. Runs in a worker if the page itself does not load
-   * cryptography.
+   * Reads a file that fills form fields, in a worker if the page itself does not load cryptography.
    */
   readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
   /**
-   * Called with the part that has changed, and not with all expectations. The reason is that two
-   * changes may come before the page renders again.
+   * Called with only the changed part, because two changes may come before the page renders again.
    */
   readonly onChange: (part: Partial<FormExpectations>) => void
 }) {
@@ -135,7 +133,7 @@ export function ExpectationsForm({
   )
 }
 
-/** Fills form fields from a file. So the reader sees the content of the file. */
+/** Fills form fields from a file, so that the reader sees its content. */
 function FillFromFile({
   readFile,
   onFill,

@@ -4,7 +4,7 @@ import { ExpectationsForm } from './expectations-form.tsx'
 import type { Filled } from './job.ts'
 
 /**
- * Asks what the reader expects. For pages that check again only when the reader presses a button.
+ * Asks what the reader expects, on pages that check again only when the reader presses a button.
  */
 export function ExpectedDemand({
   readFile,

@@ -50,7 +50,7 @@ export function TextField({
   )
 }
 
-/** A field in which the reader chooses files. It shows the chosen files. */
+/** A field to choose files, which shows the chosen files. */
 export function FilesField({
   label,
   hint,

@@ -4,16 +4,13 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/**
- * The reader's expectations in the form in which the reader entered them: texts of fields, and
- * files.
- */
+/** The reader's expectations as entered: texts of fields, and files. */
 export type GivenExpectations = {
   /** Signed releases, or lists of signed releases. */
   readonly releases: readonly Blob[]
   /** Release keys, one per line. */
   readonly releaseKeys: string
-  /** How many of the release keys must have signed a release. Empty means one key. */
+  /** How many of the release keys must have signed a release. Empty: one. */
   readonly releaseSigners: string
   /** `PCR0=hex`, one per line. */
   readonly measurements: string
@@ -27,15 +24,14 @@ export type GivenExpectations = {
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
-  /** Outcomes of incomplete answers. The reader accepts answers with these outcomes. */
+  /** Outcomes of incomplete answers that the reader accepts. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
   /**
-   * The nonce of a document, hex. Only for a document without other evidence. `0x` stands for an
-   * empty nonce.
+   * The nonce of a document, hex, only for a document without other evidence. `0x`: an empty nonce.
    */
   readonly nonce: string
-  /** The time at which a document must be valid. Only for a document without other evidence. */
+  /** When a document must be valid, only for a document without other evidence. */
   readonly time: 'now' | 'own' | 'given'
   /** A time in ISO 8601, or in Unix seconds. */
   readonly at: string
@@ -43,10 +39,7 @@ export type GivenExpectations = {
   readonly maxAge: string
 }
 
-/**
- * The expectations in the form that the page's fields have. Their blobs are files that the reader
- * chose.
- */
+/** The expectations in the page's fields. Their blobs are files that the reader chose. */
 export type FormExpectations = GivenExpectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
@@ -87,22 +80,20 @@ export type Filled = Pick<
   | 'rootText'
 >
 
-/**
- * The kind of a source. `auto`: the page recognises the kind from the first bytes of the source.
- */
+/** The kind of a source. `auto`: its first bytes show the kind. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 
-/** One source to check, and the data to compare it with. */
+/** One source to check, and what to compare it with. */
 export type Job = {
   readonly source: Blob
   readonly kind: SourceKind
   /** Files that the reader kept: the body of the request, and (in the next member) the answer. */
   readonly request: Blob | null
   readonly answer: Blob | null
-  /** True if the kept stream belongs to a call that had an `Idempotency-Key`. */
+  /** True if the kept stream is from a call with an `Idempotency-Key`. */
   readonly idempotent: boolean
   readonly expectations: GivenExpectations
-  /** The endpoint of the chain, which is asked about the block. Null if the chain is not asked. */
+  /** The endpoint of the chain, to ask about the block. Null: the chain is not asked. */
   readonly rpc: string | null
 }
 
@@ -115,26 +106,23 @@ export type JobOutcome =
       readonly file: ReleaseFile
       readonly judged: ReleaseJudgement
       /**
-       * One status for each release in a list. It says whether documents from this release are
-       * accepted if they are made now.
+       * For each release in a list, whether documents from this release that are made now are
+       * accepted.
        */
       readonly statuses: readonly { readonly status: string; readonly message: string }[]
     }
   | { readonly kind: 'image'; readonly found: ImageFound }
-  /**
-   * The source could not be checked. `message` states why, and `advice` states what the reader can
-   * do.
-   */
+  /** The source could not be checked. `message` states why, `advice` what the reader can do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** The parts of a job's expectations that decide which advice the report gives. */
+/** The expectations that decide which advice the report gives. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
   /** True if a root other than AWS's is trusted. */
   readonly isDevelopment: boolean
   readonly chain: boolean
-  /** Lines about the files with releases. They say who signed which release. */
+  /** Lines that say who signed which release. */
   readonly releases: readonly string[]
 }
 
@@ -157,10 +145,7 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/**
- * Messages from the page to its worker. A message is a job, or a file that fills fields of
- * expectations.
- */
+/** Messages from the page to its worker: a job, or a file that fills fields of expectations. */
 export type JobRequest = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
 /** Messages from the worker to the page. */
 export type JobReply =

@@ -8,17 +8,17 @@ export type LinkState = {
   readonly title: string
   readonly about: string
   readonly state: 'holds' | 'broken' | 'open' | 'void' | 'undetermined'
-  /** Why the link is not intact, in a few words. Empty when the link is intact. */
+  /** Why the link is not intact, in a few words, or empty. */
   readonly why: string
   readonly checks: readonly Check<string>[]
 }
 
 /**
- * Returns every link of the chain with its checks, in the order of the chain. A link is broken when
- * one of its checks failed. A link is open when a check that it needs was not made, or when it has
- * no checks. A link is undetermined when only one thing failed: the document leads to a root that
- * the reader does not trust. A link is void when all its checks passed, but a link that it needs is
- * broken. The checks of a void link prove nothing about the content that is shown.
+ * Returns every link of the chain with its checks, in order. A link is broken when one of its
+ * checks failed. A link is open when a check that it needs was not made, or when it has no checks.
+ * A link is undetermined when the only failure is that the document leads to a root that the reader
+ * does not trust. A link is void when all its checks passed, but a link that it needs is broken:
+ * its checks then prove nothing about the shown content.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()
@@ -40,8 +40,8 @@ function isLost({ state }: LinkState): boolean {
 }
 
 /**
- * Returns the links that a check belongs to. A check without words belongs to the first link, where
- * readers will see it.
+ * Returns the links of a check. A check without words is in the first link, where readers will see
+ * it.
  */
 function linksOf(name: string): readonly LinkName[] {
   const { link, also } = wordsOf(name) ?? { link: 'request' }

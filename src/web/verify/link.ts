@@ -1,20 +1,19 @@
 import type { GivenExpectations } from './job.ts'
 
 /**
- * The expectations that a link to this page may carry. These are texts that are compared with
- * evidence. A link never carries evidence or content. The maker of the evidence may have written
- * the link. So a link carries nothing that makes the page trust more (roots, any code, debug mode,
- * cut answers). It also carries nothing that makes the page call a chain's endpoint. The texts are
- * in the fragment of the URL, which browsers do not send.
+ * The expectations that a link to this page may carry: texts to compare with evidence, but never
+ * evidence or content. The maker of the evidence may have written the link. So a link carries
+ * nothing that makes the page trust more (roots, any code, debug mode, cut answers) or call a
+ * chain's endpoint. The texts are in the fragment of the URL, which browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
 export type Linked = Pick<GivenExpectations, (typeof LINKED)[number]>
 
-/** Maximum length of one member's text in a link, characters. */
+/** Maximum length of a member's text in a link, characters. */
 const MEMBER_LENGTH_MAX = 8_000
 
-/** Returns the fragment that carries these expectations. Empty when there are no expectations. */
+/** Returns the fragment that carries these expectations, or empty without expectations. */
 export function writeFragment(expectations: GivenExpectations): string {
   const parameters = new URLSearchParams(
     LINKED.flatMap((name) => {
@@ -27,9 +26,8 @@ export function writeFragment(expectations: GivenExpectations): string {
 }
 
 /**
- * Combines the reader's texts with the texts from a link. If the link has a text, this text
- * replaces the reader's text. A link never lowers the number of signers. A text that is not a
- * number cannot lower it either.
+ * Combines the reader's texts with the texts from a link, which replace the reader's. The number of
+ * signers never becomes lower, even if a text is not a number.
  */
 export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))
@@ -38,15 +36,12 @@ export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Link
   return { ...own, ...said, ...(isKept ? { releaseSigners: own.releaseSigners } : {}) }
 }
 
-/** Returns the number in a text. Returns 0 for a text that is not a number. */
+/** Returns the number in a text, or 0 for another text. */
 function countOf(text: string): number {
   return /^\d+$/.test(text.trim()) ? Number(text) : 0
 }
 
-/**
- * Parses a fragment that an attacker may control. Returns null when the fragment carries no
- * expectations.
- */
+/** Parses a fragment that an attacker may control. Returns null when it carries no expectations. */
 export function readFragment(fragment: string): Linked | null {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ''))
   const textOf = (name: (typeof LINKED)[number]) =>

@@ -125,7 +125,7 @@ function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
   )
 }
 
-/** Maximum number of releases in a list that are shown. */
+/** Maximum releases of a list that are shown. */
 const RELEASES_SHOWN = 50
 
 /** The report on a release, or on a list of releases. */

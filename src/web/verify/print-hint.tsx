@@ -1,7 +1,7 @@
 import './print.css'
 import { useEffect } from 'preact/hooks'
 
-/** This hint is printed above a report on paper. On paper, all links of the chain are unfolded. */
+/** Printed above a report on paper, where all links of the chain are unfolded. */
 export function PrintHint() {
   useEffect(() => {
     let opened: readonly HTMLDetailsElement[] = []

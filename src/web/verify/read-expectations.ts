@@ -26,14 +26,14 @@ import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { GivenExpectations } from './job.ts'
 
-/** The parsed expectations, and lines about the files with releases. */
+/** The parsed expectations, and who signed which release. */
 export type JobExpectations = {
   readonly expected: ExpectedEvidence
   readonly trust: ReleaseTrust | null
   readonly releases: readonly string[]
 }
 
-/** Parses the reader's expectations. Throws ExpectationFault that names the wrong field. */
+/** Parses the reader's expectations. Throws ExpectationFault with the wrong field. */
 export async function readGivenExpectations(given: GivenExpectations): Promise<JobExpectations> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
@@ -70,12 +70,12 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
   }
 }
 
-/** True if a root other than AWS's is trusted. Such a root may belong to a development enclave. */
+/** True if another root than AWS's is trusted, which may be that of a development enclave. */
 export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
   return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
-/** Returns the keys that the reader trusts to sign releases. Null when the reader named no keys. */
+/** Returns the keys that the reader trusts to sign releases, or null without keys. */
 function readTrust({ releaseKeys, releaseSigners }: GivenExpectations): ReleaseTrust | null {
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
@@ -150,8 +150,8 @@ const PCR_LINE = new RegExp(
 )
 
 /**
- * Parses sets of measurements that are separated by empty lines. A document matches a set only if
- * all registers in the set match.
+ * Parses sets of measurements between empty lines. A document matches a set if all its registers
+ * match.
  */
 function readMeasurements(text: string): readonly MeasurementSet[] | null {
   const sets = text.split(/\n[ \t]*\n/).map(linesOf)
@@ -216,7 +216,7 @@ async function readRoots({
   return all.length === 0 ? null : all
 }
 
-/** Parses a number of things. Returns null for an empty field. */
+/** Parses a number of things, or returns null for an empty field. */
 export function readCount(text: string, name: string, max: number): number | null {
   const trimmed = text.trim()
   if (trimmed === '') return null

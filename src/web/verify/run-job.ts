@@ -44,19 +44,18 @@ import {
 } from './read-expectations.ts'
 
 /**
- * Maximum size of a source that is read as a whole, bytes. The command line uses the same limit.
- * Images have no such limit, because they are read in parts.
+ * Maximum bytes of a source, as on the command line. Images have no such limit, because they are
+ * read in parts.
  */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
-/** Maximum size of a file with revocation lists, bytes. The command line uses the same limit. */
+/** Maximum bytes of a file with revocation lists, as on the command line. */
 const LISTS_BYTES_MAX = 4 * 1024 * 1024
 /** Time limit for an answer from the chain's endpoint. */
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * Checks one source as the job says. If the progress is known, `onProgress` is called with the
- * finished part, 0 to 1. A source that cannot be checked never makes this reject. The outcome is
- * then `refused`.
+ * Checks one source as the job says. `onProgress` is called with the finished part, 0 to 1, if
+ * known. A source that cannot be checked gives the outcome `refused`, and never a rejection.
  */
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {
@@ -78,7 +77,7 @@ export async function runJob(job: Job, onProgress: (done: number) => void): Prom
   }
 }
 
-/** If a page was loaded over http from another machine, browsers offer it no cryptography. */
+/** Browsers offer no cryptography to a page that was loaded over http from another machine. */
 function checkContext(): void {
   if (globalThis.isSecureContext) return
   throw new ExpectationFault(
@@ -89,7 +88,7 @@ function checkContext(): void {
 
 /**
  * Recognises the kind of a source from its first bytes. The kind only decides which checks are
- * made. It creates no trust.
+ * made, and creates no trust.
  */
 async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
@@ -143,7 +142,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   }
 }
 
-/** Creates a verifier that looks up certificates in the reader's revocation lists. */
+/** Creates a verifier that uses the reader's revocation lists. */
 async function openVerifier(
   { revocationLists }: GivenExpectations,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
@@ -217,7 +216,7 @@ async function judgeRelease(job: Job, read: JobExpectations): Promise<JobOutcome
   return { kind: 'release', file, judged: judgeReleaseFile(file, read.trust), statuses }
 }
 
-/** Number of bytes of an image to read between two progress reports. */
+/** Bytes of an image to read between two progress reports. */
 const PROGRESS_BYTES = 4 * 1024 * 1024
 
 async function measure(
@@ -253,9 +252,7 @@ async function* readChunks(
   }
 }
 
-/**
- * True if the image has the expected measurements. Null when the reader expects no measurements.
- */
+/** True if the image has the expected measurements, null without expected measurements. */
 function compareMeasurements(
   { measurements }: EifReport,
   { measurements: sets, releases = [] }: JobExpectations['expected']['attestation'],
@@ -276,7 +273,7 @@ function compareMeasurements(
   return wanted.length === 0 ? null : wanted.some(isSame)
 }
 
-/** Returns why nothing could be checked, and what the reader can do. */
+/** Returns why nothing could be checked, and what to do. */
 function refusalOf(fault: unknown): JobOutcome {
   if (fault instanceof ExpectationFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }

@@ -6,10 +6,7 @@ import { writeEvidencePage } from './saved-file.ts'
 /** The result of an attempt to save a file. */
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
-/**
- * Saves one file that contains the evidence, the report on the evidence, and the page that checks
- * the evidence.
- */
+/** Saves the evidence, the report, and the page that checks the evidence as one file. */
 export function SaveEvidence({ source }: { readonly source: Blob }) {
   const [saved, setSaved] = useState<Saved | null>(null)
   const save = async () => {

@@ -12,18 +12,16 @@ import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
 /**
- * Maximum length of the page that a gateway sends for saving, characters. The real page is much
- * smaller.
+ * Maximum length of the page that a gateway sends for saving, characters. The real page is smaller.
  */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
-/** The minimum of HTML that must come before the data in a page. */
+/** The HTML before the data in the smallest page. */
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**
- * The evidence inside this page, as a file that has only the data with the evidence. So this
- * evidence is read as strictly as a file that the reader drops. Null when this page has no
- * evidence.
+ * The evidence inside this page, as a file that is read as strictly as a file that the reader
+ * drops. Null when this page has no evidence.
  */
 export const OWN_EVIDENCE: File | null = findOwnEvidence()
 
@@ -36,14 +34,14 @@ function findOwnEvidence(): File | null {
 }
 
 /**
- * Returns the saved page with the evidence from `source`. `source` is a bundle, a record or a saved
- * proof, or a page that contains one of these. The saved page contains no other evidence. Also
- * returns the hash of the completion that the evidence names, and whether the page shows question
- * and answer. Rejects for evidence that is not JSON.
+ * Returns the saved page with the evidence from `source`: a bundle, a record or a saved proof, or a
+ * page that contains one. The page contains no other evidence. Also returns the hash of the
+ * completion, and whether the page shows question and answer. Rejects for evidence that is not
+ * JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
-  /** 64 hex digits. Null when the evidence does not name a completion. */
+  /** 64 hex digits, or null when the evidence names no completion. */
   readonly hash: string | null
   readonly hasQuestion: boolean
   readonly hasAnswer: boolean
@@ -67,8 +65,8 @@ function hashIn(evidence: Json): string | null {
 }
 
 /**
- * True if the evidence has a member with one of these names. Looks for the member in a bundle, in
- * the bundle's record, in a saved proof, or in a record.
+ * True if the evidence has a member with one of these names, in a bundle, its record, a saved
+ * proof, or a record.
  */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
@@ -85,8 +83,7 @@ async function fetchPage(): Promise<string> {
 }
 
 /**
- * Returns what this file states about its maker, and the digest of the file. Null when the page is
- * incomplete.
+ * Returns what this file states about its maker, and its digest. Null when the page is incomplete.
  */
 export function readOwnPage(): EvidencePage | null {
   try {
@@ -97,13 +94,12 @@ export function readOwnPage(): EvidencePage | null {
 }
 
 /**
- * Writes this document again without its evidence. This is needed because a page that was opened
- * from a disk cannot be fetched.
+ * Writes this document again without its evidence, because a page that was opened from a disk
+ * cannot be fetched.
  */
 function writeOwnPage(): string {
   const policy = attributeOf('meta[http-equiv="content-security-policy"]', 'content')
-  // Browser extensions may add elements to the document. The page's policy shows which elements
-  // belong to the page.
+  // Browser extensions may add elements. The page's policy shows which elements belong to the page.
   const textOf = (name: 'script' | 'style') =>
     [...document.querySelectorAll(name)]
       .map(({ textContent }) => textContent ?? '')

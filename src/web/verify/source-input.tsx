@@ -1,13 +1,10 @@
 import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
-/**
- * Maximum length of a text that the field shows, characters. A longer text is used, but the field
- * does not show it.
- */
+/** Maximum characters that the field shows. A longer text is used, but not shown. */
 const FIELD_LENGTH_MAX = 50_000
 
-/** The input for evidence, which the reader drops, chooses or pastes. */
+/** The input for evidence, to drop, choose or paste. */
 export function SourceInput({
   source,
   onSource,
@@ -52,8 +49,7 @@ export function SourceInput({
           onChange={({ currentTarget }) => {
             const [file] = currentTarget.files ?? []
             if (file !== undefined) onSource(file)
-            // The reader may change a file and then choose it again. So the field must forget the
-            // chosen file.
+            // The field must forget the file, because the reader may change it and choose it again.
             currentTarget.value = ''
           }}
         />
@@ -71,7 +67,7 @@ export function SourceInput({
           onPaste={(event) => {
             const pasted = event.clipboardData?.getData('text') ?? ''
             if (pasted.length <= FIELD_LENGTH_MAX) return
-            // A field with many megabytes of text would make the page slow.
+            // Many megabytes of text in a field would make the page slow.
             event.preventDefault()
             takeText(pasted)
           }}

@@ -5,16 +5,15 @@ import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from 
 export type Checker = {
   /**
    * Runs a job and returns its result. `onProgress` is called with the finished part. A new job
-   * ends the running job. The promise of the running job then rejects with AbortError.
+   * ends the running job, whose promise rejects with AbortError.
    */
   run(job: Job, onProgress: (done: number) => void): Promise<JobOutcome>
-  /** Ends the running job. The promise of this job rejects with AbortError. */
+  /** Ends the running job, whose promise rejects with AbortError. */
   stop(): void
 }
 
 /**
- * Creates a checker. It loads the worker's script at once, because the network may not be available
- * later.
+ * Creates a checker. The worker's script is loaded at once, because the network may be gone later.
  */
 export function createChecker(): Checker {
   let end: (() => void) | null = null
@@ -67,8 +66,8 @@ export function createChecker(): Checker {
 }
 
 /**
- * Returns the form fields that a file fills. A second worker reads the file, so a running check
- * continues. Rejects with ExpectationFault for a file that fills no fields.
+ * Returns the form fields that a file fills, read in a second worker: a running check continues.
+ * Rejects with ExpectationFault for a file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
@@ -97,8 +96,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * Loads the text of the worker's script. In a served page this text is a separate file, so that the
- * page appears sooner. A saved page contains the text.
+ * Loads the text of the worker's script: a separate file in a served page, so that the page appears
+ * sooner, and a part of a saved page.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
@@ -112,8 +111,8 @@ function loadText(): Promise<string> {
 }
 
 /**
- * Starts the worker from a blob that contains the worker's text. This is the same in a served page
- * and in a saved page. The page's policy allows workers only from such blobs.
+ * Starts the worker from a blob with its text, in served and saved pages alike. The page's policy
+ * allows no other workers.
  */
 async function startWorker(): Promise<Worker> {
   const url = URL.createObjectURL(new Blob([await loadText()], { type: 'text/javascript' }))
@@ -130,8 +129,8 @@ type TrustedTypes = {
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
 /**
- * Marks the URL with this page's trusted-types policy, for browsers that require this. The policy
- * accepts only URLs of blobs.
+ * Marks the URL with this page's trusted-types policy, which accepts only URLs of blobs, for
+ * browsers that require this.
  */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }

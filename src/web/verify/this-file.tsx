@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { Hex } from '../kit/values.tsx'
 import { OWN_EVIDENCE, readOwnPage } from './saved-file.ts'
 
-/** What a saved page states about itself, and how far the reader can trust this. */
+/** What a saved page states about itself, and how far to trust this. */
 export function ThisFile() {
   const own = useMemo(readOwnPage, [])
   return (

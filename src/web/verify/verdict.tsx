@@ -18,12 +18,12 @@ const TONES = {
 } as const satisfies Record<Standing, string>
 const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
-/** Id of the heading above a result. The page uses the id to move the focus to the heading. */
+/** Id of the heading above a result, to move the focus there. */
 export const RESULT_ID = 'result'
 
 /**
  * The verdict in the largest type, with a sentence that every reader can understand. `headline` is
- * a line for engineers. If a development enclave signed the evidence, the verdict is never green.
+ * for engineers. If a development enclave signed the evidence, the verdict is never green.
  */
 export function Verdict({
   standing,

@@ -34,8 +34,7 @@ type Progress =
   | { readonly kind: 'failed'; readonly fault: unknown }
 
 /**
- * The reader's input when a check begins. It includes the chain's endpoint only if the chain was
- * asked.
+ * The reader's input when a check begins, with the chain's endpoint only if the chain was asked.
  */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
@@ -50,7 +49,7 @@ export function VerifyPage() {
   const { own, inForce } = useExpectations()
   const { expectations } = inForce
   const [isExpecting, setIsExpecting] = useState(false)
-  // When a verdict is shown, the forms below it are folded until the reader opens them.
+  // While a verdict is shown, the forms below are folded until the reader opens them.
   const [isOpen, setIsOpen] = useState(true)
   const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
   const [linked, setLinked] = useState(() => readFragment(location.hash))
@@ -221,7 +220,7 @@ function isOther(one: Given, other: Given): boolean {
   return one.values.some((value, at) => value !== other.values[at])
 }
 
-/** Runs one check at a time in a worker. The worker is started when the first check starts. */
+/** Runs one check at a time in a worker, which starts with the first check. */
 function useChecker(onOutcome: (outcome: JobOutcome) => void) {
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
   const checker = useRef<Checker | null>(null)
@@ -254,8 +253,8 @@ function useChecker(onOutcome: (outcome: JobOutcome) => void) {
 }
 
 /**
- * The result. The focus moves to the heading of the result. So people who use a keyboard or a
- * screen reader find the result.
+ * The result. Its heading takes the focus, so that people with a keyboard or a screen reader find
+ * it.
  */
 function Result({
   progress,

@@ -1,7 +1,4 @@
-/**
- * A source file, imported as the text of one script. The script includes everything that the source
- * file imports (src/web/bundle.ts).
- */
+/** A source file with its imports, imported as the text of one script (src/web/bundle.ts). */
 declare module '*.ts?text' {
   const text: string
   export default text

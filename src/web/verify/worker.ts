@@ -4,14 +4,11 @@ import type { FilledReply, JobReply, JobRequest } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
- * Checks sources in a worker, so that the page stays responsive. The worker's text is part of the
- * page's own script (start-worker.ts).
+ * Checks sources in a worker, so that the page stays responsive. The page's own script contains its
+ * text (start-worker.ts).
  */
 
-/**
- * Those members of a worker's global scope that this file uses. The TypeScript types for pages do
- * not have these members.
- */
+/** The members of a worker's global scope that this file uses. The types for pages lack them. */
 type Scope = {
   onmessage: ((event: MessageEvent<JobRequest>) => void) | null
   postMessage(message: JobReply | FilledReply): void
