@@ -10,8 +10,8 @@ export type CallContext = {
   /** Value of the call's header `x-request-id`. */
   readonly requestId: string
   /**
-   * uuid of this attempt of a call with an Idempotency-Key, by which the gateway finds the call's
-   * record. Absent for a call without a key.
+   * uuid of this attempt of a call with an Idempotency-Key. It identifies the call's record. Absent
+   * for a call without a key.
    */
   readonly callId?: string
 }

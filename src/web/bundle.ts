@@ -34,8 +34,8 @@ export type PageName = (typeof PAGES)[number]
 export const ASSETS_PATH = '/assets'
 
 /**
- * Bundles every page from its sources, in some hundred milliseconds. The process that this starts
- * ends before the promise resolves. Throws esbuild's error when the sources are broken.
+ * Bundles every page from its sources, in some hundred milliseconds. It starts a process that ends
+ * before the promise resolves. Throws esbuild's error when the sources are broken.
  */
 export async function bundlePages(): Promise<PageBundle> {
   const { build, stop } = await import('esbuild')

@@ -34,7 +34,7 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** The permissions of one page, in addition to those of every page. */
+/** The permissions of one page. Every page also has the general permissions. */
 type Allowances = {
   /** Origins that the page's scripts may call, besides the gateway. */
   readonly connect?: readonly string[]
@@ -81,8 +81,8 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
 }
 
 /**
- * The permissions of a page that checks evidence in a worker, whose text is part of the page's own
- * script.
+ * The permissions of a page that checks evidence in a worker. The page's own script contains the
+ * worker's text.
  */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
@@ -101,8 +101,8 @@ export const VERIFY_ALLOWANCES = {
 
 /**
  * Returns the verifier: the page that checks evidence, as one file with its policy. Throws for a
- * text that would end its HTML element too early, and for one that a browser would read differently
- * from the hashed text.
+ * text that would end its HTML element too early, or that a browser would read differently from the
+ * hashed text.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
@@ -125,8 +125,8 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /**
- * Headers for every file that a browser shows or runs, in addition to those of every answer
- * (src/api/track-calls.ts).
+ * Headers for every file that a browser shows or runs. They are added to the headers of every
+ * answer (src/api/track-calls.ts).
  */
 export const SAFE_HEADERS: PageHeaders = {
   'cross-origin-opener-policy': 'same-origin',

@@ -25,7 +25,7 @@ const run = promisify(execFile)
 /**
  * Returns the maker of pages: this version and a commit. The commit is `gitHead` in package.json,
  * or else the commit that is checked out at `root`. It is null when neither exists, or when the
- * sources of the pages differ from it.
+ * sources of the pages differ from the commit.
  */
 export async function readMaker(root: string = ROOT): Promise<Maker> {
   return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }

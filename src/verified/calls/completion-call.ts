@@ -18,10 +18,10 @@ export type ChosenCredential = {
 }
 
 /**
- * Chooses the credential for a call: the caller's, or else the operator's for the provider that
- * serves the model. `credentials` are the operator's, by provider name. A provider on plain http,
- * which only development has, needs no credential. Throws ApiError `unsupported_model`,
- * `provider_credential_missing`.
+ * Chooses the credential for a call: the caller's credential, or else the operator's credential for
+ * the provider that serves the model. `credentials` are the operator's, by provider name. A
+ * provider on plain http (only in development) needs no credential. Throws ApiError
+ * `unsupported_model`, `provider_credential_missing`.
  */
 export function chooseCredential(
   call: { readonly model: string; readonly callerCredential: string | null },

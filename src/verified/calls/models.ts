@@ -25,8 +25,8 @@ type VerifiedModels = {
 }
 
 /**
- * Lists the models that can be verified now: those of every provider if the caller has a
- * credential, otherwise those of the providers for which the operator has a credential.
+ * Lists the models that can be verified now. With a caller's credential, these are the models of
+ * every provider. Without it, only providers for which the operator has a credential count.
  */
 type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
 

@@ -43,8 +43,8 @@ export type VerifiedCall = {
 }
 
 /**
- * Events of a streamed call: first the chunks, then the record with the last chunk, to which the
- * proof is added. The last chunk is canonical JSON text, or null when the enclave has already sent
+ * Events of a streamed call: first the chunks, then the record with the last chunk. The proof is
+ * added to the last chunk, which is canonical JSON text, or null when the enclave has already sent
  * all chunks. A fault may come in place of the record.
  */
 type VerifiedEvent =

@@ -183,8 +183,8 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // Always valid, because a gateway of this service wrote it. An invalid context must never stop
-    // the log.
+    // A gateway of this service wrote the context, but even an invalid context must never stop the
+    // log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -6,7 +6,7 @@ import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from '.
 /** How often a gateway without the turn tries to get it. */
 const TRY_INTERVAL_MS = 1_000
 
-/** What a gateway publishes about a commit to the others on the same database. */
+/** What a gateway publishes about a commit to the other gateways on the database. */
 export type CommitNotice = {
   /** Notary of the log. */
   readonly notary: string
@@ -43,8 +43,8 @@ export type CommitTurn = {
   /** Tries to get the turn now. True if this succeeded. */
   take(): Promise<boolean>
   /**
-   * Ends this committer's turn, which the next committer that tries gets. The hooks are not called
-   * again.
+   * Ends this committer's turn. The next committer that tries gets the turn. The hooks are not
+   * called again.
    */
   leave(): Promise<void>
 }
@@ -100,10 +100,7 @@ export function createCommitTurns({
   readonly onNonce: (taken: Pick<CommitNotice, 'relayer' | 'nextNonce'>) => void
 }): CommitTurns {
   const logs = new Map<string, SharedLog>()
-  /**
-   * Ends the loop and the subscription. Null when they do not run, because no log has a committer
-   * here.
-   */
+  /** Ends the loop and the subscription. Null while no log has a committer in this process. */
   let endRounds: (() => Promise<void>) | null = null
 
   function receive(payload: string): void {

@@ -7,7 +7,7 @@ const SETTLED_AT_ONCE_MAX = 128
 /** A leaf that a caller waits for. */
 export type AwaitedLeaf = {
   readonly index: number
-  /** The completion that came with the answer. Null when the enclave sent none with it. */
+  /** The completion that came with the enclave's answer, or null. */
   readonly given: NoticeCompletion | null
 }
 

@@ -108,8 +108,8 @@ type LogOpening = {
   /** Chain and contract of the log's heads. They stay when the gateway later uses others. */
   readonly domain: LogDomain
   /**
-   * Canonical JSON of the enclave's boot configuration, whose digest is in its attestation
-   * documents.
+   * Canonical JSON of the enclave's boot configuration. The enclave's attestation documents have
+   * its digest.
    */
   readonly bootConfiguration: string
   /** Unix seconds. */

@@ -77,8 +77,8 @@ export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | nu
 }
 
 /**
- * Looks up the nodes for the inclusion path of a new leaf: the new subtrees, and those of the edge
- * before them.
+ * Looks up the nodes for the inclusion path of a new leaf: the new subtrees, and the subtrees of
+ * the edge before them.
  */
 function nodeLookup(
   before: Edge,

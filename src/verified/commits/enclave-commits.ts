@@ -29,9 +29,9 @@ type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog
 }
 
 /**
- * Opens the commits for one chain and contract. Each log gets a committer, which signs anchors with
- * the chain's relayer and wakes the relayer's broadcaster, and a part that asks the enclave to
- * attest the log's state.
+ * Opens the commits for one chain and contract. Each log gets a committer and a part that asks the
+ * enclave to attest the log's state. The committer signs anchors with the chain's relayer, and
+ * wakes the relayer's broadcaster.
  */
 export function openCommits(
   config: {

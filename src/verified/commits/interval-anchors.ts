@@ -112,7 +112,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // Called, too, when another gateway anchored the log first.
+      // This runs even if another gateway anchored the log first.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {

@@ -5,8 +5,8 @@ import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { Database } from '../../storage/database.ts'
 
 /**
- * What an enclave stated about other logs, which the gateway sent to it before its own log had a
- * leaf.
+ * What a new enclave stated about the logs that the gateway sent. The enclave's own log had no leaf
+ * then.
  */
 export type StoredBootStatement = {
   /** Notary of the enclave: 0x, lower case. */

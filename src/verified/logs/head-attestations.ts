@@ -47,7 +47,7 @@ export type HeadAttestations = {
 
 export type HeadAttestationsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestHead'>
-  /** Resolves when a leaf is committed. Rejects with CommitError when it never will be. */
+  /** Resolves when a leaf is committed. Rejects with CommitError if this will never happen. */
   readonly committer: {
     waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   }
@@ -112,7 +112,9 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     return 'kept'
   }
 
-  /** Returns true when the first `size` leaves are committed, false if they never will be. */
+  /**
+   * Returns true when the first `size` leaves are committed, and false if this will never happen.
+   */
   async function awaitCommit({ notary, size }: LogOfSize, signal: AbortSignal): Promise<boolean> {
     if (size === 0) return true
     try {

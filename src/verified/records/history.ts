@@ -28,8 +28,9 @@ export type History = {
   /** Returns the first record with this hash that the viewer may see, or null. */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Erases request and response of the viewer's own records with this hash, never those of other
-   * accounts. Returns the first of these records after the erasure, or null without such records.
+   * Erases request and response of the viewer's own records with this hash. Never erases other
+   * accounts' records. Returns the first of the viewer's records after the erasure, or null without
+   * such records.
    */
   erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
 }

@@ -29,9 +29,7 @@ type RecordContent = {
   readonly withheld?: Withheld
 }
 
-/**
- * The columns from which content is read: of the record, and of the act that erased its content.
- */
+/** The columns of a record's content, and of the act that erased the content. */
 export type ContentRow = {
   readonly id: string
   readonly hash: Uint8Array

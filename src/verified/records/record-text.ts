@@ -16,16 +16,16 @@ import type { AnsweredRecord, StoredRecord } from './records-store.ts'
  */
 
 /**
- * Returns the reply to a call (interface, 2.3): the members of the response, then those of the
- * proof, including `receipt` and `log`.
+ * Returns the reply to a call (interface, 2.3): the members of the response, then the members of
+ * the proof, including `receipt` and `log`.
  */
 export function createReplyText(record: AnsweredRecord): string {
   return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
 }
 
 /**
- * Returns the response of a call. The call is never an encrypted one. Throws ApiError
- * `content_erased` and ContentUnavailable.
+ * Returns the response of a call that is not encrypted. Throws ApiError `content_erased` and
+ * ContentUnavailable.
  */
 export function responseOf({ response, withheld }: AnsweredRecord): string {
   if (withheld !== undefined) throw refusalOf(withheld)
@@ -34,8 +34,8 @@ export function responseOf({ response, withheld }: AnsweredRecord): string {
 }
 
 /**
- * Returns the last chunk of a stream (canonical JSON text): its own members, then those of the
- * proof.
+ * Returns the last chunk of a stream (canonical JSON text): the chunk's members, then the members
+ * of the proof.
  */
 export function lastChunkText(chunk: string, record: AnsweredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
@@ -73,9 +73,10 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk for the proof, with empty choices, for enclaves with protocol version 1,
- * which do not hold back the last chunk. Its `usage` is null, as in all chunks, but left out if the
- * caller requested usage: null would replace the usage in the caller's SDK.
+ * Returns a separate chunk for the proof, with empty choices. Enclaves with protocol version 1 need
+ * it, because they do not hold back the last chunk. Its `usage` is null, as in all chunks. If the
+ * caller requested usage, `usage` is left out, because null would replace the usage in the caller's
+ * SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,

@@ -38,7 +38,7 @@ type LogProof = {
  * hashed. A stored record never changes.
  */
 export type StoredRecord = {
-  /** uuid, and cursor of history pages. */
+  /** uuid. History pages use it as their cursor. */
   readonly id: string
   /** Address of the key that signs, 0x, lower case. It is the id of the log. */
   readonly notary: string

@@ -58,9 +58,9 @@ export function createContentSearch(
 
 /**
  * Searches the texts of messages and answers, but not names of members or settings. A record with
- * altered bytes counts as found, because it may have contained the text: a read of it reports the
- * fault. Throws ContentUnavailable when the key is missing, because it is then missing for most
- * other records too.
+ * altered bytes counts as found, because it may have contained the text: a read of this record
+ * reports the fault. Throws ContentUnavailable when the key is missing, because most other records
+ * need this key too.
  */
 function hasText({ request, response, withheld }: StoredRecord, wanted: string): boolean {
   if (withheld?.kind === 'unavailable') {

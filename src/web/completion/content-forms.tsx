@@ -6,8 +6,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
 
 /**
- * Two ways to see the content: an API key, which this tab sends only to this gateway, or a file
- * that the caller kept, which is never sent.
+ * Two ways to see the content: with an API key, or from a file that the caller kept. The key is
+ * sent only to this gateway. The file is never sent.
  */
 export function ContentForms({
   hash,

@@ -2,8 +2,8 @@ import { Busy, FaultNotice } from '../kit/notices.tsx'
 import type { usePages } from './use-pages.ts'
 
 /**
- * The end of a list that is read page by page: a button that loads more, a sign that more is
- * loading, or why this failed.
+ * The end of a list that is read page by page: a button that loads more, the progress of loading,
+ * or the reason why loading failed.
  */
 export function MoreOfIt({
   of: { fault, isLoading, hasMore, loadMore },

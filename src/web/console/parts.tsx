@@ -18,7 +18,10 @@ export type Part = {
   /** The scope that a key needs for this part. Null if every key may see the part. */
   readonly scope: Scope | null
   readonly show: ComponentType
-  /** True if the part stays in the page while another part is shown, to keep its conversation. */
+  /**
+   * True if the part stays in the page while another part is shown, so that its conversation is not
+   * lost.
+   */
   readonly isKept?: boolean
 }
 

@@ -140,7 +140,7 @@ function quoteShell(text: string): string {
 }
 
 /**
- * Quotes a text for JSON, JavaScript and Python, which share the escapes that the text needs. They
+ * Quotes a text for JSON, JavaScript and Python, which share the needed escapes. These languages
  * cannot write half of a surrogate pair.
  */
 function quoteJson(text: string): string {

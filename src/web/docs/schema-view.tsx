@@ -151,7 +151,7 @@ function rangeWords(least: unknown, most: unknown, unit: string): string {
   return words === '' || unit === '' ? words : `${words} ${unit}`
 }
 
-/** Returns the other schema if a schema allows only that or null. */
+/** If a schema allows only null or one other schema, returns the other schema. */
 function withoutNull(schema: JsonSchema): {
   readonly schema: JsonSchema
   readonly isNullable: boolean

@@ -1,9 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /*
- * The reader can drop a file on any page, and /verify checks it in this browser. A page that takes
- * files itself gets the file at once. Any other page stores it in this browser's database and opens
- * /verify, which reads and deletes it. The file is never sent.
+ * The reader can drop a file on any page, and the page /verify checks it in this browser. A page
+ * that takes files itself gets the file at once. Any other page stores the file in this browser's
+ * database and opens /verify. The page /verify reads and deletes the stored file. The file is never
+ * sent.
  */
 
 type Take = (file: Blob) => void
@@ -38,8 +39,8 @@ export function useDroppedFiles(take: Take): void {
 
 /**
  * Passes files that the reader drops anywhere on the page to a check. `isOver`: the reader drags a
- * file over the page. `isLost`: the last file could not be stored for the next page. A part of the
- * page that handles drops itself gets its files.
+ * file over the page. `isLost`: the last file could not be stored for the next page. If a part of
+ * the page handles drops itself, that part gets the files that are dropped on it.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)

@@ -95,8 +95,9 @@ export function showPage(page: ComponentChildren): void {
 }
 
 /**
- * A tab that one of our pages opened starts with a copy of that page's storage, which includes the
- * expectations. This function removes the API key from the copy, and separates the two tabs.
+ * A tab that one of our pages opened starts with a copy of that page's storage. The copy has the
+ * expectations. This function removes the API key from the copy, and makes sure that neither tab
+ * can reach the other.
  */
 function leaveOpener(): void {
   forgetKey()

@@ -51,8 +51,8 @@ export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
 /**
  * Sends a request to the gateway that served this page. Returns the JSON of the answer. Throws
  * OwnGatewayFault for an error or without an answer, AbortError when `signal` is aborted. Does NOT
- * check that the answer has the expected form: the page trusts its own gateway, and checks only
- * evidence.
+ * check that the answer has the expected form: a page shows what its own gateway says, and checks
+ * only evidence.
  */
 export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
   const answer = await sendCall(path, call)

@@ -84,8 +84,8 @@ function adviceFor(fault: unknown): string {
 }
 
 /**
- * How long work takes before a notice says that it is in progress. Faster work makes the page not
- * flicker.
+ * How long work may take before a notice says that it is in progress. Faster work shows no notice,
+ * so that the page does not flicker.
  */
 export const PATIENCE_MS = 1_000
 

@@ -84,8 +84,8 @@ function publish(next: TabExpectations): void {
 let writes = 0
 
 /**
- * Stores the expectations after reading their files. Stores nothing if the expectations change
- * meanwhile.
+ * Stores the expectations. Their files are read first. If the expectations change during this time,
+ * this call stores nothing.
  */
 async function keep(): Promise<void> {
   if (IS_COPY) return

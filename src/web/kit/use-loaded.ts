@@ -11,8 +11,8 @@ export type Loaded<Value> = {
 }
 
 /**
- * Loads a value at the start, when `inputs` change, and every `everyMs` while the page is visible.
- * A load that is no longer needed is aborted.
+ * Loads a value when the component appears, when `inputs` change, and every `everyMs` while the
+ * page is visible. A load that is no longer needed is aborted.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,

@@ -10,8 +10,8 @@ import { type RowPlace, usePageOf } from './place.ts'
 export type HeadPages = ReturnType<typeof useHeadPages>
 
 /**
- * Returns a page of heads: the newest, updated live; the page with the head that the address names;
- * or the page that the reader chose.
+ * Returns a page of heads. It is the page of the newest heads (updated live), the page with the
+ * head that the address names, or the page that the reader chose.
  */
 export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace | null) {
   const wanted = place?.kind === 'head' ? place.size : null

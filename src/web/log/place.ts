@@ -43,7 +43,7 @@ export function usePageOf(
   ]
 }
 
-/** Scrolls to the row that the address names and focuses it, once, as soon as it exists. */
+/** Scrolls once to the row that the address names, as soon as the row exists, and focuses it. */
 export function useArrival(place: RowPlace | null, isThere: boolean) {
   const row = useRef<HTMLTableRowElement>(null)
   const arrived = useRef<RowPlace | null>(null)

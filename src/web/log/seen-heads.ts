@@ -53,7 +53,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
   }
 }
 
-/** Returns this browser's storage, or null when it is not allowed. */
+/** Returns this browser's own storage, or null when the browser does not allow storage. */
 export function openStorage(): Storage | null {
   try {
     return localStorage

@@ -26,8 +26,8 @@ export function writeFragment(expectations: GivenExpectations): string {
 }
 
 /**
- * Combines the reader's texts with the texts from a link, which replace the reader's. The number of
- * signers never becomes lower, even if a text is not a number.
+ * Combines the reader's texts with the texts from a link. A text from the link replaces the
+ * reader's text. The number of signers never becomes lower, even if a text is not a number.
  */
 export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))

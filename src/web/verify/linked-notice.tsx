@@ -2,8 +2,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import type { Linked } from './link.ts'
 
 /**
- * Says that expectations from a link are claims of its author. The reader decides whether to use
- * them.
+ * Says that expectations from a link are claims of the link's author. The reader decides whether to
+ * use them.
  */
 export function LinkedNotice({
   linked,

@@ -70,7 +70,7 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
   }
 }
 
-/** True if another root than AWS's is trusted, which may be that of a development enclave. */
+/** True if another root than AWS's is trusted. It may belong to a development enclave. */
 export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
   return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }

@@ -20,8 +20,8 @@ const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**
- * The evidence inside this page, as a file that is read as strictly as a file that the reader
- * drops. Null when this page has no evidence.
+ * The evidence inside this page, as a file. It is read as strictly as a file that the reader drops.
+ * Null when this page has no evidence.
  */
 export const OWN_EVIDENCE: File | null = findOwnEvidence()
 

@@ -5,10 +5,10 @@ import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from 
 export type Checker = {
   /**
    * Runs a job and returns its result. `onProgress` is called with the finished part. A new job
-   * ends the running job, whose promise rejects with AbortError.
+   * ends the running job: the promise of the old job rejects with AbortError.
    */
   run(job: Job, onProgress: (done: number) => void): Promise<JobOutcome>
-  /** Ends the running job, whose promise rejects with AbortError. */
+  /** Ends the running job. The promise of this job rejects with AbortError. */
   stop(): void
 }
 
@@ -111,8 +111,7 @@ function loadText(): Promise<string> {
 }
 
 /**
- * Starts the worker from a blob with its text, in served and saved pages alike. The page's policy
- * allows no other workers.
+ * Starts the worker from a blob with the worker's text. The page's policy allows no other workers.
  */
 async function startWorker(): Promise<Worker> {
   const url = URL.createObjectURL(new Blob([await loadText()], { type: 'text/javascript' }))
@@ -129,8 +128,8 @@ type TrustedTypes = {
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
 /**
- * Marks the URL with this page's trusted-types policy, which accepts only URLs of blobs, for
- * browsers that require this.
+ * Marks the URL with this page's trusted-types policy, for browsers that require this. The policy
+ * accepts only URLs of blobs.
  */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }

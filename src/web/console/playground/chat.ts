@@ -134,8 +134,8 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
 }
 
 /**
- * The members of a chunk that a chat shows. All parsers read the chunk alike: the client has
- * checked this.
+ * The members of a chunk that a chat shows. The client has checked that all parsers read the chunk
+ * alike.
  */
 type Chunk = {
   readonly hash?: string

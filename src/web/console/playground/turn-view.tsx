@@ -198,7 +198,7 @@ function AnchorState({
     case 'waiting':
       return <State tone="open">Waiting for its anchor</State>
     case 'mined':
-      // Not a good tone, because the page did not ask the chain for the block.
+      // The tone is `open`, because the page did not ask the chain for the block.
       return <State tone="open">Anchored in block {anchor.evidence.bundle.block?.number}</State>
     case 'unknown':
       return <State tone="warn">No anchor seen</State>
