@@ -157,8 +157,8 @@ export function verifiedCompletionRoutes({
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
 
 /**
- * What a call gets before it starts and settles when it ends: a permit from the limits, and the
- * claim of its Idempotency-Key.
+ * The permit from the limits, and the claim of the call's Idempotency-Key. A call gets both before
+ * its start. They are settled at its end.
  */
 type Granted = {
   readonly permit: Permit

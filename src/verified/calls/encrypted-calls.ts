@@ -37,8 +37,8 @@ import type { AnsweredRecord } from '../records/records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 
 /**
- * Encrypted calls (EHBP). The gateway passes on bytes that it cannot read. It sees only headers,
- * lengths and times.
+ * Encrypted calls (EHBP). The gateway cannot read the bytes that it passes on. It sees only
+ * headers, lengths and times.
  */
 
 /** The gateway closes a connection that accepts no data for this time. */
@@ -108,12 +108,12 @@ export type EncryptedCalls = {
     abort: AbortController,
   ) => Promise<AnsweredRecord>
   /**
-   * All credentials of the operator, by provider name. The gateway sends all, because it cannot
-   * read the model of an encrypted call.
+   * All credentials of the operator, by provider name. The gateway cannot read the model of an
+   * encrypted call, so it sends all of them.
    */
   readonly credentials: () => ReadonlyMap<string, string>
   /**
-   * How long the next pull may take to bring the proof to the enclave, milliseconds. 0 when pulls
+   * How long a pull may take until it brings the proof to the enclave, milliseconds. 0 when pulls
    * do not bring proofs.
    */
   readonly patienceMs: number
@@ -187,8 +187,8 @@ function createTally(): Tally {
 }
 
 /**
- * Returns the tokens that a call counts for, and the tokens of its prompt. The provider states
- * these numbers. If the caller left too early, the numbers are estimated from bytes and frames.
+ * Returns the tokens that a call counts for, and the tokens of its prompt, as the provider states
+ * them. If the caller left too early, estimates these numbers from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,

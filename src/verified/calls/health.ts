@@ -31,8 +31,8 @@ type ReadinessReport = {
   /** The failing parts. The gateway is ready when the list is empty. */
   readonly failing: readonly ReadinessPart[]
   /**
-   * Whether anchors reach the chain, and how many are not in a block yet. The chain is not a
-   * ReadinessPart, because completions work without it: anchors are stored and sent later.
+   * Whether anchors reach the chain, and how many are not in a block yet. Completions work without
+   * the chain, so the chain is not a ReadinessPart.
    */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
   /** Why `commits` fails. Null when it does not fail. */
@@ -150,8 +150,8 @@ const ready = z.strictObject({
 })
 
 /**
- * Routes without a key for the system that keeps this process running. They return only names of
- * parts.
+ * Routes without a key for the system that keeps this process running. The answers contain only
+ * names of parts.
  *
  * `GET /healthz` answers 200. If it does not answer, a restart helps. `GET /readyz` answers 200
  * when verified completions can be served, and otherwise 503 with the failing parts. While

@@ -18,9 +18,9 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The database has fewer leaves than it had acknowledged to the enclave: it was restored, or
- * replaced by a replica that was behind. The enclave has forgotten the missing leaves. Further
- * commits would hide this loss.
+ * The database lacks leaves that the enclave has seen as acknowledged: the database was restored,
+ * or a replica that was behind replaced it. The enclave has forgotten these leaves. Further commits
+ * would hide this loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
@@ -113,9 +113,9 @@ export async function openCommitSession({
 }
 
 /**
- * Checks a reply with at least one completion, and stores it whole. The anchor is stored too,
- * except when anchors have intervals. Throws BatchRefused and CommitRaceLost: nothing is stored
- * then. After any other error, it is unknown whether the reply is stored.
+ * Checks and stores a reply with at least one completion. Its anchor is stored with it, except when
+ * anchors have intervals. Throws BatchRefused and CommitRaceLost: nothing is stored then. After any
+ * other error, it is unknown whether the reply is stored.
  */
 export async function commitReply(
   session: CommitSession,

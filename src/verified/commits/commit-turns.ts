@@ -86,7 +86,7 @@ export const ALWAYS_OURS: CommitTurns = {
 }
 
 /**
- * Turns as locks of the database session, which the server releases when this process dies.
+ * Turns as locks of the database session. The server releases the locks when this process dies.
  * `onNonce` is called with nonces that other gateways used.
  */
 export function createCommitTurns({

@@ -128,9 +128,8 @@ export type CommitsStore = NonceStore & {
   openLog(log: LogOpening): Promise<LogState>
   /**
    * Stores the whole commit or nothing, in one statement. Throws CommitRaceLost when the log is no
-   * longer at `before`, or the relayer no longer at `nonce`. After any other error, it is unknown
-   * whether the commit is stored: the connection may break after the server has stored it. A call
-   * of openLog shows whether it is.
+   * longer at `before`, or the relayer no longer at `nonce`. After any other error, a call of
+   * openLog shows whether the commit is stored: the connection may have broken after that.
    */
   commit(commit: Commit): Promise<void>
   /** Number of stored leaves in a log. Null for an unknown log. */

@@ -90,16 +90,16 @@ export type CommitterOptions = SessionOptions & {
 }
 
 /**
- * Creates the committer: it pulls sealed completions from the enclave, checks them, and stores them
+ * Creates the committer. It pulls sealed completions from the enclave, checks them, and stores them
  * with their signed anchor, one commit at a time. A pull starts at the size of the log in the
  * database, so it acknowledges exactly what is durable. After a failure, the committer reads the
- * state of the log again. This shows whether the last commit is stored. If not, it is repeated with
- * the same nonce.
+ * state of the log again. This shows whether the last commit is stored. If not, the committer
+ * repeats it with the same nonce.
  *
  * When several gateways share the database, one gateway commits and publishes its commits. The
- * others read the records for their callers. Turns only save work: if a caller has waited for
- * TURN_PATIENCE_MS without growth of the log, the caller's gateway commits too, and reads the log
- * again if it loses the race. follow-state.ts decides the next step.
+ * other gateways read the records for their callers. Turns only save work: if a caller has waited
+ * for TURN_PATIENCE_MS without growth of the log, the caller's gateway commits too. If this gateway
+ * loses the race, it reads the log again. follow-state.ts decides the next step.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)

@@ -240,7 +240,7 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and one of them may be drained. So an endpoint
+      // Several endpoints may lead to one enclave, and an endpoint may be drained. So an endpoint
       // that follows the log now comes first.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??

@@ -34,7 +34,7 @@ export class WaitingCallers {
     for (const waiter of this.waiters.all()) waiter.reject(error)
   }
 
-  /** Answers callers that wait for these leaves with the records of the last commit. */
+  /** Gives the records that were just committed to the callers that wait for these leaves. */
   resolve(
     notary: string,
     { from, count }: { readonly from: number; readonly count: number },

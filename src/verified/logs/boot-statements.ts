@@ -21,7 +21,7 @@ import type { BootStatementsStore, StoredBootStatement } from './boot-statements
 type BootStatements = {
   /**
    * Sends a new enclave the heads of other logs before its first call, and stores the enclave's
-   * statement about them. An enclave that is from an earlier build or has leaves makes no
+   * statement about these heads. An enclave that is from an earlier build or has leaves makes no
    * statement. Throws EnclaveError when the enclave should be asked again, and what the store
    * throws.
    */

@@ -33,8 +33,9 @@ export type ErasuresStore = {
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
    * Erases all content of the account with this name, for completions that finished before now.
-   * Callers cannot read it after this resolves, even from a record that is committed later. The
-   * rows contain it until `eraseDue` removes it. Returns null when there is no such account.
+   * After that, callers cannot read the content, even from a record that is committed later. The
+   * rows contain the content until `eraseDue` removes it. Returns null when there is no such
+   * account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
@@ -82,7 +83,7 @@ const ERASE_LOCK = 7_100_317
 
 /**
  * Selects the act that erased the content of a record, or all content of its account. An account's
- * content counts as erased from the request on, although it is removed from the rows later.
+ * content counts as erased from the request on, but leaves the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]

@@ -41,7 +41,7 @@ export type HistoryErasure = { readonly reason: string; readonly by: Operator }
 /**
  * Creates the history, read from the records store. `isOpen`: every account may see all completions
  * (`filter=all`, and lookups by hash), as the interface defines it. Otherwise an account sees only
- * its own, except viewers with the right to see all.
+ * its own completions, except viewers with the right to see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>

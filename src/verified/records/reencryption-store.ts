@@ -23,9 +23,9 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
   const { queries, content } = database
   return {
     /**
-     * Lists the keys that encrypted stored content, but never a key itself, and whether this
-     * process has each key and encrypts with it. `retired_at`: when no content was left under the
-     * key.
+     * Lists the keys that encrypted stored content, but never a key itself. States whether this
+     * process has each key, and whether it encrypts with the key. `retired_at`: when no content was
+     * left under the key.
      */
     async keys() {
       const rows = await queries
@@ -109,8 +109,7 @@ type OldRecord = {
 
 /**
  * Returns the next records to encrypt, and the start of the next batch (null at the end). A batch
- * has a fixed number of positions, so that it never takes long, even if few records must be
- * encrypted.
+ * has a fixed number of positions, so that no batch takes long.
  */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,

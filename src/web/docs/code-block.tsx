@@ -7,7 +7,7 @@ import { CopyButton } from '../kit/values.tsx'
  */
 const SHOWN_MAX = 50_000
 
-/** Code with a button to copy it. `label` names both. Wide lines scroll. */
+/** Code with a button to copy it. `label` names code and button. Wide lines scroll. */
 export function CodeBlock({ label, text }: { readonly label: string; readonly text: string }) {
   return (
     <div class="code-block">

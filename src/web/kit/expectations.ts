@@ -95,8 +95,8 @@ type KeptFile = { readonly name: string; readonly text?: string; readonly base64
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /**
- * Encodes the expectations that outlive the page as text. Those of a development gateway are left
- * out, because the page fetches them again.
+ * Encodes as text the expectations that outlive the page. The expectations of a development gateway
+ * are left out, because the page fetches them again.
  */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held

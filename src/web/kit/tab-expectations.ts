@@ -11,9 +11,9 @@ import {
 import { IS_COPY } from './frame.tsx'
 
 /*
- * The reader's expectations of enclaves, which all pages of this tab share. They are in the tab's
- * own storage, which ends with the tab. A saved page keeps them only in memory, because other files
- * on the reader's disk could write to its storage.
+ * The reader's expectations of enclaves. All pages of this tab share them in the tab's own storage,
+ * which ends with the tab. A saved page keeps them only in memory, because other files on the
+ * reader's disk could write to its storage.
  */
 
 const NAME = 'affidavit-expectations'
@@ -98,7 +98,7 @@ async function keep(): Promise<void> {
 
 /**
  * Stores the text. Returns false when the storage is full or missing. Removes the old text first,
- * so that it cannot come back.
+ * so that old expectations cannot come back.
  */
 function store(text: string): boolean {
   try {

@@ -45,8 +45,8 @@ export function checkGrowth(
 }
 
 /**
- * Checks that a leaf is at its index in the log, under a signed head of the notary. `expected` (32
- * bytes): the hash that the reader expects for this leaf. Throws ProofError `wrong_signer`,
+ * Checks that a leaf is at its index in the log, under a head that the notary signed. `expected`
+ * (32 bytes): the hash that the reader expects for this leaf. Throws ProofError `wrong_signer`,
  * `not_included` and `other_leaf`, FormatError.
  */
 export function checkLeaf(

@@ -29,7 +29,8 @@ export function useExpected(): Expected {
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
     const read = await readGivenExpectations({ ...given, revocationLists: [] })
-    // Left out: an enclave's statement has no outcome, and is not looked up on a chain.
+    // These members are left out: an enclave's statement has no outcome, and is not looked up on a
+    // chain.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {

@@ -21,7 +21,10 @@ export type SeenHeads = {
   list(): readonly string[]
 }
 
-/** Stores seen heads in a storage of the browser, such as localStorage, or (null) nowhere. */
+/**
+ * Stores seen heads in a storage of the browser, such as localStorage. `storage` is null when there
+ * is no storage.
+ */
 export function createSeenHeads(storage: Storage | null): SeenHeads {
   const find: SeenHeads['find'] = (notary) => {
     try {

@@ -23,8 +23,8 @@ const WORDS = {
 
 /**
  * Shows the evidence as a chain of links, from request to block. Each link has a state, and shows
- * its checks when it is opened. `facts`: more about a link in plain words. If the evidence depends
- * on a development root, no link is green.
+ * its checks when the reader opens it. `facts`: more about a link in plain words. If the evidence
+ * depends on a development root, no link is green.
  */
 export function ChainPicture({
   checks,

@@ -3,8 +3,8 @@ import type { BundleCheckName } from '../../../attestation/evidence/bundle-repor
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**
- * The links of the chain, from the request to the block. `needs`: other links. If one of them is
- * broken, this link proves nothing about the shown question and answer.
+ * The links of the chain, from the request to the block. `needs`: if one of these links is broken,
+ * this link proves nothing about the shown question and answer.
  */
 export const LINKS = [
   { name: 'request', title: 'Request and answer', about: 'the question and the answer', needs: [] },

@@ -181,8 +181,8 @@ function registersOf(json: JsonObject): JsonObject | null {
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /**
- * Writes one register per line. Refuses a value that is not text, because a register that is left
- * out would not be demanded.
+ * Writes one register per line. Refuses a value that is not text, because a register without text
+ * would not be demanded.
  */
 function writeSet(set: Json, file: string): string {
   const registers = isJsonObject(set) ? registersOf(set) : null
