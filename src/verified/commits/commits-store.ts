@@ -129,7 +129,7 @@ export type CommitsStore = NonceStore & {
   /**
    * Stores the whole commit or nothing, in one statement. Throws CommitRaceLost when the log is no
    * longer at `before`, or the relayer no longer at `nonce`. After any other error, a call of
-   * openLog shows whether the commit is stored: the connection may have broken after that.
+   * openLog shows whether the commit is stored.
    */
   commit(commit: Commit): Promise<void>
   /** Number of stored leaves in a log. Null for an unknown log. */
