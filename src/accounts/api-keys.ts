@@ -18,7 +18,7 @@ export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 
 /**
- * The most keys that an account may have made through the API. Valid keys count, and keys that
+ * Maximum number of keys that an account has made through the API. Valid keys count, and keys that
  * ended within the last day. Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000

@@ -16,8 +16,8 @@ const RETRY_MS = 1_000
 const EXPIRE_INTERVAL_MS = 15_000
 
 /**
- * Returns a limiter that also applies budgets. A call with a budget first reserves its estimate.
- * When it ends, it is settled with its real use. `admit` throws ApiError `insufficient_quota`.
+ * Returns a limiter that also applies budgets. A call with a budget first reserves its estimate. At
+ * its end, the call is settled with its real use. `admit` throws ApiError `insufficient_quota`.
  */
 export function withBudgets({
   limiter,

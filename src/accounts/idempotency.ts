@@ -230,7 +230,7 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
  * Idempotency over its store. The answer of a verified completion is its record. The enclave
  * receives the call's id, and the id later finds the record. So no second write is needed, and a
  * killed process loses nothing. A verified call is made again only if its first try certainly
- * produced nothing. An error may prove that. The death of the gateway does not.
+ * produced nothing. The error of a failed call may prove that. The death of its gateway does not.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(

@@ -118,9 +118,9 @@ type Keys = {
 /**
  * Routes of API keys, for a dashboard. They describe the calling key, and list, make and revoke
  * keys of the caller's account. A key with the scope `admin` acts on all accounts. A key without
- * `admin` needs the scope `keys`. It cannot make or revoke keys with more rights than its own, and
- * cannot make keys with a longer lifetime. A key with a budget cannot make keys, because a new key
- * could spend more than the budget.
+ * `admin` needs the scope `keys`. Such a key cannot make or revoke keys with more rights than its
+ * own, and cannot make keys with a longer lifetime. A key with a budget cannot make keys, because a
+ * new key could spend more than the budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const

@@ -8,7 +8,7 @@ import type { KeysStore, StoredKey } from './keys-store.ts'
  */
 export const KEY_AGE_MAX_MS = 500
 
-/** The most remembered keys. Without this limit, invented ids could fill the memory. */
+/** Maximum number of remembered keys. Without this limit, invented ids could fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
 /**

@@ -22,8 +22,8 @@ export const usageQuery = z.object({
 export type UsageQuery = Readonly<z.output<typeof usageQuery>>
 
 /**
- * Sums of one period. A member is null if the report does not divide by it, or if the value is not
- * known.
+ * Sums of one period. A member is null if the report does not divide by this dimension, or if the
+ * value is not known.
  */
 export const usageRow = z.object({
   /** Start of the period. */

@@ -47,7 +47,7 @@ export type AgentOptions = {
   readonly nodeId: string
   /** Default LLM. */
   readonly nodeType?: NodeType
-  /** True if the backend may receive URLs of images, which it then fetches. Default false. */
+  /** True if the backend may receive URLs of images and fetch the images. Default false. */
   readonly fetchesMedia?: boolean
   /** The caller must close the backend after `done` has settled. */
   readonly backend: Backend
@@ -181,7 +181,7 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 
 /**
  * Returns null for a fault that may be temporary. Throws AgentFailure for a permanent fault. If the
- * node has served before, the fault may be the gateway's, so returns null.
+ * node has served before, the gateway may have caused the fault. Then returns null.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)

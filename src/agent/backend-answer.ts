@@ -13,13 +13,13 @@ export type BackendAnswer = {
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, unknown>>
   /**
-   * Returns the next packet, or null after the last packet. Packets from before a fault are
-   * returned first. Then rejects with the connection's fault or the signal's reason.
+   * Returns the next packet, or null after the last packet. After a fault, first returns the
+   * earlier packets. Then rejects with the connection's fault or the signal's reason.
    */
   next(): Promise<Uint8Array | null>
   /**
-   * Stops reading the answer. If `isWhole` is true, the connection stays open for further calls,
-   * when the rest of the answer has arrived. Otherwise the backend's call ends.
+   * Stops reading the answer. If `isWhole` is true, the connection stays open, and is used again
+   * after the rest of the answer has arrived. Otherwise the backend's call ends.
    */
   leave(isWhole: boolean): void
 }
@@ -169,7 +169,7 @@ type Deferred<Value> = {
 }
 
 /**
- * Replaces Promise.withResolvers, which needs Node.js 22. The installed agent must also run on 20.
+ * Replaces Promise.withResolvers of Node.js 22. The installed agent must also run on Node.js 20.
  */
 function createDeferred<Value>(): Deferred<Value> {
   let settle: Omit<Deferred<Value>, 'promise'> | undefined

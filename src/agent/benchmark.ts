@@ -46,7 +46,7 @@ export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
  * Measures how fast a backend serves a model: a warm-up, then one request after another, then
  * several requests at the same time. The speed of a request is (tokens - 1) / (time of the last
  * token - time of the first token). Tokens are counted by `usage`, because one chunk may hold
- * several tokens. If an answer arrives all at once, its speed is its tokens / the time since the
+ * several tokens. If an answer arrives all at once, the speed is its tokens / the time since the
  * request. Rejects with BackendError if the backend fails or sends no usage.
  */
 export async function runBenchmark(

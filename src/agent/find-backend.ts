@@ -4,7 +4,7 @@ import { AgentFailure } from './registration.ts'
 
 /**
  * Returns the configured backend, even if it is down. Without a configured backend, searches the
- * agent's machine. Rejects with AgentFailure if no backend is found. `name` is for people.
+ * agent's machine. Rejects with AgentFailure if no backend is found. `name` is for people to read.
  */
 export async function openBackend({
   url,

@@ -4,8 +4,8 @@ import { VERSION } from '../runtime/version.ts'
 
 /**
  * Reads the hardware of the agent's machine with `systeminformation`, which uses nvidia-smi. A
- * machine may have no GPU. A text that cannot be read is `unknown`. The speed is that of the
- * network card. The speed of the route to the gateway is not measured. Never rejects.
+ * machine may have no GPU. A text that cannot be read is `unknown`. The speed is the network
+ * card's. The speed of the route to the gateway is not measured. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')

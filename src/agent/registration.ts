@@ -35,11 +35,11 @@ type RegistrationOptions = {
 }
 
 /**
- * Registers a node, so that the gateway allows it to connect. The order is that of the public
- * client: read the node's info, check the backend, save missing hardware, and measure every model
- * without a benchmark. Nodes for images have one model and no benchmark. Returns at least one model
- * that can be served. Rejects with AgentFailure, and with GatewayError or BackendError for faults
- * that may be temporary.
+ * Registers a node, so that the gateway allows it to connect. The order is the public client's:
+ * read the node's info, check the backend, save missing hardware, and measure every model without a
+ * benchmark. Nodes for images have one model and no benchmark. Returns at least one model that can
+ * be served. Rejects with AgentFailure, and with GatewayError or BackendError for faults that may
+ * be temporary.
  */
 export async function prepareNode(
   options: RegistrationOptions,

@@ -25,7 +25,7 @@ type RunOutcome =
 /** Why a run is aborted: the caller left, the agent stops waiting, or the connection is lost. */
 type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
-/** The most runs on one connection at the same time. Only a faulty gateway sends more. */
+/** Maximum number of runs on one connection at the same time. Only a faulty gateway sends more. */
 const RUNS_MAX = 64
 
 /** Called with each run. The returned function is called with the run's outcome. Must not throw. */
@@ -156,7 +156,7 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request: frames of status 1, with the usage last, then one of status 2, or of
+ * Answers one chat request with frames of status 1, the usage last, and a final frame: status 2, or
  * status 3 with the backend's error. A cancelled run ends like a finished run. `send` resolves when
  * more frames may be sent. Never rejects.
  */

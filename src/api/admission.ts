@@ -178,8 +178,9 @@ export function createSharedAdmission({
 /** Limits the memory that all calls of the process hold together. */
 export type MemoryBudget = {
   /**
-   * Admits an owner's call, and counts its bytes in this budget. Throws ApiError `overloaded`, also
-   * in `reserve`. `reserve` throws `payload_too_large` for a call that alone exceeds the budget.
+   * Admits an owner's call, and counts its bytes in this budget. `charge` and `reserve` throw
+   * ApiError `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget
+   * even alone.
    */
   charge(admission: Admission, owner: string): Slot
   /** The bytes that are held now, and the limit for these bytes. */
@@ -205,7 +206,7 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
 
   function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
-    // The fixed memory of calls may not use the last eighth, which is for bodies of other calls.
+    // The last eighth is for the bodies of other calls, not for the fixed memory of calls.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0

@@ -8,11 +8,11 @@ import { recordFailure, recordProcessingTime } from './track-calls.ts'
 export type ShowMissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
- * Answers in the error envelope: every error of the middleware behind this, and every call without
- * a route. An unexpected error is logged, and answered with a 500 without details. If the answer
- * has already begun, the connection is cut, so that the answer does not look complete. `now`
- * returns milliseconds. `paths` are the router's patterns, for the message about an unknown path. A
- * browser that asks for a path outside the API receives a page.
+ * Answers in the error envelope: errors of the middleware behind it, and calls without a route. An
+ * unexpected error is logged, and answered with a 500 without details. If the answer has already
+ * begun, the connection is cut, so that the answer does not look complete. `now` returns
+ * milliseconds. `paths` are the router's patterns, for the message about an unknown path. A browser
+ * that asks for a path outside the API receives a page.
  */
 export function answerErrors(options: {
   readonly now: () => number
@@ -78,7 +78,7 @@ function isForBrowser(context: ApiContext): boolean {
 function unanswered({ status, response, path }: ApiContext, paths: readonly string[]): ApiError {
   const [code, message] = UNANSWERED[status] ?? (['not_found', absenceText(path, paths)] as const)
   const allowed = response.get('allow')
-  // Koa returns undefined for an unset header, against its types.
+  // Koa returns undefined for an unset header, although Koa's type does not allow it.
   return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 
@@ -106,7 +106,7 @@ const BASE_URLS =
 
 /** One equal segment is too few: nearly all paths begin with `/v1`. */
 const SHARED_MIN = 2
-/** The most segments of a pattern. A caller's path may have thousands. */
+/** Maximum number of segments of a pattern. A caller's path may have thousands. */
 const SHARED_MAX = 8
 
 /** Writes a pattern in the form of the API's description: `/v1/models/{model}`. */

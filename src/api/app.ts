@@ -23,7 +23,7 @@ import { observeCalls, openRequest } from './track-calls.ts'
 
 /** The parts that make up the app. They do not include its settings. */
 type AppParts = {
-  /** Every route, except those of the documentation, which the app adds. */
+  /** Every route, except the routes of the documentation. The app adds those routes. */
   readonly routes: readonly Route[]
   readonly pages: {
     /** Routes for browsers, not in the documentation. */

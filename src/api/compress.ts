@@ -9,9 +9,9 @@ export const COMPRESSED_BYTES_MIN = 2_048
  * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client accepts (RFC
  * 9110, 12.5.3). Every answer that could have been compressed has `vary`. Use it outside the
  * middleware that answers errors. Compression runs off the event loop. Streams are not compressed,
- * because that would delay events. Answers to POST are not compressed, because they may contain an
- * attacker's text beside a customer's text or a new API key: the compressed length would reveal the
- * other text (BREACH). GET and HEAD are safe: browsers do not send the API key by themselves, so an
+ * because that would delay events. Answers to POST are not compressed. They may contain an
+ * attacker's text beside a customer's text or a new API key, which the compressed length would
+ * reveal (BREACH). GET and HEAD are safe: browsers do not send the API key by themselves, so an
  * attacker cannot repeat these calls.
  */
 export function compressAnswers(): ApiMiddleware {

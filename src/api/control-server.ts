@@ -109,7 +109,7 @@ export function createControlServer({
   makeRequestId,
   log,
 }: {
-  /** All routes. Only those of administrators and of the operator are served. */
+  /** All routes. Only the routes of administrators and of the operator are served. */
   readonly routes: readonly Route[]
   readonly now: () => number
   readonly makeRequestId: () => string

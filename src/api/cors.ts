@@ -9,7 +9,7 @@ const PREFLIGHT_AGE_SECONDS = 7_200
 /** Longest list of header names that the answer to a preflight repeats. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
-/** Answer headers that scripts may read, in addition to those that they may always read. */
+/** Answer headers that scripts may read, in addition to the headers that are always readable. */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
   'openai-processing-ms',

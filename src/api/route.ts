@@ -135,8 +135,8 @@ export type Route = Declaration<unknown, unknown, unknown, unknown> & {
 
 /**
  * Declares a route of a capability once: the router serves it and the OpenAPI document describes
- * it, with the same schemas. A call is admitted, then its parameters, its body and its headers are
- * checked, in this order.
+ * it, with the same schemas. A call is first admitted. Then its parameters, its body and its
+ * headers are checked, in this order.
  */
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,

@@ -21,7 +21,7 @@ const HEADERS_TIMEOUT_MS = 15_000
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
- * How long unused connections stay open. Load balancers usually keep theirs for 60 s. With a
+ * How long unused connections stay open. Load balancers usually keep connections for 60 s. With a
  * shorter time here, they would use closed connections.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
@@ -32,7 +32,10 @@ const CHECK_INTERVAL_MS = 5_000
 /** Largest head of a request, with all headers. The two credentials fit at their maximum length. */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
-/** The most open connections, including those of nodes. Further connections are closed at once. */
+/**
+ * Maximum number of open connections, including connections of nodes. Further connections are
+ * closed at once.
+ */
 const CONNECTIONS_MAX = 30_000
 /**
  * Share of the process's file descriptors for connections. The rest is for the database, enclaves,

@@ -124,8 +124,8 @@ function logRequest(
 }
 
 /**
- * The log data of an inference. If no model served the name, it may be a prompt, so only its family
- * is logged. The time of a provider is in the receipts. The time of a node is not known.
+ * The log data of an inference. If no model served the name, the name may be a prompt, so only its
+ * family is logged. The time of a provider is in the receipts. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -234,7 +234,7 @@ function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): st
 
 /**
  * The reported status of a call whose connection closed before any answer. It is never sent. nginx
- * uses it, but it is in no standard.
+ * uses this status, but no standard has it.
  */
 const CALLER_LEFT_STATUS = 499
 

@@ -26,7 +26,7 @@ import type { BusConfig } from './settings.ts'
 const PRESENCE_INTERVAL_MS = 1_000
 /** How long a stopping gateway waits until its last messages are sent. */
 const FLUSH_MS = 1_000
-/** The most channels in one tally message. */
+/** Maximum number of channels in one tally message. */
 const TALLY_MAX = 4_000
 /** Version of the messages between gateways. Other versions do not understand them. */
 const VERSION = 2

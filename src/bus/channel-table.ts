@@ -1,8 +1,11 @@
 import { createChannel, type OpenChannel } from './channel.ts'
 
-/** The most channels of one gateway: enough for its own calls and the calls of other gateways. */
+/**
+ * Maximum number of channels of one gateway: enough for its own calls and the calls of other
+ * gateways.
+ */
 export const CHANNELS_MAX = 10_000
-/** The most bytes of messages that wait for their readers, in all channels together. */
+/** Maximum number of bytes that wait for their readers, in all channels together. */
 export const HELD_BYTES_MAX = 256 * 1024 * 1024
 
 /** How many frames a gateway has sent on each channel, by the channel's name. */

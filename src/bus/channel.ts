@@ -2,7 +2,7 @@ import { concatBytes } from '../../attestation/bytes.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 
 /**
- * A channel is two streams of messages between two gateways, one in each direction. Its transport
+ * A channel is two streams of messages between two gateways, one in each direction. The transport
  * may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes for its
  * number (big-endian, from 0 in each direction), and a body. Frames are never sent again: a frame
  * that is missing or arrives twice ends the channel. This side notices that the last frame is
@@ -26,15 +26,15 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
 /**
- * The most bytes in one frame. NATS servers accept 1 MiB by default. With smaller frames, messages
- * of other channels can be sent in between.
+ * Maximum number of bytes in one frame. NATS servers accept 1 MiB by default. Smaller frames let
+ * messages of other channels be sent in between.
  */
 export const PART_BYTES_MAX = 64 * 1024
 /** The cost of a frame in addition to its bytes: even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * The most bytes that wait for a reader. One more frame may be added. By default, a NATS server
- * disconnects a gateway for which 64 MiB wait: 256 calls with this many waiting bytes.
+ * Maximum number of bytes that wait for a reader. One more frame may be added. By default, a NATS
+ * server disconnects a gateway for which 64 MiB wait. 256 such readers reach this limit.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** Largest message: a chat request in a large frame, or an image. */
@@ -66,9 +66,9 @@ export type Channel = {
   /** The gateway at the other end. */
   readonly peer: string
   /**
-   * The other side's messages, whole and in order, until it ends its stream. After a fault, the
-   * earlier messages are delivered before ChannelError is thrown. Iterate only once. Leaving the
-   * iteration early aborts the channel.
+   * The other side's messages, whole and in order, until the other side ends its stream. After a
+   * fault, the earlier messages are delivered before ChannelError is thrown. Iterate only once.
+   * Leaving the iteration early aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
   /** Aborted with the ChannelError if the channel ends early. */
@@ -110,7 +110,7 @@ export function createChannel(options: {
   /** Sends or drops a frame. The receiver notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with the change in the number of bytes that wait for the reader, which may be negative.
+   * Called with the change (positive or negative) in the number of bytes that wait for the reader.
    * Returns false if too many bytes wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean

@@ -1,8 +1,8 @@
 /** A gateway that sent nothing for this long is gone, and the calls with it are lost. */
 export const PRESENCE_EXPIRES_MS = 3_500
 /**
- * The most remembered gateways. Without a limit, a writer on the bus could invent any number of
- * names.
+ * Maximum number of remembered gateways. Without this limit, a writer on the bus could invent any
+ * number of names.
  */
 export const PEERS_MAX = 256
 

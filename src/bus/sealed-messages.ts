@@ -12,7 +12,7 @@ const FORM = 1
 const MAC_BYTES = 32
 const HEAD_BYTES = 18
 const SENDER_BYTES_MAX = 64
-/** The most bytes that a seal adds to a body. */
+/** Maximum number of bytes that a seal adds to a body. */
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
 /**

@@ -58,8 +58,8 @@ export type AnchorBlocksStore = {
   /**
    * Returns the next block that has a confirmed anchor of this chain without a stored proof. The
    * search goes by number, and starts after the block `after` (null: at the first block). Returns
-   * null if there is no such block. A block to which a reorganisation moved an anchor is included
-   * again.
+   * null if there is no such block. If a reorganisation moved an anchor to another block, that
+   * block is included.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
   /** Returns the anchors that were seen in this block and have one of these transaction hashes. */

@@ -32,7 +32,7 @@ import {
 } from './relayers-store.ts'
 
 /**
- * The gateway's access to the chain: everything with anchors, except storing them with their
+ * The gateway's access to the chain. It does all work on anchors, except storing them with their
  * records.
  */
 export type Anchoring = {
@@ -85,8 +85,8 @@ export type Anchoring = {
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
- * Brings the stored anchors of all relayers onto the chain. The current relayer makes an anchor
- * again that can never be mined. Also stores the block proofs of confirmed anchors.
+ * Brings the stored anchors of all relayers onto the chain. If an anchor can never be mined, the
+ * current relayer makes it again. Also stores the block proofs of confirmed anchors.
  */
 export function openAnchoring(
   { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },

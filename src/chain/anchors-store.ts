@@ -54,7 +54,7 @@ export type AnchorsStore = {
    * Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Marks the pending rows among these as taken. Idempotent. */
+  /** Marks the rows with these nonces as taken, if they are pending. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Marks mined rows with nonce ≤ `throughNonce` as confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
@@ -159,10 +159,10 @@ function toAnchor(row: AnchorRow): Anchor {
 }
 
 /*
- * The head's records contain the hash of its first anchor. The head gets another anchor only if
- * another transaction took the nonce of the previous anchor. Each further anchor stores the first
- * anchor (origin_*) and the number of anchors before it (attempt). The following fragments of SQL
- * read such a sequence. `first` is the alias of the row with the first anchor.
+ * A head's records contain the hash of the head's first anchor. The head gets another anchor only
+ * if another transaction took the nonce of the previous anchor. Each further anchor stores the
+ * first anchor (origin_*) and the number of anchors before it (attempt). The following fragments of
+ * SQL read such a sequence. `first` is the alias of the row with the first anchor.
  */
 
 /** The hashes of the anchors after the first one, in the form that `parseHashes` reads. */

@@ -26,16 +26,16 @@ export const BLOCKS_WAITING_MAX = 8
  * would fetch megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
-/** The most remembered unreadable blocks. If there are more, all are removed. */
+/** Maximum number of remembered unreadable blocks. If there are more, all are removed. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
 /** Reads blocks and stores the proofs for this service's anchors in them. */
 export type BlockProofs = {
   /**
    * Reads the block with this hash. Concurrent calls for the same block share one reading. Stores
-   * the proofs of all anchors that were seen in the block, and returns them by transaction hash.
-   * Returns null if the chain does not know the block, or if BLOCKS_WAITING_MAX other blocks wait.
-   * Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. For
+   * the proofs of all anchors that were seen in the block, and returns the proofs by transaction
+   * hash. Returns null if the chain does not know the block, or if BLOCKS_WAITING_MAX other blocks
+   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. For
    * UNREADABLE_MS after a BlockUnreadable, rejects with the same error without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
@@ -178,7 +178,7 @@ type KeeperLimits = {
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // More blocks than any public chain makes: five a second. Reading them costs little compared with
+  // Five blocks a second: more than any public chain makes. Reading them costs little compared with
   // the broadcaster's calls.
   pauseMs: 200,
   idleMs: 5_000,

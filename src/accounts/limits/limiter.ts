@@ -294,11 +294,12 @@ const LINGER_MS = 250
 const STEP_PAUSE_MS = 4
 /** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
-/** The most calls that one step counts. A larger step would delay other calls too long. */
+/** Maximum number of calls that one step counts. A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
 /**
- * The most models that are stored while the database is unreachable. Further models count as `*`.
+ * Maximum number of models that are stored while the database is unreachable. Further models count
+ * as `*`.
  */
 const USAGES_MAX = 4_096
 
@@ -332,8 +333,8 @@ type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log
 
 /**
  * Collects the limiter's requests to the database into few steps. Only one step runs at a time.
- * Requests that arrive during a step are sent with the next step. If the gateway is busy, a call
- * waits at most STEP_PAUSE_MS longer. Otherwise it does not wait for this.
+ * Requests that arrive during a step are sent with the next step. In a busy gateway, a call waits
+ * at most STEP_PAUSE_MS longer. In an idle gateway, it does not wait.
  */
 class StepQueue {
   private readonly options: StepQueueOptions

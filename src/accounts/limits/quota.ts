@@ -17,8 +17,8 @@ type Measure = {
 }
 
 /**
- * The remaining quota of an account after a call was admitted or refused. Each member shows the
- * window with less left: the minute or the day. Null means no limit.
+ * The remaining quota of an account after a call was admitted or refused. Each member is for the
+ * window (minute or day) with less quota left. Null means no limit.
  */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 

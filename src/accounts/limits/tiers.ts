@@ -35,7 +35,7 @@ export type Tier = {
 /** The tiers by name. `standard` is the tier of accounts without a tier. */
 export type Tiers = { readonly standard: Tier; readonly byName: ReadonlyMap<string, Tier> }
 
-/** Returns the tier with this name. Returns the standard tier for a name from an older file. */
+/** Returns the tier with this name. Returns the standard tier if the tiers do not have the name. */
 export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
 }
@@ -139,8 +139,8 @@ export async function readTiers(file: string): Promise<Tiers> {
 }
 
 /**
- * The most tiers in a file, groups in a tier, and model patterns in a group. Each call is compared
- * with all patterns of its tier.
+ * Maximum numbers of tiers in a file, of groups in a tier, and of model patterns in a group. Each
+ * call is compared with all patterns of its tier.
  */
 const TIERS_MAX = 100
 const GROUPS_MAX = 100

@@ -8,8 +8,8 @@ import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 const INTERFACE_VERSION = '1.0.0'
 
 /**
- * Returns the OpenAPI 3.1 document of `routes`. Its schemas also validate requests, and tests
- * compare its reply schemas with real replies. Throws if two schemas have the same name.
+ * Returns the OpenAPI 3.1 document of `routes`. The schemas in it also validate requests. Tests
+ * compare the reply schemas with real replies. Throws if two schemas have the same name.
  */
 export function createDocument(
   routes: readonly Route[],
