@@ -25,8 +25,8 @@ type RegistrationOptions = {
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
   /**
-   * A model with a benchmark below this value is measured again. If the new benchmark is also below
-   * it, the node does not connect.
+   * A model with a benchmark below this value is measured again. If the new benchmark is below it,
+   * the model is left out.
    */
   readonly tokensPerSecondMin: number
   readonly onProgress?: (model: string, progress: BenchmarkProgress) => void
