@@ -6,7 +6,7 @@ import { actDone, defineAct } from './acts.ts'
 import { type Account, createKeysStore } from './keys-store.ts'
 import { keysOver } from './open-keys.ts'
 
-/** How many accounts or budgets a page has: the maximum, and the default. */
+/** Accounts or budgets per page: the maximum, and the default. */
 const LIMIT_MAX = 1_000
 const LIMIT = 100
 export const pageLimit = integerText({ min: 1, max: LIMIT_MAX }).default(LIMIT)
@@ -24,7 +24,7 @@ const accountDescription = z.object({
   /** Null if the account has the standard tier. */
   tier: z.string().nullable(),
   created_at: z.int(),
-  /** Time from which the account's keys are refused. Null while its keys work. */
+  /** Time from which the account's keys are refused. Null if the account is enabled. */
   disabled_at: z.int().nullable(),
 })
 export type AccountDescription = Readonly<z.output<typeof accountDescription>>
@@ -79,7 +79,7 @@ export const accountActs = {
     reply: { name: 'AdminAccount', schema: accountDescription },
     answer: describe,
   }),
-  /** Opens the account, and states whether the account is new. */
+  /** Opens the account. The reply states whether the account is new. */
   create: defineAct({
     ...open,
     path: '/v1/admin/accounts/new',
@@ -153,9 +153,7 @@ export const accountActs = {
   }),
 }
 
-/**
- * Names of the existing tiers. If this is null, the tiers are not known, and any name is accepted.
- */
+/** Names of the existing tiers. Null if the tiers are not known: any name is then accepted. */
 type Tiered = { readonly tiers: (() => readonly string[]) | null }
 
 function outcomeOf(isFound: boolean) {
@@ -170,7 +168,7 @@ function describe({ id, name, tier, createdAt, disabledAt }: Account): AccountDe
   return { id, name, tier, created_at: createdAt, disabled_at: disabledAt }
 }
 
-/** Returns the last item if the page is full. Otherwise returns null. */
+/** Returns the last item if the page is full, otherwise null. */
 export function lastOfFull<Item>(items: readonly Item[], limit: number): Item | null {
   return items.length < limit ? null : (items.at(-1) ?? null)
 }

@@ -9,15 +9,14 @@ import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 
 /**
- * How many calls that change something may run at the same time. The other limit is for the total
- * size of their bodies.
+ * How many changing calls may run at once. The total size of their bodies is limited separately.
  */
 const CALLS_MAX = { admin: 16, operator: 64 }
 const CALLS_BYTES_MAX = 1024 * 1024
 /** Largest body, bytes. A body holds some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
-/** Calls with administrators' keys and calls of the operator have separate places. */
+/** Administrators' keys and the operator have separate places for calls. */
 const admissions = {
   admin: createAdmission({ callsMax: CALLS_MAX.admin, bytesMax: CALLS_BYTES_MAX }),
   operator: createAdmission({ callsMax: CALLS_MAX.operator, bytesMax: CALLS_BYTES_MAX }),
@@ -56,10 +55,10 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly body?: Form<Order, Given> & { readonly example?: object }
   readonly reply: Form<Reply>
   readonly errors?: readonly ErrorCode[]
-  /** Runs the act. The database in `over` is the transaction that also records the act. */
+  /** Runs the act. A database in `over` is the transaction that records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
   /**
-   * What is recorded: names and ids, never a secret. A text here states why the act is not
+   * The act's record: names and ids, never a secret. A text is the reason why the act is not
    * recorded.
    */
   readonly trail:
@@ -67,31 +66,27 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
     | 'continues what was recorded'
     | ((order: Order, outcome: Outcome) => readonly NewAct[])
   /**
-   * True if the act runs in the process or in other transactions. Such an act is recorded when it
-   * is done.
+   * True if the act does not use the recording transaction. The record is then written after the
+   * act.
    */
   readonly isOutside?: true
   /** Returns the reply for the outcome, or throws the error that the caller receives. */
   readonly answer: (outcome: Outcome, order: Order) => Reply
 }
 
-/** An act of administrators. HTTP, the control socket and the database use the same declaration. */
+/** An act of administrators, declared once for HTTP, the control socket and the database. */
 export type Act<Over, Given, Reply extends object> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
   readonly reply: z.ZodType<Reply>
   /**
-   * Runs the act for an operator, without HTTP, and records it. Throws ApiError and
-   * ValidationError, as over HTTP.
+   * Runs and records the act for an operator, without HTTP. Throws ApiError and ValidationError.
    */
   readonly perform: (given: Given, over: Over & ActPlace, operator: Operator) => Promise<Reply>
   readonly toRoute: (over: Over & ActPlace) => Route
 }
 
-/**
- * Declares an act. For an act on the database, the change and its record are written in one
- * transaction.
- */
+/** Declares an act. An act on the database and its record are written in one transaction. */
 export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   definition: ActDefinition<Over, Order, Given, Outcome, Reply>,
 ): Act<Over, Given, Reply> {

@@ -28,7 +28,7 @@ export const adminLogActs = {
     trail: 'changes nothing',
     answer: (acts) => ({ acts: [...acts] }),
   }),
-  /** Computes the chain of hashes again. `expected` is the result of an earlier check. */
+  /** Checks the chain of hashes. `expected` is the result of an earlier check. */
   check: defineAct({
     method: 'POST',
     path: '/v1/admin/log/check',

@@ -39,7 +39,7 @@ type AdminActQuery = {
 
 /** The result of a check of the chain. */
 export const adminLogCheck = z.discriminatedUnion('kind', [
-  /** Position and hash of the newest act. Keep them in another place, for the next check. */
+  /** Position and hash of the newest act. Store them elsewhere for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
   /** Position of the first act that is missing or was changed. */
   z.object({ kind: z.literal('altered'), position: z.int() }),
@@ -58,14 +58,11 @@ export type NewAct = {
 }
 
 /**
- * The log of administrators' acts. It is append-only, in a chain of hashes. Every method throws the
- * driver's error when the database fails.
+ * Append-only log of administrators' acts, in a chain of hashes. Methods throw the driver's error
+ * when the database fails.
  */
 export type AdminLog = {
-  /**
-   * Runs an act and records it in one transaction. `trail` returns the record. Either the change
-   * and the record are stored, or neither is stored.
-   */
+  /** Runs an act and records it, in one transaction. `trail` returns the record. */
   record<Outcome>(
     actor: Operator,
     run: (database: Pick<Database, 'queries'>) => Promise<Outcome>,
@@ -76,9 +73,9 @@ export type AdminLog = {
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
-   * Computes the chain again and compares it with the stored chain. Pass as `expected` a position
-   * and hash that were kept in another place. Without `expected`, this does NOT notice that the
-   * newest acts are missing, or that the end of the chain was written again.
+   * Computes the chain again and compares it with the stored chain. `expected` is a position and a
+   * hash that were stored elsewhere. Without `expected`, does NOT notice that the newest acts are
+   * missing, or that the end of the chain was written again.
    */
   check(
     expected: { readonly position: number; readonly hash: string } | null,
@@ -89,7 +86,7 @@ export type AdminLog = {
 const CHECK_ACTS_MAX = 1_000
 const FIRST_HASH = new Uint8Array(32)
 
-/** A whole API key. A user may write it by mistake where an id, a name or a reason is expected. */
+/** A whole API key. A user may write it by mistake instead of an id, a name or a reason. */
 const SECRET_IN_TEXT = /afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}/g
 
 /** The log, on the database's shared connections. `now` is Unix milliseconds. */

@@ -12,25 +12,22 @@ import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
 /**
- * Form of a key's public id. Other texts are not looked up, because the database cannot store some
- * texts (U+0000).
+ * Form of a key's public id. Other texts are not looked up: the database cannot store all of them
+ * (U+0000).
  */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 
 /**
- * How many keys an account may have made through the API. It counts valid keys, and keys that ended
- * within the last day. Without this limit, the holder of one key could fill the database.
+ * Maximum number of keys that an account has made through the API. Valid keys count, and keys that
+ * ended within the last day. Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
 
-/**
- * The data of a key that may be shown after the key was made. It never contains the secret or its
- * digest.
- */
+/** The data of a stored key that may be shown: neither its secret nor the secret's digest. */
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier' | 'isDisabled' | 'isBudgeted'>
 
-/** The caller, as a valid key identifies it. */
+/** The caller, identified by a valid key. */
 type KeyHolder = {
   readonly accountId: string
   /** Public id of the key. Logs may contain it. */
@@ -49,13 +46,13 @@ type KeyRequest = {
   readonly name: string
   /** Default: DEFAULT_SCOPES. */
   readonly scopes?: readonly Scope[]
-  /** Unix seconds. Default: null. Then the key never expires. */
+  /** Unix seconds. Default: null (the key never expires). */
   readonly expiresAt?: number | null
-  /** Public id of the key that makes this key. Default: null. Then the operator makes this key. */
+  /** Public id of the key that makes this key. Default: null (the operator makes this key). */
   readonly madeBy?: string | null
 }
 
-/** A key that was just made. `text` is the key itself. It is not shown again. */
+/** A key that was just made. `text` is the key itself, and is not shown again. */
 type NewApiKey = {
   readonly text: string
   readonly key: ApiKeyFacts
@@ -64,9 +61,8 @@ type NewApiKey = {
 /** Makes, checks and revokes API keys. Methods throw the driver's error when the database fails. */
 export type ApiKeys = {
   /**
-   * Returns the holder of a key that is valid, not revoked and not expired. Otherwise returns null
-   * and does not state the reason. Throws ApiError `account_disabled` if the key is valid but its
-   * account is disabled.
+   * Returns the holder of a valid key. Returns null if the key is invalid, revoked or expired.
+   * Throws ApiError `account_disabled` for a valid key of a disabled account.
    */
   authenticate(text: string): Promise<KeyHolder | null>
   /**
@@ -77,9 +73,8 @@ export type ApiKeys = {
     key: Omit<KeyRequest, 'madeBy'> & { readonly accountName: string },
   ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
-   * Makes a key for the account with this id. Refuses if the account has KEYS_PER_ACCOUNT_MAX keys.
-   * Concurrent calls may exceed this limit by a few keys. Also refuses if the asking key was
-   * revoked.
+   * Makes a key for the account with this id. Refuses if the asking key was revoked, or if the
+   * account has KEYS_PER_ACCOUNT_MAX keys. Concurrent calls may exceed this limit slightly.
    */
   createFor(
     accountId: string,
@@ -88,10 +83,10 @@ export type ApiKeys = {
   /** Lists keys, oldest first: the keys of one account, or of all accounts (null, the default). */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes the key with this public id, if the key belongs to the given account (null, the
-   * default: any account). Also revokes the keys that this key made for its account, except `kept`.
-   * Every gateway refuses the revoked keys within KEY_AGE_MAX_MS. Returns the ids of the keys that
-   * were valid until now. Returns null when no key has this id.
+   * Revokes the key with this public id, if the given account owns the key (null, the default: any
+   * account). Also revokes the keys that this key made for its account, except `kept`. Every
+   * gateway refuses the revoked keys within KEY_AGE_MAX_MS. Returns the ids of the keys that were
+   * valid until now. Returns null when no key has this id.
    */
   revoke(
     id: string,
@@ -99,17 +94,15 @@ export type ApiKeys = {
   ): Promise<readonly string[] | null>
   /** Finds or makes the account of this name. */
   openAccount(name: string): Promise<Account & { readonly isNew: boolean }>
-  /**
-   * Gives the account with this id. Returns null if no account has it, or the account is deleted.
-   */
+  /** Returns null if no account has this id, or the account is deleted. */
   findAccount(id: string): Promise<Account | null>
 }
 
 /**
- * API keys over the store. `now` is Unix milliseconds. `random` returns the requested number of
- * unpredictable bytes. `fixedKey` is one more accepted key, for development only. It may have any
- * form and cannot be revoked. `monotonic` is the time in milliseconds of a clock that is never set.
- * Its default is performance.now. It limits how long a revoked key is still accepted.
+ * API keys over the store. `now` is Unix milliseconds. `random` returns unpredictable bytes.
+ * `fixedKey` is one more accepted key, for development only: it may have any form and cannot be
+ * revoked. `monotonic` is milliseconds of a clock that is never set (default: performance.now).
+ * This clock limits how long a revoked key is accepted.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore
@@ -191,7 +184,7 @@ const PUBLIC_ID_BYTES = 10
 const SECRET_BYTES = 32
 const BASE32_DIGITS = 'abcdefghijklmnopqrstuvwxyz234567'
 
-/** One SHA-256 without a salt is enough. Keys are 256 random bits, so they cannot be guessed. */
+/** One SHA-256 without a salt is enough: keys are 256 random bits and cannot be guessed. */
 function digestOf(text: string): Uint8Array {
   return hash('sha256', text, 'buffer')
 }
@@ -201,8 +194,8 @@ function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
 }
 
 /**
- * Encodes bytes in base32 (RFC 4648 section 6), in lower case. The length of `bytes` must be a
- * multiple of 5, so that no padding is needed.
+ * Encodes bytes in base32 (RFC 4648 section 6), in lower case, without padding. The length of
+ * `bytes` must be a multiple of 5.
  */
 function encodeBase32(bytes: Uint8Array): string {
   const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')
@@ -211,7 +204,7 @@ function encodeBase32(bytes: Uint8Array): string {
     .join('')
 }
 
-/** Records the use of a key at most once in USE_INTERVAL_SECONDS. The call does not wait for it. */
+/** Records the use of a key at most once in USE_INTERVAL_SECONDS, in the background. */
 function rememberUse(
   keys: Pick<KeysStore, 'recordUse'>,
   { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
@@ -223,8 +216,7 @@ function rememberUse(
     if (atMs - (recordedAtMs.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000)
       return
     recordedAtMs.set(id, atMs)
-    // If this write fails, the first use of the next minute is recorded instead. The time is only
-    // shown to users.
+    // If this write fails, the first use of the next minute is recorded instead.
     keys.recordUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }
 }

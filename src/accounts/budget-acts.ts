@@ -28,9 +28,7 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 type Order = z.output<z.ZodObject<typeof ownBudget>> & { readonly bound?: number }
 
-/**
- * Sets a budget. If the order has no bound, removes the budget. Every gateway applies the change.
- */
+/** Sets a budget, or removes it if the order has no bound. Every gateway applies the change. */
 const set = {
   scope: 'admin',
   reply: actDone,

@@ -4,7 +4,7 @@ import { clockArgument, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
 
-/** A budget of an account or a key, with the used and remaining amount of the current period. */
+/** A budget of an account or a key, with its used and remaining amounts in the current period. */
 export const budgetDescription = z.object({
   account: z.string(),
   /** Public id of a key. Null if the budget is for the whole account. */
@@ -22,16 +22,13 @@ export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
 
 /** Sets or removes a budget. */
 export type BudgetOrder = Pick<BudgetDescription, 'key' | 'what' | 'per'> & {
-  /** Name of the account. If this is null, the key's account is used. */
+  /** Name of the account. Null selects the key's account. */
   readonly account: string | null
   /** Null removes the budget. */
   readonly bound: number | null
 }
 
-/**
- * A call that reserves in budgets. Money is in billionths. It is null when the call's cost is not
- * known.
- */
+/** A call that reserves in budgets. Money is in billionths, and null if the cost is not known. */
 export type BudgetedCall = {
   readonly callId: string
   readonly processId: string
@@ -41,7 +38,7 @@ export type BudgetedCall = {
   readonly money: number | null
 }
 
-/** What a call really used. If the call was not made, `requests` is 0. */
+/** What a call really used. `requests` is 0 if the call was not made. */
 export type BudgetUse = {
   readonly callId: string
   readonly accountId: string
@@ -51,7 +48,7 @@ export type BudgetUse = {
   readonly money: number
 }
 
-/** The budget that refuses the call, because its remaining amount is too small. */
+/** The budget whose remaining amount is too small for the call. */
 export type BudgetRefusal = {
   readonly what: 'requests' | 'tokens' | 'money'
   readonly per: 'day' | 'month' | 'total'
@@ -68,10 +65,7 @@ export type BudgetRefusal = {
 export type BudgetQuery = {
   readonly accountId?: string | null
   readonly accountName?: string | null
-  /**
-   * Public id of a key. With `withAccount`, the query also selects the budgets of the key's whole
-   * account.
-   */
+  /** Public id of a key. `withAccount` adds the budgets of the key's whole account. */
   readonly keyId?: string | null
   readonly withAccount?: boolean
   /** The last budget of the previous page. */
@@ -85,19 +79,15 @@ export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'p
 /** Budgets. Every method throws the driver's error when the database fails. */
 export type BudgetsStore = {
   /**
-   * Sets a budget. If the bound is null, removes the budget. The amount used in the current period
-   * does not change. Returns `unknown_account` or `unknown_key` if that account or key was not
-   * found.
+   * Sets a budget, or removes it if the bound is null. Keeps the amount used in the current period.
+   * Returns `unknown_account` or `unknown_key` if that account or key was not found.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
   /** Lists budgets, ordered by account name and key id. Default: all budgets. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
-  /**
-   * Reserves in all budgets of the call, or in none, in one step. Returns null if the reservation
-   * succeeded.
-   */
+  /** Reserves in all budgets of the call or in none, in one step. Returns null on success. */
   reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
-  /** Settles each call exactly once, even if the same settlement is sent several times. */
+  /** Settles each call exactly once, even if a settlement is sent several times. */
   settle(processId: string, uses: readonly BudgetUse[]): Promise<void>
   /** Releases the amounts that dead processes reserved. */
   expire(): Promise<void>

@@ -16,9 +16,8 @@ const RETRY_MS = 1_000
 const EXPIRE_INTERVAL_MS = 15_000
 
 /**
- * Returns a limiter that also applies budgets. If the account or key of a call has a budget, the
- * call first reserves its estimate. At its end, the call is settled with its real use. `admit`
- * throws ApiError `insufficient_quota`. Calls without a budget cost no extra work.
+ * Returns a limiter that also applies budgets. A call with a budget first reserves its estimate. At
+ * its end, the call is settled with its real use. `admit` throws ApiError `insufficient_quota`.
  */
 export function withBudgets({
   limiter,
@@ -29,10 +28,7 @@ export function withBudgets({
 }: {
   readonly limiter: RateLimiter
   readonly store: Pick<BudgetsStore, 'reserve' | 'settle' | 'expire'>
-  /**
-   * Called once for each call. The call is settled at these prices, even if the prices change while
-   * it runs.
-   */
+  /** Called once for each call. The call is settled at these prices. */
   readonly prices: () => Prices
   readonly lease: Pick<ProcessLease, 'id'>
   readonly log: Pick<Logger, 'warn' | 'error'>

@@ -7,16 +7,13 @@ import type { Database } from '../storage/database.ts'
 export type KeyedCall = {
   readonly accountId: string
   readonly key: string
-  /** Each try has a new id. The record of a verified completion contains it. */
+  /** New for each try. The record of a verified completion contains it. */
   readonly callId: string
   /** SHA-256 of the request. */
   readonly requestHash: Uint8Array
   /** The gateway that makes the call. */
   readonly processId: string
-  /**
-   * Notary of the log in which the completion would be recorded. Null for calls that leave no
-   * record.
-   */
+  /** Notary of the log for the completion's record. Null for calls that leave no record. */
   readonly notary: string | null
 }
 
@@ -26,29 +23,29 @@ export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' |
   readonly answer: string | null
   /** True if the gateway that runs the call is alive and still runs the call. */
   readonly isRunning: boolean
-  /** Seconds since the gateway gave the call up. Null if it did not give the call up. */
+  /** Seconds since the gateway gave up the call. Null if the gateway did not give it up. */
   readonly abandonedForSeconds: number | null
 }
 
 /**
- * The outcomes of calls with idempotency keys. Every method throws the driver's error when the
- * database fails. If the database has keys for content, answers are stored encrypted. `claim`
- * throws ContentUnavailable for an answer that it cannot decrypt.
+ * The outcomes of calls with idempotency keys. Methods throw the driver's error when the database
+ * fails. If the database has keys for content, answers are stored encrypted. `claim` throws
+ * ContentUnavailable for an answer that it cannot decrypt.
  */
 export type IdempotencyStore = {
   /**
-   * Claims the key for a call, for `retentionSeconds`. If another call has already claimed the key,
-   * returns that call.
+   * Claims the key for a call, for `retentionSeconds`. If the key is already claimed, returns the
+   * call that claimed it.
    */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
   /**
-   * Claims the key for another try, unless another call claimed it first. The retention time is not
-   * extended.
+   * Claims the key for another try, unless another call claimed it first. Does not extend the
+   * retention time.
    */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
   /** Stores the answer of a call. */
   keep(call: CallName, answer: string): Promise<void>
-  /** Records that no caller waits for the call now, and that the call's outcome is not known. */
+  /** Records that no caller waits for the call, and that the outcome is unknown. */
   abandon(call: CallName): Promise<void>
   /** Deletes the claim of a call that produced nothing. */
   release(call: CallName): Promise<void>

@@ -12,13 +12,10 @@ import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
-/** Header of an answer that was already sent for an earlier call with the same key. */
+/** Header: the answer belongs to an earlier call with the same key. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/**
- * Longest idempotency key, characters. This is enough for one id, and also for several ids in one
- * key.
- */
+/** Longest idempotency key, characters. Several ids fit into one key. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
@@ -39,7 +36,7 @@ const idempotencyKey = described(
 /** The request header that identifies a call, so that the call is made only once. */
 export const idempotencyHeaders = z.object({ 'idempotency-key': idempotencyKey })
 
-/** Errors with which a call is refused because of its idempotency key. */
+/** Errors that refuse a call because of its idempotency key. */
 export const IDEMPOTENCY_ERRORS = [
   'idempotency_in_progress',
   'idempotency_key_reused',
@@ -85,8 +82,8 @@ export function claimOf(claimed: Claimed | null): Claim | null {
 }
 
 /**
- * Runs a call under its claim, if it has one. Returns the result of `run`: the answer to store, or
- * null if the call left a record.
+ * Runs a call under its claim, if it has one. `run` returns the answer to store, or null if the
+ * call left a record.
  */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,
@@ -103,8 +100,8 @@ export async function underClaim<Answer extends string | null>(
 }
 
 /**
- * Returns true if this error proves that the answer will never be known. The provider may still
- * have produced an answer (ApiError.mayBeMade).
+ * Returns true if the error proves that the answer will never be known. The provider may have
+ * produced it (ApiError.mayBeMade).
  */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
@@ -146,8 +143,8 @@ type KeyedRequest = {
   /** The model of a verified call. Enclaves may serve different models. */
   readonly model?: string
   /**
-   * Used for a plain call. It is aborted when other processes believe that this process is dead.
-   * Those processes may then make the call.
+   * For a plain call. Aborted when other processes believe that this process is dead and may make
+   * the call.
    */
   readonly abort: AbortController
 }
@@ -158,18 +155,18 @@ export type Claim = {
   /** Id for the context of a verified call. */
   readonly callId: string
   /**
-   * Notary of the enclave that must make the verified call. If the call's outcome is not known, the
-   * log of this notary is searched.
+   * Notary of the enclave that must make the verified call. If the outcome is unknown, the log of
+   * this notary is searched.
    */
   readonly notary: string | null
   /**
-   * Ends the claim of an answered call. For a verified call, `answer` is null, because the answer
-   * is the call's record. Never rejects.
+   * Ends the claim of an answered call. For a verified call, `answer` is null: the record is the
+   * answer. Never rejects.
    */
   succeed(answer: string | null): Promise<void>
   /**
-   * Ends the claim of a failed call. If the provider certainly produced nothing, the key can be
-   * used again. Never rejects.
+   * Ends the claim of a failed call. Frees the key if the provider certainly produced nothing.
+   * Never rejects.
    */
   fail(error: unknown): Promise<void>
 }
@@ -187,12 +184,12 @@ export type WholeOrNot = { readonly outcome: string }
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long a verified call that was given up is reported as in progress. Most calls that are sealed
- * at all are sealed within this time. If a record appears later, it is still returned.
+ * How long a verified call that was given up is reported as in progress. Few calls are sealed
+ * later. A later record is still returned.
  */
 export const SETTLE_SECONDS = 3
 
-/** How many calls one process remembers whose keys could not be freed. */
+/** A process remembers this many calls whose keys it could not free. */
 const UNFREED_MAX = 1_000
 
 /** Pause between two purges by one process. */
@@ -202,9 +199,9 @@ const PURGE_INTERVAL_MS = 60_000
 export type Idempotency<Stored = unknown> = {
   /**
    * Claims a key. If an earlier call has this key, returns the answer of that call. Throws ApiError
-   * `idempotency_key_reused` when the request differs. Throws `idempotency_in_progress` while the
-   * earlier call runs. Throws `idempotency_outcome_unknown` and `not_ready`. Throws
-   * ContentUnavailable if an encrypted answer cannot be read.
+   * `idempotency_key_reused` when the request differs, `idempotency_in_progress` while the earlier
+   * call runs, `idempotency_outcome_unknown` and `not_ready`. Throws ContentUnavailable if an
+   * encrypted answer cannot be read.
    */
   claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
@@ -212,7 +209,7 @@ export type Idempotency<Stored = unknown> = {
 export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
   /**
-   * Returns the record of a verified call by the call's id. Returns null while the call has no
+   * Returns the record of the verified call with this id. Returns null while the call has no
    * record.
    */
   readonly findRecord: (callId: string) => Promise<Stored | null>
@@ -220,8 +217,8 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
   /** Chooses the enclave for a call. Returns the enclave's notary. */
   readonly notary: (model: string) => Promise<string>
   /**
-   * Waits until all that this notary's enclave has sealed is committed. Also ends when the enclave
-   * is known to be unreachable.
+   * Waits until everything that the notary's enclave sealed is committed. Ends early when the
+   * enclave is known to be unreachable.
    */
   readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<void>
   /** Monotonic clock, milliseconds. */
@@ -231,10 +228,9 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 
 /**
  * Idempotency over its store. The answer of a verified completion is its record. The enclave
- * receives the call's id with the call, and the id later finds the record. So no second write is
- * needed, and nothing is lost if the process is killed at any moment. A verified call is made again
- * only if its first try certainly produced nothing. A failed call may prove that. If the gateway of
- * the call died, there is no such proof.
+ * receives the call's id, and the id later finds the record. So no second write is needed, and a
+ * killed process loses nothing. A verified call is made again only if its first try certainly
+ * produced nothing. The error of a failed call may prove that. The death of its gateway does not.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -243,14 +239,13 @@ export function createIdempotency<Stored extends WholeOrNot>(
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
   /**
-   * Calls that produced nothing, but whose keys could not be freed. The next claims try to free
-   * these keys again.
+   * Calls without a result whose keys could not be freed. The next claims try again to free the
+   * keys.
    */
   const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
-    // Verified calls continue, because no other process makes them while this process may still run
-    // them.
+    // Verified calls continue: no other process makes them while this process may run them.
     for (const { abort, isVerified } of running.values())
       if (!isVerified)
         abort.abort(
@@ -302,8 +297,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
     isClaimed: (outcome: Outcome) => boolean,
     run: () => Promise<Outcome>,
   ): Promise<Outcome> {
-    // This is set before the call is stored. Otherwise another call of this process could find the
-    // stored call while `running` does not contain it yet.
+    // This comes before the call is stored. Otherwise another call could find the stored call while
+    // `running` does not contain it.
     running.set(call.callId, request)
     try {
       const outcome = await run()
@@ -343,7 +338,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
-      // This process does not run the call. So it could not free the key when the call ended.
+      // This process does not run the call, so it could not free the key when the call ended.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }
         await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))
@@ -390,9 +385,8 @@ async function findAnswer<Stored extends WholeOrNot>(
 }
 
 /**
- * Returns the record of a verified call whose gateway died or gave the call up. Throws
- * `idempotency_outcome_unknown` while the call has no record, because the completion may have been
- * made.
+ * Returns the record of a verified call whose gateway died or gave the call up. Without a record,
+ * throws `idempotency_outcome_unknown`: the completion may have been made.
  */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,

@@ -12,12 +12,9 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 const keysIn = ({ database }: Place) => keysOver(createKeysStore(database))
 
-/** Acts on keys of any account and with any scopes. Only the operator may run them. */
+/** The operator's acts on keys of any account and with any scopes. */
 export const keyActs = {
-  /**
-   * Makes a key. If no account has this name, makes the account first. The secret is not shown
-   * again.
-   */
+  /** Makes a key, and its account if no account has this name. The secret is not shown again. */
   create: defineAct({
     method: 'POST',
     path: '/v1/admin/keys',
@@ -57,7 +54,7 @@ export const keyActs = {
   }),
   /**
    * Revokes a key and the keys that it made for its account, within a second. Returns the ids of
-   * the keys that were valid until then. The list is empty if the key was already revoked.
+   * the keys that were valid until then (an empty list if the key was already revoked).
    */
   revoke: defineAct({
     method: 'DELETE',

@@ -19,8 +19,8 @@ import { createKeysStore } from './keys-store.ts'
 import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
 
 /**
- * How many calls that make keys may run at the same time. The other limit is for the total size of
- * their bodies.
+ * How many calls that make keys may run at once. The total size of their bodies is limited
+ * separately.
  */
 const KEY_CALLS_MAX = 256
 const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
@@ -28,7 +28,7 @@ const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 /** Largest body, bytes. A body contains a name, some scopes and a time. */
 const KEY_BODY_BYTES_MAX = 16 * 1024
 
-/** Latest expiry that is accepted, Unix seconds. It is in the year 9999. */
+/** Latest accepted expiry, Unix seconds: in the year 9999. */
 const EXPIRES_AT_MAX = 253_402_300_799
 
 const uuid = patternText(
@@ -48,7 +48,7 @@ const scopes = z
 
 /**
  * A request to make a key. A null member counts as unset. Unknown members are ignored. Without
- * `account_id`, the key is for the caller's own account.
+ * `account_id`, the key is for the caller's account.
  */
 export const createKey = z
   .looseObject({
@@ -64,7 +64,7 @@ export const createKey = z
     accountId: accountId ?? null,
   }))
 
-/** The account whose keys are listed. If unset, the caller's own account is used. */
+/** The account whose keys are listed. Default: the caller's account. */
 const keysQuery = z.looseObject({ account_id: uuid.nullish() })
 
 /** A key in replies. It never contains the secret. */
@@ -117,10 +117,10 @@ type Keys = {
 
 /**
  * Routes of API keys, for a dashboard. They describe the calling key, and list, make and revoke
- * keys. They act on the caller's account. A key with the scope `admin` acts on all accounts. A key
- * without `admin` needs the scope `keys`. It can make keys only with rights and a lifetime that do
- * not exceed its own. It can revoke only keys that have no more rights than it has. A key with a
- * budget cannot make keys, because a new key could spend more than the budget.
+ * keys of the caller's account. A key with the scope `admin` acts on all accounts. A key without
+ * `admin` needs the scope `keys`. Such a key cannot make or revoke keys with more rights than its
+ * own, and cannot make keys with a longer lifetime. A key with a budget cannot make keys, because a
+ * new key could spend more than the budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
@@ -208,7 +208,7 @@ async function make(
     throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
   if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
     throw unfitFor('body', 'expires_at', 'Input should be in the future')
-  // A development configuration may have a fixed key. That key is not in any table.
+  // The fixed key of a development configuration is not in any table.
   const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,

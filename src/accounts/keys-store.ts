@@ -11,8 +11,8 @@ export type Account = {
   /** Tier of the account's limits. Null for the default tier. */
   readonly tier: string | null
   /**
-   * Unix seconds. From this time on, the account's keys are refused. Null while the account's keys
-   * work.
+   * Unix seconds: from this time on, the account's keys are refused. Null if the account is
+   * enabled.
    */
   readonly disabledAt: number | null
 }
@@ -49,8 +49,8 @@ type NewKey = Omit<
 >
 
 /**
- * How to revoke a key. If `accountId` is null, the key may belong to any account. If `kept` is
- * null, no key is kept.
+ * How to revoke a key. `accountId` is null if the key may belong to any account. `kept` is null if
+ * no key is kept.
  */
 export type Revocation = {
   /** Unix seconds. */
@@ -67,27 +67,24 @@ export const USE_INTERVAL_SECONDS = 60
 
 /** Accounts and API keys. Every method throws the driver's error when the database fails. */
 export type KeysStore = {
-  /**
-   * Finds the account with this name. If it does not exist, makes it with `account.id`. Returns the
-   * stored account.
-   */
+  /** Returns the account with this name. If it does not exist, makes it with `account.id`. */
   openAccount(
     account: Omit<Account, 'tier' | 'disabledAt'>,
   ): Promise<Account & { readonly isNew: boolean }>
   /**
-   * Lists accounts that are not deleted, newest first. `cursor` is the id of the account before the
-   * first account of the page. If it is null, the page starts with the newest account. Returns
-   * `unknown_cursor` if an account with the cursor's id never existed.
+   * Lists accounts that are not deleted, newest first. The page starts after the account with the
+   * id `cursor` (null: with the newest account). Returns `unknown_cursor` if this account never
+   * existed.
    */
   pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
   /**
-   * Puts the account with this name into a tier. Null is the default tier. Returns false if no
+   * Sets the tier of the account with this name (null: the default tier). Returns false if no
    * account has this name.
    */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * Disables the account with this name. If `at` is null, enables it again. Returns false if no
-   * account has this name. If the account is already disabled, the stored time does not change.
+   * Disables the account with this name, or enables it again (`at` is null). Keeps the stored time
+   * if the account is already disabled. Returns false if no account has this name.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**
@@ -95,44 +92,33 @@ export type KeysStore = {
    * Returns false if no account has this name.
    */
   deleteAccount(name: string, at: number): Promise<boolean>
-  /**
-   * Returns the account with this id (a uuid). Returns null if no account has this id, or if the
-   * account is deleted.
-   */
+  /** Returns null if no account has this id (a uuid), or the account is deleted. */
   findAccount(id: string): Promise<Account | null>
-  /**
-   * Stores a key. Returns false if the key that made it is revoked. Rejects if a key with the same
-   * id exists.
-   */
+  /** Stores a key. Returns false if the key that made it is revoked. Rejects if the id exists. */
   addKey(key: NewKey): Promise<boolean>
   /**
-   * Returns the key with this public id, even if it is revoked. Returns null if no key has this id.
+   * Returns the key with this public id, even a revoked key. Returns null if no key has this id.
    */
   findKey(id: string): Promise<StoredKey | null>
-  /** Returns the keys with these ids, in any order. If an id has no key, it is left out. */
+  /** Returns the keys with these ids, in any order. Leaves out unknown ids. */
   findKeys(ids: readonly string[]): Promise<readonly StoredKey[]>
   /**
-   * Counts the keys of an account. Leaves out the keys that expired or were revoked before
-   * `endedSince` (Unix seconds).
+   * Counts an account's keys, except keys that expired or were revoked before `endedSince` (Unix
+   * seconds).
    */
   countKeys(accountId: string, endedSince: number): Promise<number>
   /**
-   * Lists keys, oldest first: the keys of one account, or of all accounts (null). Keys that were
-   * made in the same second are listed in the order in which they were made.
+   * Lists the keys of one account, or of all accounts (null), in the order in which they were made.
    */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key forever, if it belongs to the given account (null: any account). Also revokes the
+   * Revokes a key forever, if the given account owns the key (null: any account). Also revokes the
    * keys that it made for its account, the keys that those keys made, and so on. `kept` and the
    * keys that `kept` made stay valid. Returns the ids of the keys that were valid until now.
-   * Returns null if no key has this id. If a key is already revoked, its stored time does not
-   * change.
+   * Returns null if no key has this id. Keeps the stored time of a key that is already revoked.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
-  /**
-   * Records when a key was used. If any gateway wrote this within the last USE_INTERVAL_SECONDS,
-   * writes nothing.
-   */
+  /** Records when a key was used, unless a gateway did so within the last USE_INTERVAL_SECONDS. */
   recordUse(id: string, usedAt: number): Promise<void>
 }
 
@@ -225,8 +211,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // The row of the key that makes the new key is locked. So a statement that revokes the making
-      // key also finds the new key.
+      // Locks the row of the making key. So a statement that revokes the making key also finds the
+      // new key.
       const { rows } = await sql`
         with maker as (
           select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
@@ -266,7 +252,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async revokeKey(id, revocation) {
       const revoked: string[] = []
-      // Repeats until it finds no further key. A key may have made another key just before it was
+      // Repeats until it finds no further key: a key may have made another key just before it was
       // revoked.
       for (;;) {
         const family = await revokeFamily(queries, id, revocation)
@@ -287,8 +273,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
 }
 
 /**
- * Revokes a key, the keys of its account that it made, the keys that those keys made, and so on. It
- * revokes only the keys that are already stored.
+ * Revokes a key, the keys of its account that it made, the keys that those keys made, and so on.
+ * Revokes only stored keys.
  */
 async function revokeFamily(
   queries: Database['queries'],
@@ -337,7 +323,7 @@ function toKey(row: KeyRow): StoredKey {
     name: row.name,
     createdAt: row.created_at,
     madeBy: row.made_by,
-    // A key that was made while its account was being deleted also counts as revoked.
+    // A key that was made while its account was being deleted counts as revoked.
     revokedAt: row.revoked_at ?? row.account_deleted_at,
     scopes: row.scopes.filter(isScope),
     expiresAt: row.expires_at,

@@ -3,24 +3,20 @@ import { singleFlight } from '../runtime/single-flight.ts'
 import type { KeysStore, StoredKey } from './keys-store.ts'
 
 /**
- * How long a key's data from the database is used, milliseconds. Because of this limit, a revoked
- * key stops working well within a second.
+ * How long a key's data from the database is used, milliseconds. So a revoked key stops working
+ * within a second.
  */
 export const KEY_AGE_MAX_MS = 500
 
-/** The maximum number of remembered keys. With this limit, invented ids cannot fill the memory. */
+/** Maximum number of remembered keys. Without this limit, invented ids could fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
 /**
- * If a key was used within this time, it counts as in use. Such a key is looked up again before its
- * data is too old.
+ * A key that was used within this time is in use. It is looked up again before its data is too old.
  */
 const IN_USE_MS = 2_000
 
-/**
- * Interval between two lookups of all the keys in use. The rest of KEY_AGE_MAX_MS is time for the
- * lookup itself.
- */
+/** Interval between lookups of all keys in use. The rest of KEY_AGE_MAX_MS is time for a lookup. */
 const REFRESH_INTERVAL_MS = 350
 
 type KnownKey = {
@@ -33,10 +29,10 @@ type KnownKey = {
 }
 
 /**
- * Returns a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS.
- * `monotonic` is the time in milliseconds of a clock that is never set. Calls with a key in use do
- * not wait for the store. One query looks up all such keys again before their data is too old. A
- * failed answer is not used again. Rejects with the driver's error.
+ * Returns a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS. One
+ * query looks up all keys in use again before their data is too old, so calls with these keys do
+ * not wait. A failed answer is not used again. Rejects with the driver's error. `monotonic` is
+ * milliseconds of a clock that is never set.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,
@@ -67,7 +63,7 @@ export function createKnownKeys(
     )
   }
 
-  /** If the refresh fails, each call looks up its key itself when the data is too old. */
+  /** If the refresh fails, each call looks up its key when the data is too old. */
   const refresh = singleFlight(async () => {
     const ids = idsInUse()
     if (ids.length === 0) {

@@ -4,9 +4,7 @@ import { admitContentKeys } from '../storage/content-keys-store.ts'
 import type { Database } from '../storage/database.ts'
 import { type AdminLog, createAdminLog } from './admin-log-store.ts'
 
-/**
- * The operator as the author of changes to the settings and to the files that the settings name.
- */
+/** The operator, as the author of changes to the settings and to the files named there. */
 export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /**

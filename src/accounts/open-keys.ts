@@ -26,8 +26,8 @@ export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyF
 }
 
 /**
- * Returns the records for revoked keys: the key with this id, and each key that was revoked with
- * it. `ids` is null when no key has this id.
+ * Returns the records for the key with this id and for each key that was revoked with it. `ids` is
+ * null when no key has this id.
  */
 export function revocationsOf(id: string, ids: readonly string[] | null): readonly NewAct[] {
   const others = (ids ?? []).filter((other) => other !== id)
@@ -44,8 +44,8 @@ export function keysOver(store: KeysStore): ApiKeys {
 }
 
 /**
- * Opens the keys. If there is a data folder, one key is valid from the first start on. It is the
- * key of the configuration. If the configuration has no key, it is the key in the folder's file.
+ * Opens the keys. With a data folder, one key is valid from the first start on: the configured key,
+ * or otherwise the key in the folder's file.
  */
 export async function openKeys(
   { devApiKey: fixed }: { readonly devApiKey: string | null },
@@ -74,8 +74,8 @@ export async function openKeys(
 
 /**
  * Returns the valid key of the data folder. If the folder has no valid key, makes a key with all
- * rights and writes it there. Only the file's user can read it. The key in the file may be invalid
- * because it was revoked, or because the database is a different one.
+ * rights and writes it there. Only the file's user can read it. A stored key may be revoked, or may
+ * belong to a different database.
  */
 async function openDevelopmentKey(
   dataFolder: string,
@@ -92,7 +92,7 @@ async function openDevelopmentKey(
     ({ key }) => [creationOf(key)],
   )
   await writeFile(file, `${text}\n`, { mode: 0o600 })
-  // The mode above applies only if the file is new.
+  // The mode above applies only to a new file.
   await chmod(file, 0o600)
   return text
 }

@@ -64,8 +64,8 @@ export type CallSize = {
 }
 
 /**
- * Returns the cost of a call. `promptTokens` is the number of prompt tokens. If it is not known,
- * every token costs the higher of the two prices. Returns null if no price matches the model.
+ * Returns the cost of a call. If `promptTokens` is not known, every token costs the higher of the
+ * two prices. Returns null if no price matches the model.
  */
 export function costOf(
   prices: Prices,
@@ -101,8 +101,8 @@ export function computeUse(prices: Prices, size: CallSize): CallUse {
 }
 
 /**
- * Parses a decimal number such as `2.50` to billionths. Returns null for other text, and for a
- * number that is too large.
+ * Parses a decimal number such as `2.50` to billionths. Returns null for other text and for too
+ * large a number.
  */
 export function parseMoney(text: string): bigint | null {
   const [, whole, fraction = ''] = /^(\d{1,7})(?:\.(\d{1,9}))?$/.exec(text) ?? []
@@ -163,8 +163,8 @@ const pricesFile = z.strictObject({
 })
 
 /**
- * Reads the prices from a file. Without a file, there are no prices. Rejects with StartFailure,
- * which lists every fault.
+ * Reads the prices from a file (null: no prices). Rejects with StartFailure, which lists every
+ * fault.
  */
 export async function readPrices(file: string | null): Promise<Prices> {
   if (file === null) return []

@@ -11,8 +11,8 @@ export type RateLimits = {
 }
 
 /**
- * The used amounts of the current windows. `minute` and `day` are the windows' numbers: Unix
- * seconds divided by 60 and by 86400.
+ * The used amounts of the current windows. `minute` and `day` number the windows: Unix seconds
+ * divided by 60 and by 86400.
  */
 export type UsedWindows = {
   readonly minute: number
@@ -23,7 +23,7 @@ export type UsedWindows = {
   readonly dayTokens: number
 }
 
-/** Real use of finished calls. The same process admitted all these calls in the same windows. */
+/** Real use of finished calls that one process admitted in the same windows. */
 export type Settlement = {
   /** Null when nothing was reserved. */
   readonly processId: string | null
@@ -34,8 +34,8 @@ export type Settlement = {
   /** The total number of tokens that the calls used. */
   readonly used: number
   /**
-   * Tokens that the calls used beyond their reservations. If the window of the calls has ended,
-   * these tokens count in the current window.
+   * Tokens that the calls used beyond their reservations. If the calls' window has ended, these
+   * tokens count in the current window.
    */
   readonly excess: number
 }
@@ -69,20 +69,17 @@ export type KeyUsage = {
   readonly unpricedRequests: number
 }
 
-/** The result for one call: whether it was admitted, and what is used after it. */
+/** The outcome of one call: whether it was admitted, and the used amounts after the call. */
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
 /** The requests to the limiter that one step handles. */
 type LimitStep = {
   readonly processId: string
-  /**
-   * For how many seconds other processes believe that a process is alive after this step registered
-   * it.
-   */
+  /** For how many seconds other processes believe that the step's process is alive. */
   readonly leaseSeconds: number
   /**
-   * Number of the batch of settlements and usages. Each later batch of a process has a higher
-   * number. Null if there are no settlements and no usages.
+   * Number of the batch of settlements and usages, higher for each later batch of a process. Null
+   * if there are no settlements and no usages.
    */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
@@ -94,9 +91,9 @@ type LimitStep = {
 export type RateLimitsStore = {
   /**
    * Runs one atomic step. It first settles, then admits and counts as many new calls as fit.
-   * Refused calls count nothing. Returns the outcome of every estimate, bucket by bucket, and the
-   * time of the step (Unix seconds). If a step failed, its settlements and usages may be sent again
-   * with the same batch number. They are then counted only once.
+   * Returns the outcome of every estimate, bucket by bucket, and the time of the step (Unix
+   * seconds). Settlements and usages of a failed step may be sent again with the same batch number.
+   * They are counted only once.
    */
   step(
     step: LimitStep,

@@ -6,10 +6,7 @@ import { createUsageStore, USAGE_ROWS_MAX, usageQuery, usageRow } from './usage-
 
 /** Acts that report the usage of accounts and its cost. */
 export const usageActs = {
-  /**
-   * A report for a range of any length, with sums in billionths. Only `GET /v1/admin/usage` limits
-   * the length of the range.
-   */
+  /** A report for a range of any length, with sums in billionths. */
   report: defineAct({
     method: 'POST',
     path: '/v1/admin/usage/report',

@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Sums in the form of a report. Null means that a sum is unknown. This is not the same as 0. */
+/** Sums in the form of a report. Null means that a sum is unknown, which is not 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number
@@ -19,8 +19,8 @@ export type ReportedSums = {
 }
 
 /**
- * Returns the sums of a report. If no tokens have separate counts for prompt and answer, these two
- * sums are null. If no request has a price, the money is null.
+ * Returns the sums of a report. The sums for prompt and answer are null if no tokens have separate
+ * counts. The money is null if no request has a price.
  */
 export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens

@@ -14,7 +14,7 @@ import {
   type UsageStore,
 } from './usage-store.ts'
 
-/** How many periods an answer has: the maximum and the default. 'total' has only one period. */
+/** Periods in an answer: the maximum and the default. 'total' has only one period. */
 const PERIODS = {
   hour: { max: 7 * 24, unasked: 24 },
   day: { max: 366, unasked: 30 },
@@ -24,7 +24,7 @@ type Period = keyof typeof PERIODS
 
 const SECONDS_PER_HOUR = 3_600
 
-/** Latest time that is accepted, Unix seconds. It is in the year 9999. */
+/** Latest accepted time, Unix seconds: in the year 9999. */
 const TIME_MAX = 253_402_300_799
 
 const time = integerText({ min: 0, max: TIME_MAX }).nullable().default(null)
@@ -42,7 +42,7 @@ function dimensions(names: readonly [string, ...string[]], unasked: string) {
 
 /**
  * The range starts with the period that contains `since` and ends before `until`. If `until` is
- * null, the range includes the current period.
+ * null, it includes the current period.
  */
 const range = {
   since: time,

@@ -22,7 +22,7 @@ export const usageQuery = z.object({
 export type UsageQuery = Readonly<z.output<typeof usageQuery>>
 
 /**
- * Sums of one period. A member is null if the report does not divide by that dimension, or if the
+ * Sums of one period. A member is null if the report does not divide by this dimension, or if the
  * value is not known.
  */
 export const usageRow = z.object({
@@ -35,8 +35,8 @@ export const usageRow = z.object({
   operation: z.string().nullable(),
   family: z.string().nullable(),
   /**
-   * Empty for calls without a model. In each hour, only a limited number of models is stored
-   * separately. `*` stands for all other models.
+   * Empty for calls without a model. `*` stands for further models: an hour stores a limited number
+   * of models.
    */
   model: z.string().nullable(),
   requests: z.int(),
@@ -71,14 +71,14 @@ type AccountsQuery = Omit<UsageQuery, 'account'> & {
  */
 export type UsageStore = {
   /**
-   * Sums the stored usage, oldest period first. Returns `too_many` if there are more than
-   * USAGE_ROWS_MAX rows. A report by hours leaves out usage that is stored by days. The caller must
-   * limit the range.
+   * Sums the stored usage, oldest period first. Returns `too_many` for more than USAGE_ROWS_MAX
+   * rows. A report by hours leaves out usage that is stored by days. The caller must limit the
+   * range.
    */
   report(query: AccountsQuery): Promise<readonly UsageRow[] | 'too_many' | 'unknown_account'>
   /**
    * Adds usage by hours that is older than USAGE_HOURS_AGE_MAX_SECONDS to the usage by days.
-   * Removes usage by days that is older than USAGE_AGE_MAX_SECONDS.
+   * Removes usage by days older than USAGE_AGE_MAX_SECONDS.
    */
   prune(): Promise<void>
 }
@@ -93,8 +93,8 @@ export function createUsageStore(
     async report({ account, key, from, until, per, by }) {
       const [id, name] = [idOf(account), nameOf(account)]
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
-      // Old rows were written before keys and models were counted. In these rows the key and the
-      // model are unknown, and the key's id is empty. No real id is empty.
+      // Rows from before keys and models were counted have an empty key id. Their key and model are
+      // unknown.
       const { rows } = await sql<UsageRow>`
         select * from (
           select case ${per}::text when 'hour' then u.hour_at when 'total' then ${from}::bigint

@@ -26,15 +26,15 @@ import type { RunWatcher } from './runs.ts'
 /** Timings of an agent, milliseconds. */
 export type AgentTimings = ConnectionTimings & {
   readonly backOff: BackOffBounds
-  /** If a connection was open for at least this time, earlier failures no longer count. */
+  /** After a connection that was open this long, earlier failures no longer count. */
   readonly steadyMs: number
-  /** When the agent stops, how long it waits for running requests. */
+  /** How long a stop waits for running requests. */
   readonly drainMs: number
 }
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  // The public client waits 24 s at least. A gateway that restarts is reachable again sooner.
+  // The public client waits 24 s at least. A restarted gateway is reachable sooner.
   backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
@@ -47,10 +47,7 @@ export type AgentOptions = {
   readonly nodeId: string
   /** Default LLM. */
   readonly nodeType?: NodeType
-  /**
-   * True if the backend may receive URLs of images. The backend then fetches the images. Default
-   * false.
-   */
+  /** True if the backend may receive URLs of images and fetch the images. Default false. */
   readonly fetchesMedia?: boolean
   /** The caller must close the backend after `done` has settled. */
   readonly backend: Backend
@@ -94,8 +91,8 @@ export type Agent = {
 }
 
 /**
- * Starts an agent. The agent registers its node, connects and serves. Each time the connection
- * ends, it connects again.
+ * Starts an agent: it registers its node, connects and serves. When the connection ends, it
+ * connects again.
  */
 export function startAgent(options: AgentOptions): Agent {
   const timings = { ...AGENT_TIMINGS, ...options.timings }
@@ -107,7 +104,7 @@ export function startAgent(options: AgentOptions): Agent {
   let connections = 0
   let connection: Connection | null = null
 
-  /** Makes one try. Registers the node if necessary, then serves until the connection ends. */
+  /** Registers the node if necessary, then serves until the connection ends. */
   async function serveOnce(): Promise<ConnectionEnd> {
     if (models.length === 0) {
       phase = 'registering'
@@ -135,8 +132,8 @@ export function startAgent(options: AgentOptions): Agent {
       connection = null
       if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
-      // The gateway may have refused because it lost the node's hardware or benchmark. An empty
-      // list causes a new registration.
+      // The gateway may have lost the node's hardware or benchmark. An empty list causes a new
+      // registration.
       if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
       const pauseMs = backOffMs(failures, timings.backOff, {
@@ -151,8 +148,7 @@ export function startAgent(options: AgentOptions): Agent {
   const done = keepServing().finally(() => {
     phase = 'stopped'
   })
-  // The caller may read `done` later, or may not read it. A rejection that is not read must not end
-  // the process.
+  // The caller may never read `done`. Its rejection must not end the process then.
   done.catch(() => undefined)
   return {
     done,
@@ -185,15 +181,14 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 
 /**
  * Returns null for a fault that may be temporary. Throws AgentFailure for a permanent fault. If the
- * node has served before, its configuration was right and the gateway may cause the fault. Then
- * returns null.
+ * node has served before, the gateway may have caused the fault. Then returns null.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // During registration, the backend receives only the agent's own requests. So the backend's
-  // message contains no prompt from a caller.
+  // During registration, the backend receives only the agent's requests. So its message contains no
+  // caller's prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

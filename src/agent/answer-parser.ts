@@ -19,7 +19,7 @@ export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
 
 /**
  * The next part of an answer. `fault` is the error that ended the answer after these chunks. It is
- * null if the answer continues or ended correctly.
+ * null if there is no error.
  */
 type AnswerStep = {
   readonly chunks: readonly AnswerChunk[]
@@ -27,10 +27,9 @@ type AnswerStep = {
 }
 
 /**
- * Parses a backend's event stream into chunks, packet by packet. The usage chunk is returned last
- * and alone, with `choices: []`. Gateways that do not know end frames use that chunk as the end, so
- * no chunk may follow it. If a backend sends no usage, there is no such chunk. Each answer needs
- * its own parser.
+ * Parses a backend's event stream into chunks, packet by packet. The usage chunk, if the backend
+ * sends usage, is returned last and alone, with `choices: []`. Gateways that do not know end frames
+ * treat the usage chunk as the end. Each answer needs its own parser.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
@@ -47,17 +46,16 @@ export class AnswerParser {
   }
 
   /**
-   * Returns the chunks that these bytes complete. Faults are an error in the stream, data that is
-   * not a chunk, and an event over the limit. Chunks before the fault in the same packet are still
-   * returned.
+   * Returns the chunks that these bytes complete, and the fault after them. Faults are an error in
+   * the stream, data that is not a chunk, and an event over the limit.
    */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
   }
 
   /**
-   * Call this when the stream has ended. Returns the last chunks. It reports the same faults as
-   * `push`, and also an incomplete answer.
+   * Call this when the stream has ended. Returns the last chunks. Reports the faults of `push`, and
+   * an incomplete answer.
    */
   end(): AnswerStep {
     const { chunks, fault } = this.take((events) => this.events.end(events))
@@ -106,8 +104,8 @@ const END_MARK = '[DONE]'
 const CHUNK = 'chat.completion.chunk'
 
 /**
- * Returns the chunk in an event as the backend wrote it, without the usage. Returns null if the
- * chunk has no choices.
+ * Returns an event's chunk as the backend wrote it, without the usage. Returns null for a chunk
+ * without choices.
  */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
@@ -144,10 +142,7 @@ function addChoice(choice: Json, answer: Answer): void {
   } else answer.open.add(index)
 }
 
-/**
- * Some servers send no end mark. Without an end mark, the answer is complete when every choice has
- * ended.
- */
+/** Some servers send no end mark. Then the answer is complete when every choice has ended. */
 function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
   return isEnded || (hasFinished && open.size === 0)
 }
@@ -158,7 +153,7 @@ function parseChunk(data: string): JsonObject {
     throw new BackendError('the backend sent an event that is not a JSON object')
   const error = memberOf(chunk, 'error')
   if (error !== undefined && error !== null) throw backendErrorOf(readReason(chunk))
-  // In llama.cpp's `error` line, the value is the error object itself.
+  // In an `error` line of llama.cpp, the value is the error object itself.
   if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
     throw backendErrorOf(readReason(chunk))
   return chunk

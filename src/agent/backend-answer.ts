@@ -1,15 +1,9 @@
 import type { Dispatcher } from 'undici'
 
-/**
- * How many unread bytes of an answer may wait. If more bytes wait, the answer's connection is
- * paused.
- */
+/** If more unread bytes of an answer wait, the answer's connection is paused. */
 export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 
-/**
- * How many bytes may follow the end mark of an answer. If more bytes follow, the answer's
- * connection is closed.
- */
+/** If more bytes follow the end mark of an answer, the answer's connection is closed. */
 const TAIL_BYTES_MAX = 16 * 1024
 const TAIL_TIMEOUT_MS = 1_000
 
@@ -19,21 +13,21 @@ export type BackendAnswer = {
   /** By lower-case name. */
   readonly headers: Readonly<Record<string, unknown>>
   /**
-   * Returns the next packet, or null after the last packet. After a fault, the earlier packets can
-   * still be read. Then it rejects with the connection's fault or the signal's reason.
+   * Returns the next packet, or null after the last packet. After a fault, first returns the
+   * earlier packets. Then rejects with the connection's fault or the signal's reason.
    */
   next(): Promise<Uint8Array | null>
   /**
    * Stops reading the answer. If `isWhole` is true, the connection stays open, and is used again
-   * when the rest of the answer has arrived. Otherwise the backend's call ends.
+   * after the rest of the answer has arrived. Otherwise the backend's call ends.
    */
   leave(isWhole: boolean): void
 }
 
 /**
- * Sends a request. Resolves with the answer when the answer's head has arrived. Rejects with the
- * connection's fault, or with the signal's reason. Packets are passed on directly, without a
- * stream, because most answers are many small packets.
+ * Sends a request. Resolves when the answer's head has arrived. Rejects with the connection's fault
+ * or the signal's reason. Packets are passed on without a stream, because most answers are many
+ * small packets.
  */
 export function openBackendAnswer(
   pool: Pick<Dispatcher, 'dispatch'>,
@@ -106,7 +100,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     status: number,
     headers: Readonly<Record<string, unknown>>,
   ): void {
-    // An answer with a status 1xx is only an interim answer.
+    // A status 1xx is only an interim answer.
     if (status < 200) return
     this.status = status
     this.headers = headers
@@ -141,8 +135,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   }
 
   /**
-   * Ends the backend's call. If the call still waits for a connection, it ends when it gets the
-   * connection.
+   * Ends the backend's call. A call that waits for a connection ends when it gets the connection.
    */
   private giveUp(): void {
     this.end()
@@ -166,7 +159,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   }
 }
 
-/** This error is not reported, because the caller itself stopped reading. */
+/** Not reported: the caller stopped reading. */
 const LEFT = new Error('the answer is not read any further')
 
 type Deferred<Value> = {
@@ -176,8 +169,7 @@ type Deferred<Value> = {
 }
 
 /**
- * Does the same as Promise.withResolvers, which needs Node.js 22. The installed agent must also run
- * on Node.js 20.
+ * Replaces Promise.withResolvers of Node.js 22. The installed agent must also run on Node.js 20.
  */
 function createDeferred<Value>(): Deferred<Value> {
   let settle: Omit<Deferred<Value>, 'promise'> | undefined

@@ -2,21 +2,21 @@ import { type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
 import { FAULT_MESSAGE_LENGTH_MAX, FAULT_STATUS_CODES } from '../nodes/protocol/frames.ts'
 
 /**
- * The backend refused the request or failed. `message` may quote the request, so it is sent only to
+ * The backend refused the request or failed. `message` may quote the request, so it goes only to
  * the gateway and is never logged.
  */
 export class BackendError extends Error {
   override readonly name = 'BackendError'
   /** One of FAULT_STATUS_CODES. */
   readonly statusCode: number
-  /** Seconds after which the backend allows a retry. Null if the backend did not state a time. */
+  /** Seconds until the backend allows a retry. Null if the backend stated no time. */
   readonly retryAfterSeconds: number | null
-  /** Reason for the log. It is written by this program and contains no text from the backend. */
+  /** Reason for the log, without text from the backend. */
   readonly reason: string
 
   /**
-   * `status` is the backend's HTTP status or error code, if the backend sent one. A status that
-   * frames cannot carry becomes 500.
+   * `status` is the backend's HTTP status or error code, if there is one. A status that frames
+   * cannot carry becomes 500.
    */
   constructor(
     message: string,
@@ -56,15 +56,13 @@ export function refusalError(answer: {
   return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
-/**
- * Returns the error from a stream's chunk, or from a whole answer that arrived instead of a stream.
- */
+/** Returns the error in a stream's chunk, or in a whole answer that arrived instead of a stream. */
 export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
 }
 
-/** Returns true if a JSON document or a page arrived although a stream was requested. */
+/** Returns true if the answer is JSON or a page, although a stream was requested. */
 export function isOtherThanStream(headers: Readonly<Record<string, unknown>>): boolean {
   return /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i.test(typeOf(headers))
 }

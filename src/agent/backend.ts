@@ -18,8 +18,8 @@ import { BackendError, isOtherThanStream, refusalError } from './backend-error.t
 const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
   /**
-   * Time until the answer's head arrives. The default is long enough for a long prompt on a slow
-   * machine. The gateway gives up earlier.
+   * Time until the answer's head arrives: enough for a long prompt on a slow machine. The gateway
+   * gives up earlier.
    */
   headTimeoutMs: 300_000,
   /** Longest time between two parts of an answer. */
@@ -53,22 +53,20 @@ export type Backend = {
   /** The URL does not contain `/v1` and does not end with a slash. */
   readonly url: string
   /**
-   * Checks whether the backend answers at `path`, the health path for its kind of server
-   * (find-backend.ts).
+   * Checks whether the backend answers at `path`, the health path of its kind (find-backend.ts).
    */
   isHealthy(path: string): Promise<boolean>
-  /** Lists the ids of the backend's models, in the backend's order. Rejects with BackendError. */
+  /** Lists the ids of the backend's models, in its order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
-   * Streams the answer to a chat request. Each step returns the chunks of one packet. The request
-   * to the backend always asks for a stream with usage, even if the caller's request does not. The
-   * first step sends the request. Aborting ends the backend's call. Throws BackendError, or the
-   * signal's reason.
+   * Streams the answer to a chat request. Each step returns the chunks of one packet. The backend
+   * is always asked for a stream with usage. The first step sends the request. Aborting ends the
+   * backend's call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
   /**
-   * Makes or changes images. Returns the images in base64 without checking them. Throws
-   * BackendError, or the signal's reason.
+   * Makes or changes images. Returns them in base64, unchecked. Throws BackendError, or the
+   * signal's reason.
    */
   makeImages(
     request: ImageRequest & { readonly model: string },
@@ -78,14 +76,14 @@ export type Backend = {
 }
 
 /**
- * Returns the backend at the operator's URL. Calls go only to the origin of this URL. Redirects are
- * not followed, and no part of a request can choose an address. TLS certificates are verified.
+ * Returns the backend at the operator's URL. Calls go only to the origin of this URL: redirects are
+ * not followed, and no request can choose an address. TLS certificates are verified.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the calls of one backend
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
   readonly url: string
-  /** Sent as a bearer token. If it is null, no token is sent. */
+  /** Sent as a bearer token. Null sends no token. */
   readonly apiKey: string | null
   readonly limits?: Partial<BackendLimits>
 }): Backend {
@@ -209,7 +207,7 @@ function askForStream(request: JsonObject): JsonObject {
   }
 }
 
-/** Converts faults of the connection into BackendError, without the addresses in their messages. */
+/** Converts faults of the connection into BackendError, without addresses in the messages. */
 async function* mapFaults(
   batches: AsyncIterable<readonly AnswerChunk[]>,
   signal: AbortSignal,
@@ -266,8 +264,8 @@ type BackendRequest = {
 }
 
 /**
- * Writes the request for images. New images are requested with JSON. A change of an image is
- * requested with a form. Throws BackendError.
+ * Writes the request for images: JSON for new images, a form for a change of an image. Throws
+ * BackendError.
  */
 function writeImageCall({
   model,

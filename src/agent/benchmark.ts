@@ -11,11 +11,11 @@ import { BackendError } from './backend-error.ts'
 /** How long a benchmark measures, and how many requests it runs concurrently. */
 export type BenchmarkPlan = {
   /**
-   * Time of the whole benchmark, including its warm-up. Every part sends at least one request, even
-   * if the backend is slow.
+   * Time of the whole benchmark, with its warm-up. Every part sends at least one request, even to a
+   * slow backend.
    */
   readonly durationMs: number
-  /** How many requests run at the same time in the second part. */
+  /** How many requests run at once in the second part. */
   readonly concurrency: number
 }
 
@@ -23,7 +23,7 @@ export type BenchmarkPlan = {
 export type BenchmarkResult = {
   /** Speed of a single request that runs alone. */
   readonly single: number
-  /** Total speed of concurrent requests. It shows the capacity of the node. */
+  /** Total speed of concurrent requests: the capacity of the node. */
   readonly total: number
 }
 
@@ -34,22 +34,20 @@ export type BenchmarkProgress = {
   readonly done: number
 }
 
-/** A node below this speed, in tokens per second, is not useful, because people read faster. */
+/** Tokens per second. A slower node is not useful, because people read faster. */
 export const TOKENS_PER_SECOND_MIN = 1
 
 /**
- * The public client measures for the same time. The time is long enough to show the speed that a
- * model can sustain.
+ * As long as the public client measures: long enough to show the speed that a model can sustain.
  */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
- * Measures how fast a backend serves a model. A benchmark has a warm-up, a part with one request
- * after another, and a part with several requests at the same time. The speed of a request is
- * (tokens - 1) / (time of the last token - time of the first token). Tokens are counted by `usage`,
- * because one chunk may hold several tokens. If an answer arrives all at once, its speed is its
- * tokens / the time since the request. Rejects with BackendError if the backend fails or sends no
- * usage.
+ * Measures how fast a backend serves a model: a warm-up, then one request after another, then
+ * several requests at the same time. The speed of a request is (tokens - 1) / (time of the last
+ * token - time of the first token). Tokens are counted by `usage`, because one chunk may hold
+ * several tokens. If an answer arrives all at once, the speed is its tokens / the time since the
+ * request. Rejects with BackendError if the backend fails or sends no usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,
@@ -102,18 +100,15 @@ export async function runBenchmark(
 const WARM_UP_TOKENS = 16
 const TOKENS_MIN = 16
 const TOKENS_MAX = 512
-/** During this share of the time, at the start, requests run one after another. */
+/** In this first share of the time, requests run one after another. */
 const SINGLE_SHARE = 0.4
-/**
- * How many requests one worker should complete in a benchmark. With this number, enough requests
- * are counted.
- */
+/** How many requests one worker should complete in a benchmark, so that enough are counted. */
 const REQUESTS_AIM = 4
 
-/** Number of tokens from the first to the last token, and the time between these two tokens. */
+/** Number of tokens from the first to the last token, and the time between these tokens. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Chooses the length of answers so that several answers end within the time. */
+/** Chooses the length of answers: several must end within the time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
@@ -176,9 +171,7 @@ function countTokens(chunk: JsonObject): number | null {
   return typeof tokens === 'number' && tokens >= 0 ? tokens : null
 }
 
-/**
- * Returns true if a chunk contains part of an answer. Reasoning and refusals count as tokens, too.
- */
+/** Returns true if a chunk contains part of an answer. Reasoning and refusals count, too. */
 function holdsToken(chunk: JsonObject): boolean {
   const choices = memberOf(chunk, 'choices')
   if (!isJsonArray(choices)) return false
@@ -203,9 +196,7 @@ function speedOf(timings: readonly Timing[]): number {
   return (tokens / ms) * 1000
 }
 
-/**
- * Gateways accept no higher speed than this limit. Only a backend without a real model reaches it.
- */
+/** Gateways accept no higher speed. Only a backend without a real model reaches it. */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

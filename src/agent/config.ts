@@ -109,10 +109,10 @@ export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: stri
 
 /** Selects a node. */
 export type NodeChoice = {
-  /** Null selects the node with this name. Its id is read from the file. */
+  /** Null selects the node with this name. The file contains its id. */
   readonly nodeId: string | null
   readonly nodeName: string
-  /** Path of the file that keeps ids of nodes. */
+  /** Path of the file with ids of nodes. */
   readonly nodesFile: string
 }
 
@@ -128,14 +128,14 @@ type BenchmarkConfig = {
 }
 
 export type BackendConfig = {
-  /** If this is null, a backend is searched for on this machine. */
+  /** Null searches the agent's machine for a backend. */
   readonly url: string | null
   readonly apiKey: string | null
   /** Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
 }
 
-/** Settings of a node agent, as values. The variables are described in this file. */
+/** Settings of a node agent, as values. */
 export type AgentConfig = GatewayAccess &
   BenchmarkConfig & {
     readonly nodeId: string
@@ -143,13 +143,13 @@ export type AgentConfig = GatewayAccess &
     readonly fetchesMedia: boolean
     readonly drainMs: number
     readonly logLevel: Settings['LOG_LEVEL']
-    /** If this is null, no traces are sent. */
+    /** Null sends no traces. */
     readonly traces: TraceConfig | null
   }
 
 /**
- * Reads the settings of an agent. Throws ConfigurationError with every fault. `options` take
- * precedence over the environment.
+ * Reads the settings of an agent. `options` take precedence over the environment. Throws
+ * ConfigurationError with every fault.
  */
 export function readAgentConfig(
   options: Environment = {},
@@ -184,8 +184,7 @@ function agentOf(settings: Settings): Omit<AgentConfig, 'nodeId'> {
 }
 
 /**
- * Reads the settings for requests to the gateway that need no node id. Throws as readAgentConfig
- * does.
+ * Reads the settings for requests to the gateway without a node id. Throws as readAgentConfig does.
  */
 export function readGatewayAccess(
   options: Environment = {},
@@ -259,12 +258,12 @@ function choiceOf({
   }
 }
 
-/** The XDG Base Directory Specification requires that relative paths are ignored. */
+/** The XDG Base Directory Specification says that relative paths are ignored. */
 function chooseStateFolder(folder: string | undefined): string {
   return folder !== undefined && isAbsolute(folder) ? folder : join(homedir(), '.local/state')
 }
 
-/** Gives the node name of a machine: its host name, changed to fit the rules for names. */
+/** Returns the machine's host name, changed to fit the rules for node names. */
 export function nameOfMachine(host: string): string {
   const name = host.replace(/[^\x21-\x7e]/g, '').slice(0, NODE_NAME_LENGTH_MAX)
   return name.length < NODE_NAME_LENGTH_MIN ? `node-${name}` : name
@@ -318,7 +317,7 @@ function findAgentFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** Text that is not a URL is accepted here, because the schema reports it. */
+/** Accepts text that is not a URL: the schema reports it. */
 function keepsSecrets(address: string): boolean {
   if (!URL.canParse(address)) return true
   const { protocol, hostname } = new URL(address)

@@ -20,19 +20,13 @@ import { createRuns, type Runs, type RunWatcher } from './runs.ts'
 /** Timings of a connection, milliseconds. */
 export type ConnectionTimings = {
   readonly handshakeTimeoutMs: number
-  /**
-   * Pause between two pings from the agent. If the gateway sends nothing during one pause, the
-   * agent treats it as gone.
-   */
+  /** Pause between two pings. If the gateway sends nothing in one pause, it counts as gone. */
   readonly pingMs: number
   /** How long the agent waits for the connection to close. */
   readonly closeTimeoutMs: number
 }
 
-/**
- * This is far below one or two minutes. After that time, proxies close a connection that sends
- * nothing.
- */
+/** Far below one or two minutes: proxies then close a connection that sends nothing. */
 export const CONNECTION_TIMINGS: ConnectionTimings = {
   handshakeTimeoutMs: 10_000,
   pingMs: 30_000,
@@ -43,7 +37,7 @@ export const CONNECTION_TIMINGS: ConnectionTimings = {
 export type ConnectionEnd = {
   /** WebSocket close code. It is 1006 if the gateway sent no code. */
   readonly code: number
-  /** The reason that the gateway wrote, or the fault's message. Attacker-controlled. */
+  /** The gateway's reason, or the fault's message. Attacker-controlled. */
   readonly reason: string
   /** How long the connection was open, milliseconds. Null if it never opened. */
   readonly openMs: number | null
@@ -57,7 +51,7 @@ export type Connection = {
   readonly closed: Promise<ConnectionEnd>
   /**
    * Accepts no new runs, waits at most `graceMs` for the running ones, and closes. Resolves when
-   * the connection is closed.
+   * closed.
    */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
@@ -77,7 +71,7 @@ type ConnectionOptions = {
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
-  /** If this is set, the agent asks the gateway to send the trace of each run. */
+  /** If set, the agent asks the gateway for the trace of each run. */
   readonly watchRun?: RunWatcher | undefined
   /** Time in milliseconds of a clock that never goes back. */
   readonly now: () => number
@@ -123,7 +117,7 @@ export function openConnection(options: ConnectionOptions): Connection {
     liveness.start()
     options.onOpen()
   })
-  // A 'close' event follows the error. Without this listener, an error would end the process.
+  // A 'close' event follows. Without this listener, an error would end the process.
   socket.on('error', (error) => {
     state.fault = error.message
   })
@@ -172,8 +166,7 @@ function dial(options: ConnectionOptions): WebSocket {
     },
     handshakeTimeout: timings.handshakeTimeoutMs,
     maxPayload: LARGE_FRAME_BYTES_MAX,
-    // Chunks are so small that compression saves little, and each connection would need memory for
-    // a compressor.
+    // Compression saves little on small chunks, and costs memory for each connection.
     perMessageDeflate: false,
     followRedirects: false,
   })
@@ -192,7 +185,7 @@ function socketUrl(gatewayUrl: string): URL {
 
 /**
  * Returns the function that answers the frames of one connection. Frames come from the gateway. The
- * function never throws. It ignores frames that it does not understand.
+ * function never throws, and ignores frames that it does not understand.
  */
 function createResponder({
   nodeId,
@@ -213,7 +206,7 @@ function createResponder({
   readonly log: Logger
 }): (text: string) => void {
   const { send } = sender
-  // Reading the load takes half a second and starts a process, so only one reading runs at a time.
+  // A reading takes half a second and starts a process, so only one runs at a time.
   const readOnce = singleFlight(readLoad)
 
   function obey(control: AskedControl): void {
@@ -225,7 +218,7 @@ function createResponder({
         onReconnect()
         break
       case 'ping':
-        // If the gateway does not read the answers, no further answers are sent.
+        // No answers are sent to a gateway that does not read them.
         if (!sender.isBehind()) {
           const pong = { kind: 'pong', nonce: control.nonce, roundTripMs: roundTripMs() } as const
           void send(encodeNodeControl(nodeId, pong))
@@ -266,25 +259,22 @@ function createResponder({
   }
 }
 
-/**
- * How many bytes may wait to be sent to a gateway that reads slowly. If more bytes wait, the runs
- * of this gateway must wait.
- */
+/** If more bytes wait for a slow gateway, its runs must wait. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 /** Sends frames over one WebSocket. */
 type Sender = {
   /**
-   * Sends a frame. If the caller should wait before the next frame, returns a promise. Does nothing
+   * Sends a frame. Returns a promise if the caller should wait before the next frame. Does nothing
    * on a closed socket.
    */
   send(frame: string): void | Promise<void>
   /**
-   * Sets the underlying TCP socket when it is known. From then on, the frames of one tick are sent
-   * in one write.
+   * Sets the TCP socket below the WebSocket. From then on, the frames of one tick are sent in one
+   * write.
    */
   attach(socket: Socket): void
-  /** Returns true if the gateway reads frames more slowly than they arrive. */
+  /** Returns true if the gateway reads frames more slowly than they are sent. */
   isBehind(): boolean
 }
 
@@ -294,8 +284,7 @@ function createSender(socket: WebSocket): Sender {
   let isCorked = false
 
   /**
-   * One packet from the backend contains many chunks. Without this function, each frame would need
-   * a system call.
+   * A packet from the backend contains many chunks. Otherwise each frame would need a system call.
    */
   function gather(): void {
     if (stream === null || isCorked) return
@@ -326,7 +315,7 @@ function createSender(socket: WebSocket): Sender {
   }
 }
 
-/** A closing socket did not accept the frame. Its 'close' event follows. */
+/** A closing socket accepts no frames. Its 'close' event follows. */
 function ignore(): void {}
 
 /** Checks that the other end of a WebSocket is still alive. */
@@ -341,9 +330,8 @@ type Liveness = {
 }
 
 /**
- * Pings the other end every `pingMs`. If nothing arrived between two pings, ends the connection,
- * because the other end may have disappeared without a close. `now` returns milliseconds of a clock
- * that never goes back.
+ * Pings the other end every `pingMs`. Ends the connection if nothing arrived between two pings: the
+ * other end may be gone without a close. `now` is milliseconds of a clock that never goes back.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined

@@ -3,9 +3,8 @@ import type { BackendConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 
 /**
- * Returns the backend that the configuration names, even if it is down. If no backend is
- * configured, searches the machine of the agent for one. Rejects with AgentFailure if no backend is
- * found. `name` is for people to read.
+ * Returns the configured backend, even if it is down. Without a configured backend, searches the
+ * agent's machine. Rejects with AgentFailure if no backend is found. `name` is for people to read.
  */
 export async function openBackend({
   url,
@@ -29,8 +28,8 @@ type BackendKind = {
 }
 
 /**
- * The kinds of servers to search for, in this order. Ports and paths are the defaults in each
- * server's documentation.
+ * Servers to search for, in this order. Ports and paths are the defaults in each server's
+ * documentation.
  */
 const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
@@ -49,9 +48,8 @@ type FoundBackend = {
 }
 
 /**
- * Searches the machine of the agent for a server, on the usual port of each kind. Returns the first
- * server that is up and lists models. Returns null if there is no such server. The caller must
- * close the backend.
+ * Searches the agent's machine for a server, on the usual port of each kind. Returns the first
+ * server that is up and lists models, or null. The caller must close the backend.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

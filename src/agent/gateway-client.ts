@@ -11,7 +11,7 @@ import { VERSION } from '../runtime/version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
 const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024 } as const
-/** One answer lists all nodes of an account. An account may have 20,000 nodes. */
+/** One answer lists all nodes of an account: up to 20,000. */
 const LIST_BYTES_MAX = 64 * 1024 * 1024
 
 /**
@@ -22,7 +22,7 @@ export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   /** HTTP status. Null if the gateway did not answer. */
   readonly status: number | null
-  /** True if the gateway itself refused the call. Then a retry changes nothing. */
+  /** True if the gateway itself refused the call: a retry changes nothing. */
   readonly isFinal: boolean
 
   constructor(
@@ -36,17 +36,17 @@ export class GatewayError extends Error {
 }
 
 /**
- * The part of the gateway's REST interface that concerns nodes. The public node client uses the
- * same part. Every call rejects with GatewayError.
+ * The gateway's REST interface for nodes, which the public node client also uses. Every call
+ * rejects with GatewayError.
  */
 export type GatewayClient = {
-  /** Makes a node for the key's account and returns the node's id. */
+  /** Makes a node for the key's account. Returns the node's id. */
   createNode(name: string): Promise<string>
-  /** Lists the nodes of the key's account, oldest first. The list includes archived nodes. */
+  /** Lists the nodes of the key's account, oldest first, with archived nodes. */
   listNodes(): Promise<readonly ListedNode[]>
   /**
-   * Returns the data that the gateway has about a node. The hardware is null until it is saved.
-   * Returns null if the node does not exist.
+   * Returns the gateway's data about a node. The hardware is null until it is saved. Returns null
+   * if the node does not exist.
    */
   findNode(nodeId: string): Promise<NodeInfo | null>
   saveHardware(nodeId: string, hardware: NodeHardware): Promise<void>
@@ -101,7 +101,7 @@ export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
-  /** Aborting the signal ends running calls. These calls reject. */
+  /** Aborting the signal ends running calls, which then reject. */
   readonly signal?: AbortSignal
 }): GatewayClient {
   const send = createSend(options)
@@ -117,7 +117,7 @@ export function createGatewayClient(options: {
     },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    // If the limit is null, it is not sent, because other gateways may read any value as a limit.
+    // A limit of null is not sent: other gateways may read any value as a limit.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
       const body = {
         node_id: nodeId,

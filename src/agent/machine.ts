@@ -3,10 +3,9 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Reads the hardware of the machine on which the agent runs, with `systeminformation`, which uses
- * nvidia-smi. A machine may have no GPU. If a text cannot be read, it is `unknown`. The speed is
- * the speed of the network card. The speed of the route to the gateway is not measured. Never
- * rejects.
+ * Reads the hardware of the agent's machine with `systeminformation`, which uses nvidia-smi. A
+ * machine may have no GPU. A text that cannot be read is `unknown`. The speed is the network
+ * card's. The speed of the route to the gateway is not measured. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -42,10 +41,7 @@ type Controller = {
   readonly powerLimit?: number
 }
 
-/**
- * A display adapter with less memory is not a GPU for computing. Servers have some adapters with a
- * few MB.
- */
+/** A display adapter with less memory is not a GPU for computing. Some in servers have a few MB. */
 const VRAM_MB_MIN = 1024
 
 /**
@@ -77,9 +73,9 @@ function toMegabytes(bytes: number | undefined): number {
 }
 
 /**
- * Reads how busy the machine is on which the agent runs, with `systeminformation`. If a figure
- * cannot be read, it is 0. Takes about half a second, because the processor's load is measured over
- * a period. Never rejects.
+ * Reads how busy the agent's machine is, with `systeminformation`. A figure that cannot be read is
+ * 0. Takes about half a second, because the processor's load is measured over a period. Never
+ * rejects.
  */
 export async function readLoad(): Promise<Load> {
   const { default: system } = await import('systeminformation')
@@ -94,8 +90,7 @@ export async function readLoad(): Promise<Load> {
     cpuPercent: percent(cpu?.currentLoad, 100),
     ramPercent: percent(memory?.active, memory?.total),
     diskPercent: percent(root?.used, root?.size),
-    // Only nvidia-smi reports how busy a GPU is. Display adapters for which it reports nothing are
-    // left out.
+    // Only nvidia-smi reports how busy a GPU is. Adapters without this figure are left out.
     gpus: (graphics?.controllers ?? [])
       .filter(({ utilizationGpu }) => typeof utilizationGpu === 'number')
       .map((gpu) => ({

@@ -5,8 +5,8 @@ import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'
 
 /**
- * Runs an agent in its own process. It is for a parent process that restarts the agent if
- * necessary. People use `affidavit node run` instead.
+ * Runs an agent in its own process, for a parent process that restarts it if necessary. People use
+ * `affidavit node run` instead.
  */
 try {
   const config = readAgentConfig()

@@ -4,13 +4,12 @@ import type { BenchmarkProgress } from './benchmark.ts'
 /** Shows the progress of benchmarks, one model after another. */
 export type ProgressBar = {
   show(model: string, progress: BenchmarkProgress): void
-  /** Ends the line of the bar, if a bar is shown. The next progress starts a new bar. */
+  /** Ends the line of the bar, if there is one. The next progress starts a new bar. */
   stop(): void
 }
 
 /**
- * Returns a bar that is shown if the stream is a terminal. Otherwise returns a bar that shows
- * nothing, because the log has lines for start and end.
+ * Returns a bar that is shown only on a terminal. Elsewhere the log has lines for start and end.
  */
 export function createProgressBar(stream: NodeJS.WriteStream): ProgressBar {
   if (stream.isTTY !== true) return { show: () => undefined, stop: () => undefined }

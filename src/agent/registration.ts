@@ -7,8 +7,8 @@ import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benc
 import type { GatewayClient } from './gateway-client.ts'
 
 /**
- * This node cannot run with its configuration, and a retry changes nothing. The message is written
- * for the node's operator.
+ * The node cannot run with its configuration, and a retry changes nothing. The message is for the
+ * node's operator.
  */
 export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
@@ -25,8 +25,8 @@ type RegistrationOptions = {
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
   /**
-   * If a stored benchmark is below this value, the model is measured again. A node that stays below
-   * this value does not connect.
+   * A model with a benchmark below this value is measured again. If the new benchmark is below it,
+   * the model is left out.
    */
   readonly tokensPerSecondMin: number
   readonly onProgress?: (model: string, progress: BenchmarkProgress) => void
@@ -35,11 +35,11 @@ type RegistrationOptions = {
 }
 
 /**
- * Registers a node, so that the gateway allows it to connect. The order is the same as in the
- * public client: read the node's info, check the backend, save the hardware if it is not saved, and
- * measure every model without a benchmark. Nodes for images have one model and no benchmark.
- * Returns the models that can be served, at least one. Rejects with AgentFailure. Rejects with
- * GatewayError or BackendError for faults that may be temporary.
+ * Registers a node, so that the gateway allows it to connect. The order is the public client's:
+ * read the node's info, check the backend, save missing hardware, and measure every model without a
+ * benchmark. Nodes for images have one model and no benchmark. Returns at least one model that can
+ * be served. Rejects with AgentFailure, and with GatewayError or BackendError for faults that may
+ * be temporary.
  */
 export async function prepareNode(
   options: RegistrationOptions,
@@ -69,8 +69,8 @@ export async function prepareNode(
 }
 
 /**
- * Image servers may list no models. In this case the configured name is accepted. The gateway's
- * first probe tests the name.
+ * Image servers may list no models. Then the configured name is accepted, and the gateway's first
+ * probe tests it.
  */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options
@@ -83,12 +83,12 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
   return chosen
 }
 
-/** Model names that fit into a header, separated by commas. */
+/** Model names that fit into a comma-separated header. */
 const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
 
 /**
- * Chooses the models to serve from the models that a backend offers. Throws AgentFailure, or
- * BackendError when some models are missing.
+ * Chooses the models to serve from the backend's models. Throws AgentFailure, or BackendError when
+ * some models are missing.
  */
 export function chooseModels(
   offered: readonly string[],
@@ -111,8 +111,8 @@ export function chooseModels(
 }
 
 /**
- * Measures the model, unless its benchmark is good enough. Returns null if the benchmark is good
- * enough. Otherwise returns a description of the fault.
+ * Measures the model, unless its benchmark is good enough. Returns a description of the fault, or
+ * null if the model is fast enough.
  */
 async function ensureBenchmark(
   model: string,

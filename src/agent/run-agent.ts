@@ -8,16 +8,13 @@ import { openBackend } from './find-backend.ts'
 import { readHardware, readLoad } from './machine.ts'
 import { traceRuns } from './trace-runs.ts'
 
-/**
- * Message over IPC to the process that started the agent. It means that the agent has a backend and
- * runs now.
- */
+/** Message over IPC to the parent process: the agent has a backend and runs now. */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
- * Runs an agent until the process is stopped. The first SIGTERM or SIGINT drains the agent. A
- * second signal ends it at once. The end of the IPC channel also stops it, because the parent
- * process has ended. Resolves after a normal stop. Rejects with AgentFailure.
+ * Runs an agent until the process is stopped. The first SIGTERM or SIGINT drains the agent, a
+ * second one ends it at once. The end of the IPC channel also stops the agent: its parent process
+ * has ended. Resolves after a normal stop. Rejects with AgentFailure.
  */
 export async function runAgent(
   config: AgentConfig,
@@ -76,10 +73,10 @@ export async function runAgent(
   }
 }
 
-/** One Ctrl-C may arrive as two signals: one from the terminal, and one from npm. */
+/** One Ctrl-C may arrive twice: from the terminal, and from npm. */
 const SAME_SIGNAL_MS = 500
 
 function notifyParent(ready: AgentReady): void {
-  // The parent may have ended just before this. If so, a 'disconnect' event follows.
+  // If the parent has just ended, a 'disconnect' event follows.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 }

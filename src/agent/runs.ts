@@ -25,15 +25,10 @@ type RunOutcome =
 /** Why a run is aborted: the caller left, the agent stops waiting, or the connection is lost. */
 type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
-/**
- * The maximum number of runs on one connection at the same time. A gateway sends a node fewer runs.
- * The limit protects against a faulty gateway.
- */
+/** Maximum number of runs on one connection at the same time. Only a faulty gateway sends more. */
 const RUNS_MAX = 64
 
-/**
- * Called with each run. Returns a function that is called with the run's outcome. Must not throw.
- */
+/** Called with each run. The returned function is called with the run's outcome. Must not throw. */
 export type RunWatcher = (run: {
   readonly model: string
   readonly traceparent: string | null
@@ -54,17 +49,16 @@ export type Runs = {
   readonly count: number
 }
 
-/** While a fault continues, it is logged only this often. */
+/** A fault that continues is logged this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 /**
- * Statuses whose cause the node's owner cannot remove: the backend refuses the request, or the
- * backend is at its limit.
+ * Faults that the node's owner cannot remove: the backend refuses the request, or is at its limit.
  */
 const NOT_OWNERS: ReadonlySet<number> = new Set([400, 409, 422, 429])
 
 /**
- * Returns the runs of one connection. `onIdle` is called each time the last running request has
- * ended.
+ * Returns the runs of one connection. `onIdle` is called each time no request is running any
+ * longer.
  */
 export function createRuns({
   nodeType,
@@ -78,9 +72,7 @@ export function createRuns({
   runsMax = RUNS_MAX,
 }: {
   readonly nodeType: NodeType
-  /**
-   * Models of the node. A node that makes images has one model, and image frames do not name it.
-   */
+  /** Models of the node. A node for images has one model, which image frames do not name. */
   readonly models: readonly string[]
   /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined
@@ -107,18 +99,15 @@ export function createRuns({
       return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
-    // Not every gateway checks this. Without this check, the backend would fetch the URL from
-    // inside this network.
+    // Not every gateway checks this. Otherwise the backend would fetch the URL from inside this
+    // network.
     const media = frame.kind === 'chat' ? remoteMediaOf(frame.request) : null
     if (media !== null && !(fetchesMedia && media.isWeb))
       return { statusCode: 400, message: remoteMediaFault(media) }
     return null
   }
 
-  /**
-   * Logs a warning if the node's owner can remove the fault. A caller's fault or a full backend is
-   * not a warning.
-   */
+  /** Logs a warning only if the node's owner can remove the fault. */
   function logOutcome(id: string, model: string, outcome: RunOutcome): void {
     const ended = { request_id: id, model, ...outcome }
     if (outcome.kind !== 'failed' || NOT_OWNERS.has(outcome.statusCode))
@@ -167,9 +156,9 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request. It first sends frames of status 1, with the usage last. The final frame
- * has status 2, or status 3 with the backend's error. A cancelled run ends like a finished run.
- * `send` resolves when more frames may be sent. Never rejects.
+ * Answers one chat request with frames of status 1, the usage last, and a final frame: status 2, or
+ * status 3 with the backend's error. A cancelled run ends like a finished run. `send` resolves when
+ * more frames may be sent. Never rejects.
  */
 async function runChat(
   request: { readonly id: string; readonly model: string; readonly body: JsonObject },
@@ -223,8 +212,8 @@ async function endAborted(
 }
 
 /**
- * Answers one request for images with one frame, which holds the images or the error. A cancelled
- * run ends with an error that the gateway does not read. Never rejects.
+ * Answers one request for images with one frame: the images or the error. A cancelled run ends with
+ * an error that the gateway does not read. Never rejects.
  */
 async function runImages(
   {
@@ -246,7 +235,7 @@ async function runImages(
   try {
     const frame = encodeImages(id, await backend.makeImages({ ...request, model }, signal))
     signal.throwIfAborted()
-    // The images in base64 and the rest of the frame are ASCII, so each character is one byte.
+    // The whole frame is ASCII, so each character is one byte.
     if (frame.length > IMAGE_FRAME_BYTES_MAX)
       throw new BackendError(`expected images that fit ${IMAGE_FRAME_BYTES_MAX} bytes`)
     await send(frame)
@@ -270,10 +259,7 @@ async function endAbortedImages(
   return { kind }
 }
 
-/**
- * Returns true if a text is longer than `bytesMax` in UTF-8. Counts bytes only if the number of
- * characters does not decide this.
- */
+/** Returns true if a text is longer than `bytesMax` in UTF-8. Counts bytes only if necessary. */
 function isLonger(text: string, bytesMax: number): boolean {
   return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax
 }

@@ -3,42 +3,41 @@ import { ApiError } from './errors.ts'
 /** The place and the bytes of one admitted call. Release it in a `finally`. */
 export type Slot = {
   /**
-   * Counts `bytes` more as held by this call. Throws ApiError `overloaded` if all calls together
-   * hold too much, or if this owner's calls hold too large a share.
+   * Adds `bytes` to the bytes of this call. Throws ApiError `overloaded` if all calls together hold
+   * too much, or if this owner's calls hold too large a share.
    */
   reserve(bytes: number): void
   /**
-   * Takes a place among the running calls, after the call's body has arrived. Further calls of this
-   * method have no effect. Throws ApiError `overloaded` if no place is free for the owner.
+   * Takes a place among the running calls, when the call's body has arrived. Further calls have no
+   * effect. Throws ApiError `overloaded` if the owner gets no place.
    */
   enter(): void
-  /** Releases the call's place and bytes. Further calls of this method have no effect. */
+  /** Releases the call's place and bytes. Further calls have no effect. */
   release(): void
 }
 
 export type Admission = {
-  /** Memory that each call uses in addition to the bytes of its body and answer. */
+  /** Memory of each call in addition to its body and answer. */
   readonly callBytes: number
   /**
    * Admits a call whose body is arriving. `owner` is an account or an address. Throws ApiError
    * `overloaded` if too many bodies arrive, in total or from this owner.
    */
   admit(owner: string): Slot
-  /** The number of calls that run or whose bodies arrive, and the bytes that these calls hold. */
+  /** The calls that run or whose bodies arrive, and the bytes that these calls hold. */
   load(): { readonly calls: number; readonly bytes: number }
 }
 
 /**
- * Limits how much of this process calls may use. The limits are for the bodies that arrive at once,
- * the calls that run at once, and the total bytes that calls hold. A call beyond a limit is refused
- * at once with a short answer, before more of its body is read. The last eighth of the places is
- * only for owners that use less than a 32nd of all places. The calls of one owner hold at most
- * three quarters of the bytes. So there is always room for other owners.
+ * Limits the bodies that arrive at once, the calls that run at once, and the total bytes that calls
+ * hold. A call beyond a limit is refused at once, before more of its body is read. The last eighth
+ * of the places is for owners that use less than a 32nd of all places. The calls of one owner hold
+ * at most three quarters of the bytes. So there is always room for other owners.
  */
 export function createAdmission(limits: {
   readonly callsMax: number
   readonly bytesMax: number
-  /** Default 0, for calls that are short or few. */
+  /** Default 0, for short or few calls. */
   readonly callBytes?: number
 }): Admission {
   const arriving = createPlaces(limits.callsMax)
@@ -80,17 +79,15 @@ export function createAdmission(limits: {
 type Place = { leave(): void }
 
 /**
- * When other owners use nearly all places, an owner can still get this share of the places. The
- * other constant is the share of places that is reserved for such owners.
+ * While other owners use nearly all places, an owner still gets this share. The other constant is
+ * the share of places that is reserved for such owners.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
-/**
- * Share of the bytes that all calls of one owner may hold together. A single call may hold more.
- */
+/** Share of the bytes that one owner's calls may hold together. A single call may hold more. */
 const OWNER_BYTES_SHARE = 3 / 4
 
-/** Counts the places of calls. The last places are reserved for owners that have few places. */
+/** Counts the places of calls. The last places are for owners that have few places. */
 function createPlaces(callsMax: number) {
   const callsOf = createCounts()
   const share = Math.max(1, Math.floor(callsMax * OWNER_SHARE))
@@ -117,7 +114,7 @@ function createPlaces(callsMax: number) {
   return { take, taken: () => taken }
 }
 
-/** Counts the bytes that all calls hold together, and the bytes that each owner's calls hold. */
+/** Counts the bytes that all calls hold, and the bytes that each owner's calls hold. */
 function createShares(bytesMax: number) {
   const bytesOf = createCounts()
   let bytes = 0
@@ -148,9 +145,8 @@ function createCounts() {
 }
 
 /**
- * Limits how many calls run at once, in total and for one owner. So one owner cannot take all
- * places. An owner is identified by a name. `admit` throws ApiError `overloaded` for a call beyond
- * either limit.
+ * Limits how many calls run at once, in total and for one owner (a name). So one owner cannot take
+ * all places. `admit` throws ApiError `overloaded` for a call beyond either limit.
  */
 export function createSharedAdmission({
   callsMax,
@@ -179,12 +175,12 @@ export function createSharedAdmission({
   }
 }
 
-/** Limits the memory that calls of all kinds hold together in the process. */
+/** Limits the memory that all calls of the process hold together. */
 export type MemoryBudget = {
   /**
-   * Admits a call of an owner, and counts its bytes in this budget. Throws ApiError `overloaded`.
-   * `reserve` also throws `overloaded`. It throws `payload_too_large` for a call that would exceed
-   * the budget even alone.
+   * Admits an owner's call, and counts its bytes in this budget. `charge` and `reserve` throw
+   * ApiError `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget
+   * even alone.
    */
   charge(admission: Admission, owner: string): Slot
   /** The bytes that are held now, and the limit for these bytes. */
@@ -192,28 +188,25 @@ export type MemoryBudget = {
 }
 
 /**
- * How many bytes of memory are counted for each held byte. They are the byte itself, the text and
- * values made from it, and the copies that are sent on for processing, as text and as bytes.
+ * Bytes of memory that are counted for each held byte: the byte itself, the text and values made
+ * from it, and the copies that are sent on, as text and as bytes.
  */
 export const HELD_WEIGHT = 5
 
 /**
- * Calls that hold more than this are large. Large calls may not use the last eighth of the budget.
- * The last eighth is enough for hundreds of small calls.
+ * Calls that hold more than this may not use the last eighth of the budget. The last eighth is
+ * enough for hundreds of small calls.
  */
 const SMALL_BYTES_MAX = 256 * 1024
 const LARGE_SHARE = 7 / 8
 
-/**
- * Returns a memory budget of `bytesMax` weighed bytes (see HELD_WEIGHT). At first nothing is held.
- */
+/** Returns an empty memory budget of `bytesMax` weighed bytes (see HELD_WEIGHT). */
 export function createMemoryBudget(bytesMax: number): MemoryBudget {
   const shares = createShares(bytesMax)
 
   function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
-    // The fixed memory of calls may not use the last eighth, so that bodies of other calls have
-    // room.
+    // The last eighth is for the bodies of other calls, not for the fixed memory of calls.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0

@@ -8,11 +8,11 @@ import { recordFailure, recordProcessingTime } from './track-calls.ts'
 export type ShowMissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
- * Answers every error that the middleware behind it throws, and every call without a route, in the
- * error envelope. An unexpected error is logged, and answered with a 500 without details. If the
- * answer has already begun, the connection is cut. So a partial answer does not look complete.
- * `now` returns milliseconds. `paths` are the router's patterns, for the message about an unknown
- * path. If a browser asks for a path outside the API, it receives a page.
+ * Answers in the error envelope: errors of the middleware behind it, and calls without a route. An
+ * unexpected error is logged, and answered with a 500 without details. If the answer has already
+ * begun, the connection is cut, so that the answer does not look complete. `now` returns
+ * milliseconds. `paths` are the router's patterns, for the message about an unknown path. A browser
+ * that asks for a path outside the API receives a page.
  */
 export function answerErrors(options: {
   readonly now: () => number
@@ -39,8 +39,8 @@ export function answerErrors(options: {
 }
 
 /**
- * A client that waits for `100 Continue` will not send its body after this answer. So the
- * connection cannot be used again.
+ * A client that waits for `100 Continue` sends no body after this answer. So the connection cannot
+ * be used again.
  */
 function passOverBody(context: ApiContext): void {
   if (context.req.headers.expect !== undefined && !context.res.headersSent)
@@ -49,8 +49,8 @@ function passOverBody(context: ApiContext): void {
 }
 
 function answer(context: ApiContext, error: unknown, log: Logger): void {
-  // These two errors have no code to record. The status of a ValidationError is enough, and a
-  // caller that left gets no answer.
+  // These errors have no code to record. A ValidationError has its status, and a caller that left
+  // gets no answer.
   const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
   if (hasCode) recordFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {
@@ -66,7 +66,7 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   context.body = body
 }
 
-/** Returns true if a browser asks for a missing page. Paths of the API are not pages. */
+/** Returns true if a browser asks for a missing page outside the API. */
 function isForBrowser(context: ApiContext): boolean {
   const { status, method, path } = context
   if (status !== 404 || path === '/v1' || path.startsWith('/v1/')) return false
@@ -74,17 +74,17 @@ function isForBrowser(context: ApiContext): boolean {
   return (method === 'GET' || method === 'HEAD') && context.accepts('json', 'html') === 'html'
 }
 
-/** If no route answered, the router sets only a status: 404, 405 or 501. */
+/** Without a route, the router sets only a status: 404, 405 or 501. */
 function unanswered({ status, response, path }: ApiContext, paths: readonly string[]): ApiError {
   const [code, message] = UNANSWERED[status] ?? (['not_found', absenceText(path, paths)] as const)
   const allowed = response.get('allow')
-  // Koa returns undefined for an unset header, although its types do not show this.
+  // Koa returns undefined for an unset header, although Koa's type does not allow it.
   return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 
 /**
- * Lists paths that are similar to a missing path. These are patterns whose first two or more
- * segments are the same.
+ * Lists the patterns that are similar to a missing path: their first two or more segments are the
+ * same.
  */
 function absenceText(path: string, paths: readonly string[]): string {
   const segments = path.split('/', SHARED_MAX + 1)
@@ -97,16 +97,16 @@ function absenceText(path: string, paths: readonly string[]): string {
   return OPERATION.test(path) ? BASE_URLS : 'There is nothing at this path'
 }
 
-/** Paths that SDKs request if the base URL lacks `/v1`, or contains it twice. */
+/** Paths that SDKs request if the base URL lacks `/v1` or contains it twice. */
 const OPERATION =
   /\/(chat\/completions|completions|models|embeddings|images\/\w+|responses|messages)\/?$/
 
 const BASE_URLS =
   'There is nothing at this path: is the base URL right? It ends with /v1 for plain calls (/v1/chat/completions), and with /v1/verified for verified calls (/v1/verified/chat/completions). See /docs for all paths'
 
-/** One equal segment is too few, because nearly all paths begin with `/v1`. */
+/** One equal segment is too few: nearly all paths begin with `/v1`. */
 const SHARED_MIN = 2
-/** No pattern has more segments than this. A caller's path may have thousands. */
+/** Maximum number of segments of a pattern. A caller's path may have thousands. */
 const SHARED_MAX = 8
 
 /** Writes a pattern in the form of the API's description: `/v1/models/{model}`. */

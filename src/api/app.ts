@@ -23,10 +23,10 @@ import { observeCalls, openRequest } from './track-calls.ts'
 
 /** The parts that make up the app. They do not include its settings. */
 type AppParts = {
-  /** Every route, except the routes that serve the documentation. The app adds those. */
+  /** Every route, except the routes of the documentation. The app adds those routes. */
   readonly routes: readonly Route[]
   readonly pages: {
-    /** Routes for browsers. The documentation does not contain them. */
+    /** Routes for browsers, not in the documentation. */
     readonly routes: readonly Route[]
     /** Answers a browser that asks for a missing path. */
     readonly showMissing: ShowMissingPage
@@ -37,9 +37,7 @@ type AppParts = {
   readonly bodyRate?: LeastRate | undefined
   /** Each observer is called for every call. */
   readonly observers: readonly CallObserver[]
-  /**
-   * Returns true if the gateway will stop soon. Each connection is then closed after its answer.
-   */
+  /** Returns true if the gateway will stop soon. Connections are then closed after each answer. */
   readonly isDraining: () => boolean
   readonly log: Logger
 }
@@ -50,8 +48,8 @@ export type AppSockets = {
   /** Accepts the socket of a client that connects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all sockets. The app calls it in close(), when no call on this gateway needs the sockets.
-   * Calls on other gateways may need them for `graceMs`.
+   * Ends all sockets. The app calls it in close(), when no call on this gateway needs them. Calls
+   * on other gateways may need them for `graceMs`.
    */
   stop(graceMs: number): Promise<void>
 }
@@ -70,8 +68,8 @@ type ApiSettings = {
   /** Addresses and CIDRs of the proxies whose `x-forwarded-for` is trusted. */
   readonly trustedProxies: readonly string[]
   /**
-   * If true, every answer states that this is a staging gateway. This includes the answer to a
-   * malformed request.
+   * If true, every answer states that this is a staging gateway, even the answer to a malformed
+   * request.
    */
   readonly isStaging: boolean
 }
@@ -92,13 +90,13 @@ export type App = {
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
    * Stops the app. Accepts no new calls and waits shutdownGraceMs for the running calls. Then ends
-   * them with `shutting_down`, and cuts their connections shortly after that. Resolves when no call
-   * is left. The committer and the enclave must run until then.
+   * them with `shutting_down`, and soon cuts their connections. Resolves when no call is left. The
+   * committer and the enclave must run until then.
    */
   close(): Promise<void>
 }
 
-/** When calls are ended by force, how long they may take to send the error to their callers. */
+/** How long calls that are ended by force may take to send the error. */
 const FAREWELL_MS = 1_000
 
 /** Builds the API from its parts. Nothing runs before listen(). */
@@ -132,8 +130,8 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
     const { shutdownGraceMs } = settings
     const endsAtMs = performance.now() + shutdownGraceMs
     const stopSockets = () => sockets.stop(Math.max(0, endsAtMs - performance.now()))
-    // A connection that becomes idle after close() stays open until closeIdleConnections is called
-    // again.
+    // After close(), a connection that becomes idle stays open until the next
+    // closeIdleConnections().
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
     const timers = [
       setTimeout(farewell, shutdownGraceMs),
@@ -146,7 +144,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
         resolve()
       })
     })
-    // Calls may need the sockets, so the sockets are stopped when no call is running. The server
+    // The sockets are stopped when no call is running, because calls may need them. The server
     // closes only after the sockets are closed.
     return signals.idle().then(() => Promise.all([stopSockets(), closed]).then(() => undefined))
   }
@@ -161,8 +159,8 @@ function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean
 }
 
 /**
- * Returns the router of these routes. `guardsOf` returns the middleware that runs before a call is
- * served.
+ * Returns the router of these routes. `guardsOf` returns the middleware that runs first for a
+ * route.
  */
 export function createRouter(
   routes: readonly Route[],
@@ -170,7 +168,7 @@ export function createRouter(
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
-  // This order is also the order of the methods in `allow`.
+  // The methods in `allow` have the same order.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
     router.register(
@@ -203,8 +201,7 @@ function createKoa(
   },
 ): Koa<RequestState> {
   const koa = new Koa<RequestState>()
-  // answerErrors answers and logs every error that a call throws. Only faults of broken connections
-  // arrive here.
+  // answerErrors handles every error of a call. Only faults of broken connections arrive here.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   const now = unixMs
   const makeRequestId = () => `req_${makeId()}`

@@ -2,15 +2,15 @@ import type { ApiMiddleware, Caller, Operator, RequestState, Scope } from './con
 import { ApiError } from './errors.ts'
 
 /**
- * Finds the caller to whom an API key belongs. Returns null for a key that is malformed, unknown or
- * revoked. Throws ApiError `account_disabled`.
+ * Finds the caller to whom an API key belongs. Returns null for a malformed, unknown or revoked
+ * key. Throws ApiError `account_disabled`.
  */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Accepts a call if its `Authorization: Bearer <API_KEY>` is valid and the key has the scope (null:
- * any scope). Records the caller. Throws ApiError `authorization_missing` without the header, and
- * `invalid_credentials` without a valid key in the header. Throws `insufficient_scope`,
+ * Accepts a call with a valid key in `Authorization: Bearer <API_KEY>`, if the key has the scope
+ * (null: any scope). Records the caller. Throws ApiError `authorization_missing` without the
+ * header, `invalid_credentials` without a valid key in it, `insufficient_scope`,
  * `account_disabled`, and `not_ready` if keys cannot be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
@@ -31,20 +31,17 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
   }
 }
 
-/**
- * On a public route, records the caller if the key is valid. Callers without a valid key are also
- * accepted.
- */
+/** On a public route: records the caller if the key is valid, and accepts all other callers. */
 export function recognize(keys: Authenticator): ApiMiddleware {
   return async (context, next) => {
     const key = KEY_HEADER.exec(context.req.headers.authorization ?? '')?.[1]
-    // On a public route, a key that cannot be looked up counts as no key.
+    // A key that cannot be looked up counts as no key here.
     context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
     await next()
   }
 }
 
-/** Names the most likely mistake in the header. The text contains no character of the key. */
+/** Names the most likely mistake in the header, without any character of the key. */
 function hintAt(header: string): string {
   if (/^(bearer\s+){2}/i.test(header)) return ': the header has "Bearer" twice'
   if (/["'\u2018-\u201d]/.test(header)) return ': the header has a quotation mark'
@@ -60,7 +57,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** If the key store is unreachable for a moment, the error does not blame the key. */
+/** If the key store is unreachable, the error does not blame the key. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)
@@ -73,8 +70,8 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * Returns the caller. Must run behind `authenticate`. A route without `authenticate` is a fault of
- * this program, so no caller is served.
+ * Returns the caller. Must run behind `authenticate`: a route without it is a fault of this
+ * program, so no caller is served.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')
@@ -82,8 +79,7 @@ export function callerOf(state: { readonly caller: Caller | null }): Caller {
 }
 
 /**
- * Returns the actor: the operator on the control socket, or otherwise the holder of the calling
- * key.
+ * Returns the actor: the operator on the control socket, otherwise the holder of the calling key.
  */
 export function actorOf(state: RequestState): Operator {
   if (state.operator !== null) return state.operator

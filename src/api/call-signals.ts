@@ -1,12 +1,11 @@
 import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
-/** Ends one call early. It belongs to this call. Call `done` in a `finally`. */
+/** Ends its call early. Call `done` in a `finally`. */
 type CallSignal = { readonly abort: AbortController; done(): void }
 
 /**
- * The running calls. Each call is ended when its caller leaves. All calls are ended when the
- * process stops.
+ * The running calls. A call is ended when its caller leaves, and all calls when the process stops.
  */
 export type CallSignals = {
   /**
@@ -22,8 +21,8 @@ export type CallSignals = {
 
 /**
  * Creates the signals of calls. A signal watches the response, because the request is over when its
- * body was read. A caller that closes only its sending side counts as gone, because the server
- * cannot see a difference to a caller that is gone.
+ * body was read. A caller that closes only its sending side counts as gone: the server cannot see
+ * the difference.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

@@ -2,17 +2,16 @@ import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
 /**
- * How many addresses of a forwarding header are read, starting with the address nearest to this
- * server. Real chains are short.
+ * How many addresses of a forwarding header are read, from the nearest one on. Real chains are
+ * short.
  */
 const HOPS_MAX = 16
 
 /**
- * Returns the address of the client that sent a request, as far as it is known. It starts with the
- * connection's address. While the address belongs to a proxy in `trusted` (addresses and CIDRs), it
- * continues with the next address in `x-forwarded-for`, from right to left. It does not trust
- * addresses further left, because any caller can write them. Returns null if the connection has no
- * address, as on a Unix socket.
+ * Returns the address of the client that sent a request. Starts with the connection's address.
+ * While the address belongs to a proxy in `trusted` (addresses and CIDRs), continues with the next
+ * address in `x-forwarded-for`, from right to left. Any caller can write the addresses further
+ * left. Returns null if the connection has no address, as on a Unix socket.
  */
 export function createClientAddresses(
   trusted: readonly string[],
@@ -23,14 +22,13 @@ export function createClientAddresses(
   return ({ socket, headers }) => {
     let client = plainAddress(socket.remoteAddress ?? '')
     if (client === null || trusted.length === 0 || !isProxy(client)) return client
-    // If a request has several headers of this name, Node joins them with a comma, in their order.
+    // Node joins several headers of this name with a comma, in their order.
     const hops = String(headers['x-forwarded-for'] ?? '')
       .split(',')
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // A proxy that knows the address of its client writes a valid address. Any other text ends
-      // the search.
+      // A proxy writes a valid address if it knows the client's. Any other text ends the search.
       if (address === null) break
       client = address
       if (!isProxy(address)) break
@@ -40,9 +38,8 @@ export function createClientAddresses(
 }
 
 /**
- * Returns the group in which callers with this address share limits. The group is the address
- * itself. For IPv6 it is the /64 of the address, because one holder has a whole /64. For null it is
- * `nowhere`.
+ * Returns the group in which callers with this address share limits: the address itself, or the /64
+ * of an IPv6 address, because one holder has a whole /64. Null gives `nowhere`.
  */
 export function clientGroupOf(address: string | null): string {
   if (address === null) return 'nowhere'
@@ -66,8 +63,8 @@ function addRange(proxies: BlockList, range: string): void {
 }
 
 /**
- * Returns an address without port, brackets and zone. An IPv4 address in IPv6 form is returned in
- * IPv4 form. Returns null for any other text.
+ * Returns an address without port, brackets and zone, and an IPv4 address in IPv6 form as IPv4.
+ * Returns null for any other text.
  */
 function plainAddress(text: string): string | null {
   const [, bracketed, withPort] = /^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(text) ?? []

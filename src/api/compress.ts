@@ -2,21 +2,17 @@ import { promisify } from 'node:util'
 import { brotliCompress, constants, gzip } from 'node:zlib'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 
-/**
- * Shorter answers are sent uncompressed, because they fit into one or two packets without
- * compression.
- */
+/** Shorter answers are not compressed: they fit into one or two packets. */
 export const COMPRESSED_BYTES_MIN = 2_048
 
 /**
  * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client accepts (RFC
  * 9110, 12.5.3). Every answer that could have been compressed has `vary`. Use it outside the
  * middleware that answers errors. Compression runs off the event loop. Streams are not compressed,
- * because that would delay events. Answers to POST are not compressed either. They may contain an
- * attacker's text beside a customer's text, and then the compressed length reveals the customer's
- * text (BREACH). New API keys are also in answers to POST. Vectors are the only large answer to
- * POST, and they have a shorter form (`encoding_format: base64`). GET and HEAD are safe. Browsers
- * do not send the API key by themselves, so an attacker cannot repeat these calls.
+ * because that would delay events. Answers to POST are not compressed. They may contain an
+ * attacker's text beside a customer's text or a new API key, which the compressed length would
+ * reveal (BREACH). GET and HEAD are safe: browsers do not send the API key by themselves, so an
+ * attacker cannot repeat these calls.
  */
 export function compressAnswers(): ApiMiddleware {
   return async (context, next) => {
@@ -31,7 +27,7 @@ export function compressAnswers(): ApiMiddleware {
     if (coding !== 'br' && coding !== 'gzip') return
     const type = context.response.get('content-type')
     context.body = await CODERS[coding](Buffer.from(text))
-    // Koa's default type for bytes is not the type of this text.
+    // Koa sets another type for bytes.
     context.set('content-type', type)
     context.set('content-encoding', coding)
   }
@@ -42,8 +38,8 @@ function isReading({ method, respond }: ApiContext): boolean {
 }
 
 /**
- * Fast settings. With them, each coding takes about as long as writing the answer, and saves most
- * of the bytes that compression can save.
+ * Fast settings: each coding takes as long as writing the answer, and saves most of what
+ * compression can save.
  */
 const CODERS = {
   br: (bytes: Uint8Array) =>

@@ -4,8 +4,8 @@ import type { CallScope } from '../observability/call-scope.ts'
 import type { ErrorCode } from './errors.ts'
 
 /**
- * What a key may be used for. `admin` is for the operator. It gives access only to the keys of all
- * accounts and to `/v1/admin/…`.
+ * What a key may be used for. `admin` is for the operator: it opens only the keys of all accounts
+ * and `/v1/admin/…`.
  */
 export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as const
 
@@ -18,9 +18,7 @@ export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as 
  */
 export type Scope = (typeof SCOPES)[number]
 
-/**
- * Scopes of a key that the operator makes without naming scopes. They are enough for a customer.
- */
+/** Scopes of a key that the operator makes without naming scopes: enough for a customer. */
 export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes', 'keys']
 
 /** Scopes of a key that another key makes without naming scopes. */
@@ -45,7 +43,7 @@ export type Caller = {
   readonly isBudgeted?: boolean
 }
 
-/** The actor of an act and the place from where it acts, in the form of the administrative log. */
+/** Who acts, and from where, in the form of the administrative log. */
 export type Operator = {
   /** `operator` (with the user's id if known), `key` with its public id, or `gateway`. */
   readonly who: string
@@ -58,17 +56,14 @@ export type Operator = {
 }
 
 /**
- * The code and the status of the error that a caller received. If a stream has already begun, only
- * its error event can report the status.
+ * The code and the status of the error that a caller received. After a stream has begun, only its
+ * error event reports the status.
  */
 export type CallFailure = { readonly code: ErrorCode; readonly status: number }
 
 /** State that middleware sets for the handlers behind it. */
 export type RequestState = {
-  /**
-   * `x-request-id` of this call. It is the caller's value if that is well-formed. Otherwise it is a
-   * new one.
-   */
+  /** `x-request-id` of this call: the caller's value if it is well-formed, otherwise a new one. */
   requestId: string
   /** When the call arrived, milliseconds of the app's clock. */
   startedAtMs: number
@@ -78,15 +73,15 @@ export type RequestState = {
   caller: Caller | null
   /** The operator who calls on the control socket. Null on the public port. */
   operator: Operator | null
-  /** When the head of the answer, and the first event of a stream, were sent. Null until then. */
+  /** When the head of the answer, and the first event of a stream, were sent. Null before that. */
   headAtMs: number | null
   firstEventAtMs: number | null
   /**
-   * The error that the caller received instead of an answer or of the rest of a stream. Null if
-   * there was no error.
+   * The error that the caller received instead of the answer or of the rest of a stream. Null
+   * without an error.
    */
   failure: CallFailure | null
-  /** What is recorded about the running call. Null when calls are neither observed nor logged. */
+  /** What is recorded about the running call. Null if calls are neither observed nor logged. */
   scope: CallScope | null
   /** The value of `isRoutine` in the route's declaration. */
   isRoutine: boolean
@@ -97,7 +92,7 @@ export type ApiMiddleware = (context: ApiContext, next: Next) => Promise<void>
 
 export type RouteContext = RouterContext<RequestState>
 
-/** Answers 200 with `text`. The text must be JSON and is sent unchanged. */
+/** Answers 200 with `text`, which must be JSON and is sent unchanged. */
 export function sendJsonText(context: ApiContext, text: string): void {
   context.status = 200
   context.set('content-type', JSON_TYPE)

@@ -2,19 +2,16 @@ import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 
-// Finds the control socket, and names the operator who calls there. The gateway and the command
-// line use this.
+// Finds the control socket, and names the operator who calls there, for the gateway and the command
+// line.
 
-/** Name of the file in the data folder that contains the running gateway's control address. */
+/** File in the data folder with the running gateway's control address. */
 export const CONTROL_FILE = 'control.json'
 
 /** Content of the file. */
 export type ControlAddress = { readonly socket: string; readonly pid: number }
 
-/**
- * Returns the content of the file in a data folder. Returns null if the file is missing or
- * incomplete.
- */
+/** Returns the content of the file in a data folder, or null if it is missing or incomplete. */
 export async function readControlAddress(dataFolder: string): Promise<ControlAddress | null> {
   try {
     const { socket, pid } = JSON.parse(await readFile(join(dataFolder, CONTROL_FILE), 'utf8'))
@@ -35,7 +32,7 @@ export function isAnswered(socketPath: string): Promise<boolean> {
 /** Header in which the command line sends the id of its user, in digits. */
 export const OPERATOR_UID_HEADER = 'x-affidavit-uid'
 
-/** Returns the name of an operator with this user id. The id is null if it is not known. */
+/** Returns the name of an operator with this user id (null: not known). */
 export function nameOperator(uid: string | null): string {
   return uid === null || !/^\d{1,10}$/.test(uid) ? 'operator' : `operator (uid ${uid})`
 }

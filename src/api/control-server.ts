@@ -30,9 +30,9 @@ const MEMORY_BYTES_MAX = 64 * 1024 * 1024
 const KEEP_ALIVE_MS = 15_000
 
 /**
- * Opens the control socket in a private folder, and writes the socket's address into the data
- * folder. The data folder must be locked, because this removes the files of an earlier gateway.
- * Returns a function that closes the socket.
+ * Opens the control socket in a private folder, and writes its address into the data folder. The
+ * data folder must be locked, because the files of an earlier gateway are removed. Returns a
+ * function that closes the socket.
  */
 export async function openControl(
   server: Server,
@@ -42,7 +42,7 @@ export async function openControl(
   const before = await readControlAddress(dataFolder)
   if (before !== null) await removeStaleFolder(before.socket)
   const address: ControlAddress = { socket: join(privateFolder, 'control.sock'), pid: process.pid }
-  // Other users cannot reach a socket in a folder of mode 0700, even if the socket's own mode
+  // Other users cannot reach a socket in a folder of mode 0700, even if the mode of the socket
   // allows it.
   server.listen(address.socket)
   await once(server, 'listening')
@@ -54,9 +54,9 @@ export async function openControl(
 }
 
 /**
- * Opens the control socket at the path that the operator set. Only this user can connect (mode
- * 0600). Replaces the socket of a killed gateway. Rejects with StartFailure if a process answers at
- * the path, or if the socket cannot be made.
+ * Opens the control socket at the operator's path. Only this user can connect (mode 0600). Replaces
+ * the socket of a killed gateway. Rejects with StartFailure if a process answers at the path, or if
+ * the socket cannot be made.
  */
 export async function openControlAt(
   server: Server,
@@ -79,7 +79,7 @@ async function close(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve))
 }
 
-/** Creates the socket in such a way that it has its mode from the first moment on. */
+/** Creates the socket with its mode from the first moment on. */
 async function listenPrivately(server: Server, socketPath: string): Promise<void> {
   const umask = process.umask(0o177)
   try {
@@ -100,8 +100,8 @@ async function removeStaleSocket(socketPath: string): Promise<void> {
 
 /**
  * Returns the server of the control socket, which does not listen yet. It serves the routes of
- * administrators in the same way as the public port, and the routes that are only for the operator.
- * It asks for no key, because the socket's permissions decide who may connect.
+ * administrators, and the routes that are only for the operator. It asks for no key: the socket's
+ * permissions decide who may connect.
  */
 export function createControlServer({
   routes,
@@ -109,7 +109,7 @@ export function createControlServer({
   makeRequestId,
   log,
 }: {
-  /** Every route. Only the routes of administrators and of the operator are served. */
+  /** All routes. Only the routes of administrators and of the operator are served. */
   readonly routes: readonly Route[]
   readonly now: () => number
   readonly makeRequestId: () => string
@@ -134,8 +134,8 @@ export function createControlServer({
 }
 
 /**
- * Records the calling operator. The user id is only a claim. Each client that can connect to the
- * socket counts as the operator.
+ * Records the calling operator. The user id is only a claim: each client of the socket counts as
+ * the operator.
  */
 const recognizeOperator: ApiMiddleware = (context, next) => {
   const uid = context.req.headers[OPERATOR_UID_HEADER]

@@ -3,16 +3,13 @@ import type { ApiContext, ApiMiddleware } from './context.ts'
 /** Means every origin. The CORS header uses the same character. */
 const ANY_ORIGIN = '*'
 
-/** How long a browser may keep the answer to a preflight. No browser allows a longer time. */
+/** How long a browser may keep the answer to a preflight: the longest time that browsers allow. */
 const PREFLIGHT_AGE_SECONDS = 7_200
 
-/** Longest list of header names that an answer to a preflight repeats. */
+/** Longest list of header names that the answer to a preflight repeats. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
-/**
- * Names of answer headers that scripts may read, in addition to the headers that scripts may always
- * read.
- */
+/** Answer headers that scripts may read, in addition to the headers that are always readable. */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
   'openai-processing-ms',
@@ -31,11 +28,10 @@ export const EXPOSED_HEADERS: readonly string[] = [
 /**
  * Allows scripts of the `origins` to call the API and read its answers, including errors. Origins
  * have the form that browsers send, `https://app.example`. ANY_ORIGIN allows all origins. The
- * answer to a preflight lists the methods of the path, taken from `allow`. So the handlers behind
- * this middleware must answer the preflight first. Browsers' own credentials are never allowed. A
- * page must know the key that it sends in a header. So even with ANY_ORIGIN, a page gets nothing
- * that it could not get without a browser. CORS protects the users of browsers, not the API. It
- * refuses no call.
+ * answer to a preflight lists the methods in `allow`, so the handlers behind this middleware must
+ * answer first. Browsers' own credentials are never allowed: a page must know the key that it
+ * sends. So with ANY_ORIGIN, a page gets only what it could get without a browser. CORS protects
+ * the users of browsers, not the API. It refuses no call.
  */
 export function allowOrigins(origins: readonly string[]): ApiMiddleware {
   if (origins.length === 0) return (_, next) => next()
@@ -62,7 +58,7 @@ function isPreflight({ method, status, req }: ApiContext): boolean {
 }
 
 /**
- * SDKs send their own headers, and each year some new headers. So all requested header names are
+ * SDKs send headers of their own, and new ones each year. So all requested header names are
  * allowed.
  */
 function answerPreflight(context: ApiContext): void {

@@ -29,36 +29,31 @@ export const ERROR_RULES = {
   caller_too_slow: { status: 408, shouldRetry: false },
   /**
    * The call with this Idempotency-Key is still running. ApiError.retryAfterSeconds may state how
-   * long the call can take.
+   * long it can take.
    */
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
   /**
    * The call with this Idempotency-Key was made, or may have been made. Its whole answer is not
-   * known. Another call would be a second call.
+   * known. A retry would make a second call.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
-  /** The call is encrypted for a key that no enclave has. The answer has EHBP's own form. */
+  /** The call is encrypted for a key that no enclave has. The answer has EHBP's form. */
   unknown_encryption_key: { status: 422 },
-  /**
-   * The request and the response of this completion were erased. The completion's proofs remain.
-   */
+  /** The request and the response of this completion were erased. Its proofs remain. */
   content_erased: { status: 410, shouldRetry: false },
   /** The connection is closed, because the rest of the body would be read as the next call. */
   body_too_slow: { status: 408 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },
-  /** A budget is used up. A retry does not help before the budget renews. */
+  /** A budget is used up. A retry helps only after the budget renews. */
   insufficient_quota: { status: 429, shouldRetry: false },
   headers_too_large: { status: 431 },
   /** The stored encrypted bytes are not the bytes that were written. */
   content_unreadable: { status: 500, shouldRetry: false },
   not_implemented: { status: 501 },
-  /**
-   * A node's backend refuses the request. ApiError.status is the backend's 4xx. If the backend sent
-   * no 4xx, 502 is used.
-   */
+  /** A node's backend refuses the request. ApiError.status is the backend's 4xx, otherwise 502. */
   node_refused: { status: 502 },
   node_error: { status: 502 },
   enclave_unavailable: { status: 503, retryAfterSeconds: 1 },
@@ -70,8 +65,8 @@ export const ERROR_RULES = {
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /**
-   * An enclave sealed the completion, but the enclave was lost before the completion was stored. No
-   * caller will ever see the completion, so the caller should retry.
+   * An enclave sealed the completion, but was lost before the completion was stored. No caller will
+   * ever see the completion, so the caller should retry.
    */
   completion_lost: { status: 503 },
   enclave_timeout: { status: 504 },
@@ -80,7 +75,7 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
-/** Error codes that can be caused by a service that the operator configured. */
+/** Error codes whose cause can be a service that the operator configured. */
 export const UPSTREAM_ERRORS = [
   'provider_refused',
   'provider_error',
@@ -90,7 +85,7 @@ export const UPSTREAM_ERRORS = [
   'answer_too_large',
 ] as const satisfies readonly ErrorCode[]
 
-/** Details of an error that are not in the table, in addition to code and message. */
+/** Details of an error that are not in the table. */
 type ApiErrorDetails = ErrorDetails & {
   /** True when it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
@@ -100,10 +95,7 @@ type ApiErrorDetails = ErrorDetails & {
   readonly cause?: unknown
 }
 
-/**
- * An error for the caller. `message` is shown to the caller, so it must contain no secrets and no
- * internals.
- */
+/** An error for the caller. `message` is shown to the caller: no secrets and no internals. */
 export class ApiError extends Error implements ErrorFacts {
   override readonly name = 'ApiError'
   readonly code: ErrorCode
@@ -112,12 +104,9 @@ export class ApiError extends Error implements ErrorFacts {
   readonly shouldRetry: boolean
   readonly providerCode: string | null
   readonly param: string | null
-  /** True if it is certain that no answer was made. If false, this is not known. */
+  /** True if it is certain that no answer was made. */
   readonly leavesNoResult: boolean
-  /**
-   * True if the provider may have made the result. The result is now lost. If false, this is not
-   * known.
-   */
+  /** True if the provider may have made the result, which is now lost. */
   readonly mayBeMade: boolean
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
@@ -145,7 +134,7 @@ export class ValidationError extends Error {
   }
 }
 
-/** Returns the error for a member that fits its schema but that the gateway cannot process. */
+/** Returns the error for a member that fits its schema but cannot be processed. */
 export function unfitFor(place: 'body' | 'query', member: string, msg: string): ValidationError {
   return new ValidationError([{ loc: [place, member], msg, type: 'value_error' }])
 }
@@ -169,7 +158,7 @@ type ErrorReply = {
 
 /**
  * Returns the answer for any thrown value. An unexpected error becomes a 500 without details. The
- * calling code logs the error.
+ * caller must log it.
  */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
@@ -179,9 +168,8 @@ export function errorReply(error: unknown): ErrorReply {
 }
 
 /**
- * Returns the error itself if callers may see it. Returns `not_ready` if the database is
- * unreachable. For content that cannot be decrypted, returns the error for that. For all other
- * values, returns a 500 without details.
+ * Returns the error that callers may see: the error itself, `not_ready` if the database is
+ * unreachable, the error for content that cannot be decrypted, or a 500 without details.
  */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
@@ -195,8 +183,8 @@ export function asApiError(error: unknown): ApiError {
 }
 
 /**
- * Returns the thrown value if it is an error. Code of other packages may throw other values. These
- * are not shown, because they could contain anything.
+ * Returns the thrown value if it is an error. Other values, from other packages, are not shown:
+ * they could contain anything.
  */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')
@@ -213,7 +201,7 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
   }
 }
 
-/** Returns the two retry headers that clients read. The header in milliseconds is OpenAI's. */
+/** Returns the two retry headers that clients read. The one in milliseconds is OpenAI's. */
 export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_SECONDS_MAX)
   return {

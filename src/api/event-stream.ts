@@ -14,9 +14,9 @@ export type EventStreamOptions = {
 
 /**
  * Answers with a stream of the events that `write` writes. If `write` fails before anything was
- * sent, its error is thrown again and answered like any other error. If `isEvent` is true for the
- * error, it is sent as an error event instead. After the stream has begun, every error is sent as
- * an error event. A keep-alive comment also begins the stream.
+ * sent, its error is thrown again, or sent as an error event if `isEvent` returns true. After the
+ * stream has begun, every error is sent as an error event. A keep-alive comment also begins the
+ * stream.
  */
 export async function streamEvents(
   context: RouteContext,
@@ -52,22 +52,18 @@ export async function streamEvents(
 }
 
 /**
- * How long the send buffer may stay full because the reader is slow. After this time the connection
- * is cut. Until then, the stream holds the full buffer and one write. Nothing more is read from the
- * enclave until the buffer is empty.
+ * How long the send buffer may stay full because the reader is slow. The connection is then cut.
+ * Until the buffer is empty, nothing more is read from the enclave.
  */
 const DRAIN_TIMEOUT_MS = 30_000
 
-/**
- * Writes server-sent events to one caller, on one response. Methods throw CallerLeftError after the
- * caller left.
- */
+/** Writes server-sent events to one caller. Methods throw CallerLeftError after the caller left. */
 export type EventWriter = {
   /** Returns true if the head has been sent. */
   isOpen(): boolean
   /**
-   * Sends the head, 200 and event-stream. After that, errors can only be sent as events. Only the
-   * first call has an effect.
+   * Sends the head, 200 and event-stream. Later errors can only be sent as events. Only the first
+   * call has an effect.
    */
   open(): void
   /** Sends whole events. Resolves when the caller can receive more. */
@@ -76,17 +72,14 @@ export type EventWriter = {
   fail(error: ApiError): void
   /** Sends the last events and ends the stream. */
   end(events: string): void
-  /**
-   * Stops the keep-alive. Call it in a `finally`. If the stream has not ended by then, it is cut.
-   */
+  /** Stops the keep-alive, and cuts a stream that has not ended. Call it in a `finally`. */
   close(): void
 }
 
 /**
- * Returns a writer of events to `response`. Every `keepAliveMs` the writer sends a comment, so that
- * proxies do not close the stream. If the stream is not open yet, the first comment opens it. So
- * the caller receives something while the model still thinks. `onOpen` is called before the head is
- * sent.
+ * Returns a writer of events to `response`. Every `keepAliveMs`, it sends a comment, so that
+ * proxies do not close the stream. The first comment opens a stream that is not open, so the caller
+ * receives something while the model still thinks. `onOpen` is called before the head is sent.
  */
 export function createEventWriter(options: {
   readonly response: ServerResponse
@@ -96,8 +89,7 @@ export function createEventWriter(options: {
 }): EventWriter {
   const { response, keepAliveMs, drainTimeoutMs, onOpen } = options
   const timer = setInterval(keepAlive, keepAliveMs)
-  // A write to a closed connection also causes this event. It can be ignored, because the `close`
-  // event already shows that the caller left.
+  // A write to a closed connection causes this event. The `close` event shows that the caller left.
   response.on('error', () => {})
 
   function open(): void {
@@ -140,14 +132,11 @@ export function createEventWriter(options: {
 const STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
-  // Asks nginx, and software that follows nginx's rules, not to delay events.
+  // Asks nginx, and proxies that follow its rules, not to delay events.
   'x-accel-buffering': 'no',
 } as const
 
-/**
- * Waits until the written bytes have left this process. If the reader is too slow, cuts the
- * connection.
- */
+/** Waits until the written bytes have left this process. Cuts the connection of a slow reader. */
 export function drained(response: ServerResponse, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => response.destroy(), timeoutMs)

@@ -9,13 +9,13 @@ import { ApiError } from './errors.ts'
 import { boundaryOf, checkForm, invalidForm, type PartNames } from './form-frame.ts'
 import { type BodyLimits, readBody, shownType } from './read-body.ts'
 
-/** One part of a form. All of its content comes from the caller. */
+/** One part of a form. All of it comes from the caller. */
 export type FormPart = PartNames & { readonly bytes: Uint8Array }
 
 /**
- * Reads the form in a request's body and returns its parts in order. Throws ApiError as readBody
- * does, and `unsupported_media_type` for another content type. Throws ValidationError if the body
- * is not a form.
+ * Reads the form in a request's body. Returns its parts in order. Throws ApiError as readBody does,
+ * and `unsupported_media_type` for another content type. Throws ValidationError if the body is not
+ * a form.
  */
 export async function readForm(
   { req, res }: RouteContext,
@@ -32,12 +32,12 @@ export async function readForm(
   return await forms.run(() => parseForm(body, boundary))
 }
 
-/** Only one form is parsed at a time, so that hostile forms do not block other calls. */
+/** Only one form is parsed at a time, so hostile forms do not block other calls. */
 const forms = createSerialQueue()
 
 /**
- * Parses a form (RFC 7578). First checks the form's frame (form-frame.ts). Then koa-body splits the
- * form into parts in memory. Throws ValidationError if the body is not a form.
+ * Parses a form (RFC 7578). Checks the frame first (form-frame.ts), then koa-body splits the form
+ * into parts in memory. Throws ValidationError if the body is not a form.
  */
 export async function parseForm(body: Buffer, boundary: string): Promise<readonly FormPart[]> {
   const { pieces, parts } = checkForm(body, boundary)
@@ -63,8 +63,8 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
     urlencoded: false,
     text: false,
     patchKoa: false,
-    // The other parsers are not enabled. Each would treat a boundary that contains the parser's
-    // name as its own content type.
+    // Other parsers are off. Each would take a boundary that contains its name for its own content
+    // type.
     formidable: { enabledPlugins: [multipart], encoding: 'binary', onPart },
   })
   try {
@@ -79,10 +79,10 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
   return parts.map((part, index) => ({ ...part, bytes: contents[index] ?? new Uint8Array() }))
 }
 
-/** Size of the slices. A socket delivers slices of this size. */
+/** Size of the slices, as a socket delivers them. */
 const SLICE_BYTES = 64 * 1024
 
-/** Other calls can run between two slices. A hostile form keeps the parser busy for a second. */
+/** Other calls can run between two slices. A hostile form takes a second to parse. */
 async function* slicesOf(pieces: readonly Buffer[]): AsyncGenerator<Buffer> {
   for (const piece of pieces)
     for (let at = 0; at < piece.length; at += SLICE_BYTES) {

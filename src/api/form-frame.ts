@@ -8,9 +8,8 @@ export const PART_HEADERS_BYTES_MAX = 8 * 1024
 
 /**
  * Smallest average distance between carriage returns, bytes. The parser makes two chunks at each
- * carriage return, so 25 MiB of carriage returns would keep it busy for ten seconds. In an image,
- * carriage returns are 256 bytes apart on average. The first RETURNS_FREE carriage returns may have
- * any distance.
+ * carriage return: 25 MiB of them would take ten seconds. In an image, their average distance is
+ * 256 bytes. The first RETURNS_FREE carriage returns may have any distance.
  */
 const RETURN_DISTANCE_MIN = 64
 const RETURNS_FREE = 2_048
@@ -35,10 +34,10 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Checks a form from its first boundary to its last boundary. This is necessary because the parser
- * does not limit the number of parts, their headers or its own work. Returns the names of the
- * parts, and the form for the parser, in pieces. Blanks after boundaries are removed, because the
- * parser does not accept them. Throws ValidationError.
+ * Checks a form from its first to its last boundary, because the parser limits neither the number
+ * of parts, nor their headers, nor its work. Returns the names of the parts, and the form for the
+ * parser, in pieces. Blanks after boundaries are removed: the parser does not accept them. Throws
+ * ValidationError.
  */
 export function checkForm(
   body: Buffer,
@@ -71,7 +70,7 @@ export function checkForm(
   return { parts, pieces }
 }
 
-/** The parser would treat a line without a colon as the end of the headers. */
+/** The parser would take a line without a colon for the end of the headers. */
 const HEADERS = /^(?:[A-Za-z-]+:[^\r\n]*\r\n)+(?=\r\n)/
 
 function refuseChopped(form: Buffer): void {
@@ -97,7 +96,7 @@ function namesOf(head: Buffer): PartNames {
 const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)?[ \t]*$)/im
 
 /**
- * Returns a quoted parameter. Browsers write quotes and line breaks as percent codes (HTML,
+ * Returns a quoted parameter. Browsers write quotes and line breaks in it as percent codes (HTML,
  * multipart/form-data encoding algorithm).
  */
 function parameterOf(headers: string, name: string): string | null {

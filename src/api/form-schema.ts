@@ -4,8 +4,8 @@ import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protoc
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
 /**
- * Returns the schema for JSON values with this form. The form finds the faults. The documentation
- * shows the form.
+ * Returns the schema for JSON values of this form. The form finds the faults, and the documentation
+ * shows it.
  */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   const schema = z.custom<Value>().check(({ value, issues }) => {
@@ -14,14 +14,14 @@ export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   return described(schema, () => jsonSchemaOfForm(form))
 }
 
-/** Schema of an integer from `min` to `max`. Both limits are allowed. 1.0 counts as an integer. */
+/** Schema of an integer from `min` to `max`, both included. 1.0 counts as an integer. */
 export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
 /**
- * Returns the JSON Schema of the values that a form accepts. It does not describe rules that
- * involve several members.
+ * Returns the JSON Schema of the values that a form accepts, without the rules that involve several
+ * members.
  */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
@@ -63,8 +63,8 @@ function given(keywords: JsonSchema): JsonSchema {
 }
 
 /**
- * Adds null to a schema. If the schema has only a type, null becomes a second type. Otherwise the
- * schema and null become alternatives.
+ * Adds null to a schema: as a second type if the schema has only a type, otherwise as an
+ * alternative.
  */
 function orNull(schema: JsonSchema): JsonSchema {
   const { type, additionalProperties: _, ...more } = schema
@@ -94,7 +94,7 @@ function membersSchema({ members }: ObjectForm): JsonSchema {
 }
 
 /**
- * Returns alternatives: the form of each known type, and any other object with a text as its type.
+ * Returns alternatives: the form of each known type, and any object with another text as its type.
  */
 function byTypeSchema(
   { members: { type = text } }: ObjectForm,

@@ -1,9 +1,6 @@
 import { ApiError } from './errors.ts'
 
-/**
- * Decides how long a body may take. `graceMs` is always allowed. Each byte that has arrived allows
- * more time.
- */
+/** How long a body may take: `graceMs`, and more time for each byte that has arrived. */
 export type LeastRate = {
   readonly graceMs: number
   readonly bytesPerSecond: number
@@ -13,8 +10,8 @@ export type LeastRate = {
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**
- * Watches how fast a body arrives. From `graceMs` after the start of the body, the received bytes
- * must always match a rate of at least `bytesPerSecond`. Otherwise calls `fail` once with ApiError
+ * Watches how fast a body arrives. From `graceMs` on, the received bytes must match a rate of at
+ * least `bytesPerSecond` since the start. Otherwise calls `fail` once with ApiError
  * `body_too_slow`. `bytes` returns how many bytes have arrived.
  */
 export function watchRate(
@@ -25,7 +22,7 @@ export function watchRate(
     fail,
   }: {
     readonly bytes: () => number
-    /** How long the calling code has already waited for the body. */
+    /** How long the calling code has waited for the body already. */
     readonly waitedMs?: number
     readonly fail: (error: ApiError) => void
   },

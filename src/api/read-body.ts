@@ -5,17 +5,17 @@ import { ApiError, CallerLeftError } from './errors.ts'
 import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
- * How many bytes of a refused upload are read and dropped before the connection is cut. So the
- * sender can read the answer. Without this, the sender would only see a closed connection.
+ * How many bytes of a refused upload are dropped before the connection is cut. So the sender can
+ * read the answer and does not only see a closed connection.
  */
 const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Returns the exact bytes of a JSON request's body, at most `bytesMax`. The bytes are counted in
- * `slot`. If a client waits for `100 Continue`, it is asked for its body here, not earlier. Throws
- * ApiError `unsupported_media_type` (another content type, a charset other than UTF-8, any content
- * coding), `payload_too_large`, `overloaded` and `body_too_slow`. Throws CallerLeftError if the
- * upload was broken off.
+ * Returns the exact bytes of a JSON request's body, at most `bytesMax`, counted in `slot`. A client
+ * that waits for `100 Continue` is asked for its body here, not earlier. Throws ApiError
+ * `unsupported_media_type` (another content type, a charset other than UTF-8, any content coding),
+ * `payload_too_large`, `overloaded` and `body_too_slow`. Throws CallerLeftError if the upload was
+ * broken off.
  */
 export async function readJsonBody(
   request: IncomingMessage,
@@ -35,25 +35,21 @@ export type BodyLimits = {
 
 /** A body that is passed on while it arrives. It is not stored in memory. */
 export type PassedBody = {
-  /**
-   * Read the stream once. When it ends or fails, the request is still open, because the answer must
-   * still be sent.
-   */
+  /** Read the stream once. When it ends or fails, the request is still open for the answer. */
   readonly stream: Readable
   /** How many bytes were passed on so far. */
   bytes(): number
   /**
-   * The sender's fault that ended the stream early, as ApiError or CallerLeftError. Null if the
-   * sender did not end the stream early.
+   * The sender's fault that ended the stream early, as ApiError or CallerLeftError. Otherwise null.
    */
   fault(): Error | null
 }
 
 /**
- * Returns the body of a request, to be passed on. The body may have any type, and at most
- * `bytesMax` bytes. If a client waits for `100 Continue`, it is asked for its body here. Throws
- * ApiError `payload_too_large` if the announced length is too large. If no length is announced and
- * the body is too long, the stream ends with this error. If the caller leaves, the stream ends with
+ * Returns the body of a request, to be passed on. It may have any type, and at most `bytesMax`
+ * bytes. A client that waits for `100 Continue` is asked for its body here. Throws ApiError
+ * `payload_too_large` if the announced length is too large. Without an announced length, a body
+ * that is too long ends the stream with this error. If the caller leaves, the stream ends with
  * CallerLeftError.
  */
 export function passBody(
@@ -67,7 +63,7 @@ export function passBody(
   let fault: Error | null = null
   const parts = request.iterator({ destroyOnReturn: false })
 
-  /** Only the time of waiting for the sender counts. The code that reads the parts may be slow. */
+  /** Only the time of waiting for the sender counts, because the reader may be slow. */
   async function next(): Promise<IteratorResult<Buffer>> {
     const { promise, reject } = Promise.withResolvers<never>()
     const beganMs = performance.now()
@@ -102,8 +98,7 @@ export function passBody(
 }
 
 /**
- * Does the same as readJsonBody, but accepts any content type. The calling code must check the
- * content type before.
+ * Does the same as readJsonBody for any content type. The calling code must check the type first.
  */
 export async function readBody(
   request: IncomingMessage,
@@ -119,12 +114,12 @@ export async function readBody(
 
 /** The least number of bytes of memory for a JSON value, in addition to the value's text. */
 const VALUE_BYTES = 16
-/** The marks `,`, `:`, `[` and `{`. One of them stands before each value, except the first. */
+/** The marks `,`, `:`, `[` and `{`: one stands before each value, except the first. */
 const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
 
 /**
- * Returns the least memory for the values in JSON text, in addition to their texts. For `[0,0,0,…]`
- * it is many times the text's length. Marks inside strings are also counted.
+ * Returns the least memory for the values in JSON text, without their texts. For `[0,0,0,…]` it is
+ * many times the text's length. Marks inside strings count, too.
  */
 export function weighValues(json: Uint8Array): number {
   let marks = 0
@@ -133,8 +128,8 @@ export function weighValues(json: Uint8Array): number {
 }
 
 /**
- * Reads and drops the rest of a request, so that the request's connection can be used again. If the
- * rest is too long, cuts the connection.
+ * Drops the rest of a request, so that its connection can be used again. Cuts the connection if the
+ * rest is too long.
  */
 export function discardBody(request: IncomingMessage): void {
   if (request.readableEnded || request.destroyed) return
@@ -196,7 +191,7 @@ function checkMediaType({ headers }: IncomingMessage): void {
     )
 }
 
-/** Returns the received content type in a form for messages. */
+/** Returns the received content type as messages show it. */
 export function shownType(type: string | undefined): string {
   return type === undefined ? 'none' : type.slice(0, 100)
 }

@@ -27,16 +27,13 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly summary: string
   readonly description?: string
   /**
-   * The scope that the caller's key must have. `any`: any valid key is accepted. `public`: the
-   * route needs no key. `operator`: the route is served only on the control socket.
+   * The scope that the caller's key must have. `any`: any valid key. `public`: no key is needed.
+   * `operator`: served only on the control socket.
    */
   readonly scope: Scope | 'any' | 'public' | 'operator'
-  /** For a public route. True if callers with a valid key are treated differently. */
+  /** On a public route: true if callers with a valid key are treated differently. */
   readonly knowsKeys?: true
-  /**
-   * Schemas of objects. The members of an object are the parameters. Header names are in lower
-   * case.
-   */
+  /** Schemas of objects, whose members are the parameters. Header names are in lower case. */
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
@@ -46,10 +43,7 @@ type Declaration<Params, Query, Headers, Body> = {
     /** A valid example, for the documentation. */
     readonly example: object
   }
-  /**
-   * The schema and the parser of a body that is a form. The schema describes the form, and `parse`
-   * checks it.
-   */
+  /** A body that is a form. The schema describes it, and `parse` checks it. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
     /** A valid example without the form's files, for the documentation. */
@@ -61,59 +55,47 @@ type Declaration<Params, Query, Headers, Body> = {
   /** Data of the events that the route sends when `stream` is true. */
   readonly events?: NamedSchema
   /**
-   * This route's own error codes. The errors that are common to all routes with the same kind of
-   * key and body are added.
+   * This route's own error codes. Codes that are common to all routes with such a key and body are
+   * added.
    */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /**
-   * Limits the calls of all routes that use the same admission. A route with a body must have an
-   * admission.
-   */
+  /** Limits the calls of all routes with the same admission. A route with a body needs one. */
   readonly admission?: Admission
   /**
-   * True if programs call the route all day. Then a call that succeeds or finds nothing is logged
+   * True if programs call the route all day. A call that succeeds or finds nothing is then logged
    * at debug level.
    */
   readonly isRoutine?: boolean
   /**
-   * True if a call of the route is ended when its caller leaves or when the process stops. The
-   * process waits until such calls have ended.
+   * True if a call of the route is ended when its caller leaves or the process stops. A stop waits
+   * for the end of such calls.
    */
   readonly isAbortable?: boolean
-  /**
-   * Handles the calls for which `isFor` returns true, instead of the other handler. This handler
-   * reads the body itself.
-   */
+  /** Handles the calls for which `isFor` returns true. This handler reads the body itself. */
   readonly raw?: {
     readonly isFor: (context: RouteContext) => boolean
     readonly handler: (call: RawCall) => Promise<void>
   }
   /**
-   * Returns the JSON to answer: a value, or the value's text. Returns undefined if the handler has
-   * answered itself.
+   * Returns the JSON to answer: a value, or its text. Returns undefined if the handler has answered
+   * itself.
    */
   readonly handler: (
     call: RouteCall<Params, Query, Headers, Body>,
   ) => Promise<object | string | undefined>
 }
 
-/**
- * One call of a route. The route's schemas have checked each member that they describe. Each member
- * here is the result of its schema.
- */
+/** One call of a route. Each member that has a schema is the result of this schema. */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
   readonly params: Params
   readonly query: Query
   readonly headers: Headers
   readonly body: Body
-  /**
-   * The JSON value of the whole body, with every member in the original order. Null if there is no
-   * body.
-   */
+  /** The JSON value of the whole body, members in their original order. Null without a body. */
   readonly json: Json
   /** The exact bytes of a JSON body. */
   readonly bytes: Buffer
@@ -152,9 +134,9 @@ export type Route = Declaration<unknown, unknown, unknown, unknown> & {
 }
 
 /**
- * Declares a route of a capability once. The router serves it and the OpenAPI document describes
- * it, with the same schemas. A call is first admitted. Then its parameters are checked, its body is
- * read and checked, and finally its headers are checked.
+ * Declares a route of a capability once: the router serves it and the OpenAPI document describes
+ * it, with the same schemas. A call is first admitted. Then its parameters, its body and its
+ * headers are checked, in this order.
  */
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,

@@ -6,9 +6,9 @@ export type JsonSchema = { readonly [keyword: string]: unknown }
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * Returns `schema` with the JSON Schema `shape`. Use it for checks in code that zod cannot
- * describe. Write it next to the check, with the same values. A schema derived from the result
- * keeps the shape (`.nullish()`), but not after a further `.check()`.
+ * Returns `schema` with the JSON Schema `shape`, for checks in code that zod cannot describe. Write
+ * it next to the check, with the same values. A derived schema keeps the shape (`.nullish()`), but
+ * not after a further `.check()`.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -24,7 +24,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // If a text parameter becomes a number, its default is also a number. Zod leaves out such a
+      // If a text parameter becomes a number, its default is a number. Zod leaves out such a
       // default.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
@@ -41,8 +41,8 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 type Issues = z.core.$ZodRawIssue[]
 
 /**
- * Adds the faults that `schema` finds in `value` to `issues`. `path` is the place of `value` inside
- * the value that is checked.
+ * Adds the faults that `schema` finds in `value` to `issues`. `path` is the place of `value` in the
+ * checked value.
  */
 export function addIssuesOf(
   issues: Issues,
@@ -69,9 +69,8 @@ export function faultIssue(
 }
 
 /**
- * Schema of a text of `min` to `max` characters (code points), without control characters. So the
- * text can be shown on terminals and stored in a database. A text must not consist of white space
- * alone.
+ * Schema of a text of `min` to `max` characters (code points), without control characters, so that
+ * terminals can show it and databases can store it. White space alone is not accepted.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z.string().check(({ value, issues }) => {
@@ -94,14 +93,12 @@ export function boundedText({ min, max }: { readonly min: number; readonly max: 
   return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
 }
 
-/**
- * Counts the code points of a text, but stops soon after `max`, so that a long text costs little.
- */
+/** Counts the code points of a text, but stops soon after `max`: a long text costs little. */
 function lengthUpTo(text: string, max: number): number {
   return text.length > 2 * max ? max + 1 : [...text].length
 }
 
-/** Schema of a parameter's text that is an integer from `min` to `max`. Both limits are allowed. */
+/** Schema of a parameter's text that is an integer from `min` to `max`, both included. */
 export function integerText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z
     .string()
@@ -122,7 +119,7 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
 }
 
 /**
- * Schema of hex digits in upper or lower case, with or without 0x. The result is in lower case,
+ * Schema of hex digits in upper or lower case, with or without 0x. The result is in lower case
  * without 0x. `expected` describes the digits in words.
  */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
@@ -158,8 +155,8 @@ export const nameText = described(
 )
 
 /**
- * Schema of a text that matches the pattern. A fault has the type `type`, and the fault's message
- * contains `expected`.
+ * Schema of a text that matches the pattern. A fault has the type `type`, and its message contains
+ * `expected`.
  */
 export function patternText(pattern: RegExp, type: string, expected: string) {
   const schema = z.string().check(({ value, issues }) => {
@@ -172,7 +169,7 @@ export function patternText(pattern: RegExp, type: string, expected: string) {
   }))
 }
 
-/** Returns the pattern without the flag `i`, because JSON Schema has no such flag. */
+/** Returns the pattern without the flag `i`, which JSON Schema does not have. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
 }

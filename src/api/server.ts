@@ -14,9 +14,7 @@ import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode } from './errors.ts'
 
-/**
- * Time in which a client must send a request's head. The cheapest attack is to send heads slowly.
- */
+/** Time in which a client must send a request's head. The cheapest attack is to send it slowly. */
 const HEADERS_TIMEOUT_MS = 15_000
 
 /** Time for receiving the whole request. 10 MiB in this time is 0.7 Mbit/s. */
@@ -24,37 +22,33 @@ const REQUEST_TIMEOUT_MS = 120_000
 
 /**
  * How long unused connections stay open. Load balancers usually keep connections for 60 s. With a
- * shorter time here, they would use connections that are already closed.
+ * shorter time here, they would use closed connections.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 
 /** How often the two timeouts above are checked. */
 const CHECK_INTERVAL_MS = 5_000
 
-/**
- * Largest head of a request, with all headers. The two credentials fit even at their maximum
- * length.
- */
+/** Largest head of a request, with all headers. The two credentials fit at their maximum length. */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
 /**
- * The maximum number of open connections, including the connections of nodes. Further connections
- * are closed at once.
+ * Maximum number of open connections, including connections of nodes. Further connections are
+ * closed at once.
  */
 const CONNECTIONS_MAX = 30_000
 /**
- * Share of the process's file descriptors that connections may use. The rest is for the database,
- * enclaves, the chain and files.
+ * Share of the process's file descriptors for connections. The rest is for the database, enclaves,
+ * the chain and files.
  */
 const DESCRIPTORS_SHARE = 0.75
 
 /**
  * Creates an HTTP/1.1 server with every timeout and limit set. It answers malformed requests in the
- * error envelope, as it answers all others. A request that waits for `100 Continue` goes to
- * `listener` like any other request. The code that reads the body sends the 100. If `isUpgrade`
- * accepts a request to change the protocol, the request becomes an `upgrade` event of the server.
- * Otherwise it also goes to `listener`, because clients offer protocols (`h2c`) that they do not
- * need.
+ * error envelope. A request that waits for `100 Continue` goes to `listener` like any other
+ * request: the code that reads the body sends the 100. A request to change the protocol becomes an
+ * `upgrade` event if `isUpgrade` accepts it. Otherwise it also goes to `listener`, because clients
+ * offer protocols (`h2c`) that they do not need.
  */
 export function createHttpServer(
   listener: RequestListener,
@@ -77,8 +71,8 @@ export function createHttpServer(
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
-    // Node's own answer to a request without Host has no error envelope. So this server answers
-    // such a request itself.
+    // Node's answer to a request without Host has no error envelope. So this server answers it
+    // itself.
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()
@@ -99,9 +93,9 @@ export function createHttpServer(
     socket.once('close', () => silent.delete(socket))
   })
   server.on('upgrade', ({ socket }) => silent.delete(socket))
-  // Without this listener, a single connection without a free descriptor would end the process.
+  // Without this listener, one connection without a free descriptor would end the process.
   server.on('error', () => undefined)
-  // Streams have no timeout, because a socket may be silent while a model thinks.
+  // No timeout for streams: a socket may be silent while a model thinks.
   server.timeout = 0
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
@@ -117,8 +111,8 @@ export function createHttpServer(
 }
 
 /**
- * A server that reports the load of its connections. `silent` counts connections that have not sent
- * a whole head yet.
+ * A server that reports the load of its connections. `silent` counts connections without a whole
+ * head.
  */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 
@@ -140,8 +134,8 @@ function countConnections(server: Server): Promise<number> {
 }
 
 /**
- * RFC 9112 section 3.2 requires that such a request is refused. A proxy before this server may have
- * used a different host.
+ * RFC 9112 section 3.2 requires a refusal: a proxy before this server may have used a different
+ * host.
  */
 function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
   return httpVersion === '1.1' && headers.host === undefined
@@ -160,8 +154,8 @@ function refuseWithoutHost(response: ServerResponse): void {
 
 /**
  * The parser provides only a socket. This answer may be written only if no other answer is due. If
- * a whole request came before the malformed bytes, that request's answer is not complete yet. The
- * client would treat this answer as the answer to that request.
+ * a whole request came before the malformed bytes, the client would take this answer for the answer
+ * to that request.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,
@@ -219,8 +213,8 @@ export async function listenAt(
 }
 
 /**
- * Checks the port before all other parts are started, so that a taken port is reported at once.
- * Rejects with StartFailure.
+ * Checks the port before all other parts start, so that a taken port is reported at once. Rejects
+ * with StartFailure.
  */
 export async function tryAddress({ host, port }: Address): Promise<void> {
   const server = createTcpServer()

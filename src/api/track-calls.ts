@@ -12,18 +12,15 @@ import { createClientAddresses } from './client-address.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 
-/**
- * A caller's own `x-request-id` is accepted if it matches this pattern. It is stored, logged and
- * sent back.
- */
+/** A caller's `x-request-id` is accepted if it matches this. It is stored, logged and sent back. */
 const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
 
 /** Longest path in a log line. A longer path is cut. */
 const LOGGED_PATH_LENGTH_MAX = 200
 
 /**
- * Starts every call. Sets its id and the headers that all answers have. Writes a log line when the
- * call ends, however it ends. `now` returns milliseconds.
+ * Starts every call: sets its id and the headers of all answers. Writes a log line when the call
+ * ends, however it ends. `now` returns milliseconds.
  */
 export function openRequest(options: {
   readonly now: () => number
@@ -40,7 +37,7 @@ export function openRequest(options: {
     const requestId =
       typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    // This is read now, because a closed connection no longer has an address.
+    // Read now, because a closed connection has no address.
     const client = clientOf(context.req)
     const unset = {
       caller: null,
@@ -63,8 +60,8 @@ export function openRequest(options: {
 }
 
 /**
- * Headers of every answer. A route may set other values. An answer is only for its caller and is
- * not a page. If a browser showed it as a page, it could load nothing, and no page could frame it.
+ * Headers of every answer, unless a route sets other values. An answer is only for its caller, and
+ * is not a page: a browser that shows it as a page loads nothing, and no page can frame it.
  * `strict-transport-security` is for a proxy that ends TLS before this server.
  */
 const SAFE_HEADERS = {
@@ -75,8 +72,8 @@ const SAFE_HEADERS = {
 } as const
 
 /**
- * Sets the header that states the time from the call's start to its answer. Call this right before
- * the head is sent.
+ * Sets the header with the time from the call's start to its answer. Call it right before the head
+ * is sent.
  */
 export function recordProcessingTime(context: ApiContext, now: () => number): void {
   const headAtMs = now()
@@ -90,14 +87,14 @@ export function recordProcessingTime(context: ApiContext, now: () => number): vo
  */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
-/** A model name in this form is logged if a model answered. Any other name could be any text. */
+/** A model name of this form is logged if a model answered. Other names could be any text. */
 const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
 
 /**
- * Logs the path without the query, because the query contains ids and hashes. `isWhole` is false
- * for a stream that was cut. `error` is set for a stream that ended with an error event. Only the
- * code of an error is logged, because the error's message may repeat the caller's text. Errors that
- * this service causes (500 and above) are warnings.
+ * Logs the path without the query, which contains ids and hashes. `isWhole` is false for a stream
+ * that was cut. `error` is set for a stream that ended with an error event. Of an error, only the
+ * code is logged: its message may repeat the caller's text. Errors that this service causes (500
+ * and above) are warnings.
  */
 function logRequest(
   log: Logger,
@@ -127,8 +124,8 @@ function logRequest(
 }
 
 /**
- * The log data of an inference. If no model served a model name, the name may be a prompt, so only
- * its family is logged. The time of a provider is in the receipts. The time of a node is not known.
+ * The log data of an inference. If no model served the name, the name may be a prompt, so only its
+ * family is logged. The time of a provider is in the receipts. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -154,7 +151,7 @@ function tenths(ms: number): number {
 
 /**
  * Returns the error that a caller receives for a fault, and stores it in the call's state for
- * reports. Logs what the caller does not receive: an unexpected error, or the cause of an ApiError.
+ * reports. Logs what the caller does not receive: an unexpected error, or an ApiError's cause.
  */
 export function recordFailure(
   { state }: Pick<ApiContext, 'state'>,
@@ -171,9 +168,8 @@ export function recordFailure(
 }
 
 /**
- * Reports every call to `observers`, and opens the call's scope. The log line also reads the scope.
- * This middleware comes right after openRequest, so that it sees the whole call. `now` returns
- * milliseconds.
+ * Reports every call to `observers`, and opens the call's scope, which the log line reads. Comes
+ * right after openRequest, to see the whole call. `now` returns milliseconds.
  */
 export function observeCalls({
   observers,
@@ -237,13 +233,13 @@ function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): st
 }
 
 /**
- * The reported status of a call whose connection closed before any answer. This status is never
- * sent. nginx uses the same status, but it is in no standard.
+ * The reported status of a call whose connection closed before any answer. It is never sent. nginx
+ * uses this status, but no standard has it.
  */
 const CALLER_LEFT_STATUS = 499
 
 /**
- * Returns the status of a finished call, for reports. If no answer was sent, there is no status.
+ * Returns the status of a finished call, for reports. There is no status if no answer was sent:
  * Koa's initial 404 does not count.
  */
 function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {

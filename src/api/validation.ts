@@ -14,7 +14,7 @@ import {
 } from '../../enclave/protocol/request-faults.ts'
 import { ValidationError } from './errors.ts'
 
-/** The part of the request that has the fault. It is the first item of the fault's `loc`. */
+/** The part of the request with the fault: the first item of the fault's `loc`. */
 type FaultPlace = 'body' | 'query' | 'path' | 'header'
 
 /**
@@ -32,8 +32,8 @@ export function validate<Output>(
 }
 
 /**
- * Returns the result of `schema` for a body's bytes. Throws ValidationError with all faults. Also
- * throws ValidationError if the body is not strict JSON.
+ * Returns the result of `schema` for a body's bytes. Throws ValidationError with all faults, and
+ * for a body that is not strict JSON.
  */
 export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   return validate('body', schema, parseJsonBody(body))
@@ -50,9 +50,9 @@ export function parseJsonBody(body: Uint8Array): Json {
 }
 
 /**
- * Returns the faults that zod found in `input`. Clients of this interface know the form and the
- * type names of these faults (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages
- * never repeat a value from the input.
+ * Returns the faults that zod found in `input`. Clients of this interface know their form and type
+ * names (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat a value
+ * from the input.
  */
 export function faultDetails(
   place: FaultPlace,
@@ -68,10 +68,7 @@ export function faultDetails(
     })
 }
 
-/**
- * A value of the wrong type may also have a wrong length. For such a value, only the wrong type is
- * reported.
- */
+/** A value of the wrong type may also have a wrong length. Only the wrong type is reported. */
 function isOfWrongType(
   { code, path }: z.core.$ZodIssue,
   all: readonly z.core.$ZodIssue[],

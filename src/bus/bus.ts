@@ -24,43 +24,40 @@ import type { BusConfig } from './settings.ts'
 
 /** How often a gateway publishes that it is alive. */
 const PRESENCE_INTERVAL_MS = 1_000
-/** When this gateway stops, how long it waits until the last messages are sent. */
+/** How long a stopping gateway waits until its last messages are sent. */
 const FLUSH_MS = 1_000
-/** The maximum number of channels in one tally message. */
+/** Maximum number of channels in one tally message. */
 const TALLY_MAX = 4_000
-/** Version of the messages between gateways. Gateways of other versions do not understand them. */
+/** Version of the messages between gateways. Other versions do not understand them. */
 const VERSION = 2
-/** Bytes that a frame has in addition to the message in it. */
+/** Bytes of a frame in addition to its message. */
 const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
-/** While a fault continues, it is logged only this often. */
+/** A fault that continues is logged this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 /** Receives a JSON value that the gateway `from` published to all gateways of the service. */
 type Listener = (from: string, message: unknown) => void
 
 /**
- * Serves a channel that another gateway opened. If it throws an error, the error ends the channel
- * but is not sent to the other gateway.
+ * Serves a channel that another gateway opened. A thrown error ends the channel, but is not sent to
+ * the other gateway.
  */
 type Serve = (channel: Channel, header: unknown) => Promise<void>
 
-/**
- * The bus connects the gateways of one service. Any message may be lost. The receiver then notices
- * the loss.
- */
+/** Connects the gateways of one service. Any message may be lost. The receiver notices the loss. */
 export type Bus = {
-  /** Id of this gateway on the bus. It is new after each start. */
+  /** Id of this gateway on the bus, new after each start. */
   readonly id: string
   /**
-   * Publishes to the other gateways. A gateway that is disconnected at this moment does not receive
-   * the message.
+   * Publishes to the other gateways. A gateway that is disconnected does not receive the message.
    */
   publish(topic: string, message: unknown): void
   listen(topic: string, listener: Listener): void
   /** The other gateways from which a message arrived recently. */
   peers(): readonly string[]
   /**
-   * Calls back when another gateway is gone. If the server is gone, calls back for all gateways.
+   * Calls back when another gateway is gone. If the server is gone, calls back for all other
+   * gateways.
    */
   onGone(listener: (peer: string) => void): void
   /** Calls back when a new gateway appears. */
@@ -69,14 +66,14 @@ export type Bus = {
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
-   * Registers a function that answers questions about an object that only this gateway has. Returns
-   * a function that ends this registration. Question and answer are JSON values. If the function
-   * returns undefined, another gateway may answer.
+   * Registers the answer to questions about an object that only this gateway has. Question and
+   * answer are JSON values. If the answer is undefined, another gateway may answer. Returns a
+   * function that ends the registration.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
   /**
-   * Sends a question to the gateway that has the object. Returns null if no gateway has the object,
-   * or if no answer arrives in time.
+   * Asks the gateway that has the object. Returns null if no gateway has it, or if no answer
+   * arrives in time.
    */
   ask(
     topic: string,
@@ -91,13 +88,13 @@ export type Bus = {
 export type BusStatus = {
   readonly isUp: boolean
   readonly peers: number
-  /** The number of running calls from and to other gateways. */
+  /** Running calls from and to other gateways. */
   readonly channels: number
-  /** How many messages were refused since the start, for each reason. */
+  /** Refused messages since the start, by reason. */
   readonly refused: ReadonlyMap<SealRefusal, number>
 }
 
-/** One word of a subject to which other gateways send. */
+/** One word of a subject that other gateways use. */
 const WORD = /^[A-Za-z0-9_-]{1,64}$/
 const sender = {
   version: z.literal(VERSION),
@@ -108,7 +105,7 @@ const envelope = z.object({ ...sender, body: z.unknown() })
 const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
 const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
 
-/** Opens the bus that the operator configured. Returns null if this gateway works alone. */
+/** Opens the configured bus. Returns null if this gateway works alone. */
 export async function openBus(
   config: BusConfig | null,
   { database, log, onStarted }: Opening & { readonly database: Database },
@@ -121,9 +118,9 @@ export async function openBus(
 }
 
 /**
- * Connects to the servers in the background. If the connection ends, connects again. A gateway
- * starts even without the servers, and then serves only what it has itself. If no gateway of the
- * service sealed a message, the message is dropped and counted.
+ * Connects to the servers in the background, and again when the connection ends. A gateway starts
+ * even without the servers, and then serves only what it has itself. A message that no gateway of
+ * the service sealed is dropped and counted.
  */
 export function startBus(config: BusConfig, parts: BusParts): Bus {
   return new NatsBus(config, parts)
@@ -172,7 +169,7 @@ class NatsBus implements Bus {
   private readonly running: Promise<void>
   private connection: NatsConnection | null = null
   private isUp = false
-  /** Counts the connections to servers. Calls that began on an earlier connection are lost. */
+  /** Counts the connections to servers. Calls of an earlier connection are lost. */
   private epoch = 0
 
   constructor(config: BusConfig, { key, makeId, now, log }: BusParts) {
@@ -211,7 +208,7 @@ class NatsBus implements Bus {
     const channel = present(this.channels.add(peer, name))
     const text = JSON.stringify({ ...this.sender(), service, header })
     if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
-    // If the peer does not subscribe to this subject, the server reports that on the channel's own
+    // If the peer has no subscription to this subject, the server reports that on the channel's
     // subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
@@ -257,7 +254,7 @@ class NatsBus implements Bus {
     clearInterval(this.timer)
     this.post(this.subject('all', 'gone'), this.enveloped(null))
     this.stopping.abort()
-    // This waits only a limited time, because the server may hang.
+    // The wait is limited, because the server may hang.
     const isFlushed = new AbortController()
     this.connection?.flush().then(
       () => isFlushed.abort(),
@@ -266,7 +263,7 @@ class NatsBus implements Bus {
     if (this.isUp) await pause(FLUSH_MS, isFlushed.signal)
     this.fall('this gateway stops')
     await this.connection?.close()
-    // If a connection is still being opened, it is closed as soon as it is open.
+    // A connection that is still being opened is closed as soon as it is open.
     const isOver = new AbortController()
     void this.running.then(() => isOver.abort())
     await pause(FLUSH_MS, isOver.signal)
@@ -309,7 +306,7 @@ class NatsBus implements Bus {
     this.connection = null
   }
 
-  /** Called when a connection is open. At this time, no other gateway is known yet. */
+  /** Called when a connection is open. No other gateway is known yet. */
   private rise(): void {
     this.epoch++
     this.isUp = true
@@ -336,8 +333,8 @@ class NatsBus implements Bus {
   }
 
   /**
-   * Publishes how many frames the other gateway should have received. Without this, that gateway
-   * would not notice that a last frame is missing.
+   * Publishes how many frames the other gateway should have received. Otherwise it would not notice
+   * that a last frame is missing.
    */
   private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
@@ -386,14 +383,14 @@ class NatsBus implements Bus {
     } catch (error) {
       if (!channel.signal.aborted) this.warn(error, 'call of another gateway failed')
     }
-    // Nothing more is sent on this channel. If the channel ended correctly, messages that have
-    // arrived may still be read and answered.
+    // Nothing more is sent on this channel. Messages that arrived before a correct end may still be
+    // read and answered.
     if (!channel.isEnded()) channel.abort(null)
   }
 
   private takeFrame(message: Msg): void {
     const name = lastWord(message.subject)
-    // No gateway subscribes to the subject. The server reports this on the subject of the answer.
+    // No gateway subscribes to the subject. The server reports this on the answer's subject.
     if (message.headers?.code === 503) this.channels.lose(name, 'the other gateway is gone')
     else this.channels.receive(name, this.unseal({ subject: message.subject }, message).body)
   }
@@ -425,8 +422,8 @@ class NatsBus implements Bus {
   }
 
   /**
-   * A message comes from another gateway, which may have another version. So a fault in the message
-   * must not end this process or its connection.
+   * The other gateway may have another version. So a fault in its message must not end this process
+   * or its connection.
    */
   private safely(take: (message: Msg) => void): (error: Error | null, message: Msg) => void {
     return (error, message) => {
@@ -441,23 +438,23 @@ class NatsBus implements Bus {
 
   private post(subject: string, payload: Uint8Array | string, reply?: string): void {
     const { connection } = this
-    // If the message were published now, the client would keep it and send it too late, to the next
-    // server.
+    // The client would keep a message that is published now, and send it to the next server too
+    // late.
     if (!this.isUp || connection === null || connection.isClosed()) return
     try {
       const body = typeof payload === 'string' ? Buffer.from(payload) : payload
       const sealed = this.sealer.seal({ subject, reply }, body)
       connection.publish(subject, sealed, reply === undefined ? {} : { reply })
     } catch (error) {
-      // This happens, for example, if the message is larger than the server accepts. The receiver
-      // notices that a frame is missing.
+      // For example, the message is larger than the server accepts. The receiver notices the
+      // missing frame.
       this.warn(error, 'message on the bus not sent')
     }
   }
 
   /**
-   * Returns the content of another gateway's message. Throws BusRefusal if no gateway of the
-   * service sealed the message.
+   * Returns the content of another gateway's message. Throws BusRefusal if the message has no valid
+   * seal.
    */
   private unseal(
     place: MessageSubject,
@@ -499,10 +496,7 @@ class NatsBus implements Bus {
   }
 }
 
-/**
- * A message was refused, because no gateway of the service sealed it, or because it arrived a
- * second time.
- */
+/** A message without a valid seal of the service, or a message that arrived a second time. */
 class BusRefusal extends Error {
   override readonly name = 'BusRefusal'
 
@@ -526,9 +520,7 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/**
- * Returns the value in a message. The value's `from` must be the gateway that sealed the message.
- */
+/** Returns the value in a message. Its `from` must be the gateway that sealed the message. */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value
@@ -545,7 +537,7 @@ function present<Value>(value: Value | null): Value {
   return value
 }
 
-/** Converts any name to a word of a subject. Such words contain no blanks, dots or wildcards. */
+/** Converts any name to a word of a subject, without blanks, dots or wildcards. */
 function tokenOf(name: string): string {
   return Buffer.from(name).toString('base64url') || '-'
 }

@@ -1,13 +1,11 @@
 import { createChannel, type OpenChannel } from './channel.ts'
 
 /**
- * The maximum number of channels of one gateway. It is enough for the gateway's own calls and for
- * the calls of other gateways.
+ * Maximum number of channels of one gateway: enough for its own calls and the calls of other
+ * gateways.
  */
 export const CHANNELS_MAX = 10_000
-/**
- * The maximum number of bytes of messages that wait for their readers, in all channels together.
- */
+/** Maximum number of bytes that wait for their readers, in all channels together. */
 export const HELD_BYTES_MAX = 256 * 1024 * 1024
 
 /** How many frames a gateway has sent on each channel, by the channel's name. */
@@ -21,22 +19,17 @@ export type ChannelTable = {
   /** Passes a received frame to its channel. */
   receive(name: string, frame: Uint8Array): void
   lose(name: string, why: string): void
-  /**
-   * Ends all channels to a gateway as lost. If `peer` is null, ends all channels to all gateways.
-   */
+  /** Ends all channels to a gateway (null: to all gateways) as lost. */
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
    * Compares a gateway's tally with the received frames. A channel with a missing frame is lost.
-   * Returns the names for which this gateway had no channel in the last two tallies.
+   * Returns the names that are in the last two tallies and have no channel here.
    */
   check(peer: string, tally: Tally): readonly string[]
 }
 
-/**
- * Creates an empty table. `publish` sends a frame to a channel on another gateway, or drops the
- * frame.
- */
+/** Creates an empty table. `publish` sends a frame to a channel on another gateway, or drops it. */
 export function createChannelTable({
   publish,
   partBytesMax,

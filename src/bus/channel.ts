@@ -2,11 +2,11 @@ import { concatBytes } from '../../attestation/bytes.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 
 /**
- * A channel is two streams of messages between two gateways, one in each direction. The channel's
- * transport may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes
- * for its number (big-endian, from 0 in each direction), and a body. Frames are never sent again,
- * so a frame that is missing or arrives twice ends the channel. If the last frame is missing, this
- * side notices it when the other side reports how many frames it has sent (`check`).
+ * A channel is two streams of messages between two gateways, one in each direction. The transport
+ * may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes for its
+ * number (big-endian, from 0 in each direction), and a body. Frames are never sent again: a frame
+ * that is missing or arrives twice ends the channel. This side notices that the last frame is
+ * missing when the other side reports how many frames it has sent (`check`).
  */
 
 const KINDS = {
@@ -14,11 +14,11 @@ const KINDS = {
   part: 0,
   /** The last part of a message. */
   last: 1,
-  /** How many more bytes the other side may send. The body is this number, in four bytes. */
+  /** How many more bytes the other side may send: the body, in four bytes. */
   credit: 2,
   /** This side sends nothing more. */
   end: 3,
-  /** The channel is over. The body is the reason, as JSON. */
+  /** Ends the channel. The body is the reason, as JSON. */
   abort: 4,
 } as const
 
@@ -26,16 +26,15 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
 /**
- * The maximum number of bytes in one frame. NATS servers accept 1 MiB by default. Frames are
- * smaller, so that messages of other channels can be sent between them.
+ * Maximum number of bytes in one frame. NATS servers accept 1 MiB by default. Smaller frames let
+ * messages of other channels be sent in between.
  */
 export const PART_BYTES_MAX = 64 * 1024
-/** The cost of a frame in addition to its bytes, because even an empty frame needs memory. */
+/** The cost of a frame in addition to its bytes: even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * The maximum number of bytes that wait for a reader that does not read. One more frame may be
- * added. By default, a NATS server disconnects a gateway for which 64 MiB wait. 256 calls whose
- * readers do not read reach 64 MiB.
+ * Maximum number of bytes that wait for a reader. One more frame may be added. By default, a NATS
+ * server disconnects a gateway for which 64 MiB wait. 256 such readers reach this limit.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** Largest message: a chat request in a large frame, or an image. */
@@ -52,7 +51,7 @@ export type ChannelErrorCode =
 export class ChannelError extends Error {
   override readonly name = 'ChannelError'
   readonly code: ChannelErrorCode
-  /** The reason that the other side sent, a JSON value. Null if the other side did not abort. */
+  /** The reason that the other side sent, a JSON value. Null if it sent no reason. */
   readonly detail: unknown
 
   constructor(code: ChannelErrorCode, message: string, detail: unknown = null) {
@@ -67,19 +66,19 @@ export type Channel = {
   /** The gateway at the other end. */
   readonly peer: string
   /**
-   * The other side's messages, whole and in order. They end when the other side ends its stream.
-   * After a fault, the messages before the fault are delivered first. Then ChannelError is thrown.
-   * Iterate only once. Leaving the iteration early aborts the channel.
+   * The other side's messages, whole and in order, until the other side ends its stream. After a
+   * fault, the earlier messages are delivered before ChannelError is thrown. Iterate only once.
+   * Leaving the iteration early aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
-  /** If the channel ends early, this signal is aborted with the ChannelError. */
+  /** Aborted with the ChannelError if the channel ends early. */
   readonly signal: AbortSignal
   /**
    * Sends a message. Waits while the other side's reader is too slow. Resolves when the message is
-   * on its way. Throws ChannelError.
+   * sent. Throws ChannelError.
    */
   send(message: Uint8Array): Promise<void>
-  /** Ends this side's stream after the messages that were already sent. */
+  /** Ends this side's stream after the messages that were sent. */
   end(): Promise<void>
   /** Ends the channel at once. The other side receives `detail`, a JSON value. */
   abort(detail: unknown): void
@@ -87,10 +86,10 @@ export type Channel = {
 
 /** A channel with the methods that its transport calls. */
 export type OpenChannel = Channel & {
-  /** Processes a frame that arrived for the channel. */
+  /** Processes a frame of the channel. */
   receive(frame: Uint8Array): void
   /**
-   * Ends the channel, because the other side cannot be reached. `why` is sent to the other side,
+   * Ends the channel, because the other side is unreachable. `why` is sent to the other side,
    * because it may still arrive.
    */
   lose(why: string): void
@@ -99,8 +98,8 @@ export type OpenChannel = Channel & {
   /** How many frames this side has sent. */
   sent(): number
   /**
-   * Processes the other side's `sent`, which arrives regularly. If a frame is still missing at the
-   * second report, it is lost.
+   * Processes the other side's `sent`, which arrives regularly. A frame that is missing at two
+   * reports is lost.
    */
   check(sent: number): void
 }
@@ -108,18 +107,16 @@ export type OpenChannel = Channel & {
 /** Returns one side of a channel. */
 export function createChannel(options: {
   readonly peer: string
-  /** Sends a frame, or drops it. If it is dropped, the receiver notices that a frame is missing. */
+  /** Sends or drops a frame. The receiver notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with the change in the number of bytes that wait for the reader. The change may be
-   * negative. Returns false if too many bytes wait. By default there is no limit.
+   * Called with the change (positive or negative) in the number of bytes that wait for the reader.
+   * Returns false if too many bytes wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
-  /**
-   * Largest part that this side sends. The default is PART_BYTES_MAX, which is also the maximum.
-   */
+  /** Largest part that this side sends. Default and maximum: PART_BYTES_MAX. */
   readonly partBytesMax?: number
-  /** Called once, when the streams in both directions have ended. */
+  /** Called once, when both streams have ended. */
   readonly onOver: () => void
 }): OpenChannel {
   return new FramedChannel(options)
@@ -134,32 +131,28 @@ class FramedChannel implements OpenChannel {
   private sentFrames = 0
   private takenFrames = 0
   /**
-   * Bytes that the other side still accepts. It is below 0 if the last frame was larger than the
-   * credit.
+   * Bytes that the other side still accepts. Below 0 if the last frame was larger than the credit.
    */
   private credit = WINDOW_BYTES
-  /** Bytes that this side still accepts. The other side receives a change a little later. */
+  /** Bytes that this side still accepts. A change reaches the other side a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Bytes that were read, but for which no credit has been sent to the other side yet. */
+  /** Bytes that were read, but whose credit was not sent to the other side yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
-  /**
-   * Cost of the message that is arriving. It does not include the part whose credit was already
-   * sent back.
-   */
+  /** Cost of the message that is arriving, without the part whose credit was sent back. */
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** The number of sent frames in the other side's last report. */
+  /** Number of sent frames in the other side's last report. */
   private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
   private hasEnded = false
   private hasPeerEnded = false
-  /** True if this side ended the channel. Then earlier messages are not needed. */
+  /** True if this side ended the channel. Earlier messages are then not needed. */
   private isDropped = false
   private isOver = false
 
@@ -271,7 +264,7 @@ class FramedChannel implements OpenChannel {
     this.granted -= cost
     this.partsCost += cost
     this.messageBytes += body.length
-    // The bytes are copied, so that this part does not keep the whole packet in memory.
+    // A copy, so that this part does not keep the whole packet in memory.
     this.parts.push(new Uint8Array(body))
     if (!this.hold(body.length)) {
       this.refuse('too much waits to be read')
@@ -290,7 +283,7 @@ class FramedChannel implements OpenChannel {
     this.wake()
   }
 
-  /** Returns the fault of a received part. Returns null if the part has no fault. */
+  /** Returns the fault of a received part, or null. */
   private faultOf({ length }: Uint8Array): string | null {
     if (this.hasPeerEnded) return 'a message came after the end'
     if (this.granted <= 0 || length > PART_BYTES_MAX) return 'more was sent than is taken'
@@ -327,7 +320,7 @@ class FramedChannel implements OpenChannel {
   private async nextNews(): Promise<void> {
     this.isReading = true
     // The message that is arriving may be longer than the window. The reader needs the whole
-    // message, so the credit for the message is sent back now.
+    // message, so its credit is sent back now.
     this.oweParts()
     await this.news.promise
     this.isReading = false
@@ -374,8 +367,8 @@ class FramedChannel implements OpenChannel {
   }
 
   /**
-   * Call this when the other side breaks the protocol. The other side receives the reason. Its
-   * frames are ignored from now on.
+   * Call this when the other side breaks the protocol. Sends the reason, and ignores all later
+   * frames.
    */
   private refuse(why: string): void {
     this.post(KINDS.abort, Buffer.from('null'))

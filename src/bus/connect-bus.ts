@@ -4,8 +4,8 @@ import { readServerAddresses } from './server-addresses.ts'
 import type { BusConfig } from './settings.ts'
 
 /**
- * Interval between pings. If two pings have no answer, the server is considered hung when the third
- * ping is due.
+ * Interval between pings. The server counts as hung if two pings have no answer when the third is
+ * due.
  */
 const PING_INTERVAL_MS = 2_000
 const CONNECT_TIMEOUT_MS = 5_000
@@ -29,8 +29,7 @@ export async function connectBus(
     servers: [...servers],
     name: `affidavit gateway ${id}`,
     inboxPrefix: `${subjectPrefix}.inbox.${id}`,
-    // A gateway does not receive its own messages and questions, because they are for other
-    // gateways.
+    // A gateway's messages and questions are for other gateways, not for itself.
     noEcho: true,
     timeout: CONNECT_TIMEOUT_MS,
     pingInterval: PING_INTERVAL_MS,

@@ -1,19 +1,18 @@
-/** If a gateway sent nothing for this long, it is gone, and the calls with it are lost. */
+/** A gateway that sent nothing for this long is gone, and the calls with it are lost. */
 export const PRESENCE_EXPIRES_MS = 3_500
 /**
- * The maximum number of gateways that are remembered. A limit is needed, because anyone who may
- * write on the bus can invent names.
+ * Maximum number of remembered gateways. Without this limit, a writer on the bus could invent any
+ * number of names.
  */
 export const PEERS_MAX = 256
 
-/** The other gateways on the bus, as known from the messages that arrived. */
+/** The other gateways on the bus, known from their messages. */
 export type Peers = {
   list(): readonly string[]
   has(peer: string): boolean
   /**
    * Records a message that a gateway sent on its connection number `epoch`. Returns false if the
-   * message must be ignored. This is so if the message belongs to an earlier connection, or if
-   * there are already PEERS_MAX gateways.
+   * message must be ignored: it belongs to an earlier connection, or PEERS_MAX gateways are known.
    */
   see(peer: string, epoch: number): boolean
   forget(peer: string, why: string): void
@@ -48,7 +47,7 @@ export function createPeers({
         return true
       }
       if (known === undefined ? seen.size >= PEERS_MAX : epoch < known.epoch) return false
-      // Calls that began on the gateway's earlier connection are lost.
+      // Calls of the gateway's earlier connection are lost.
       forget(peer, 'it connected anew')
       seen.set(peer, { seenAtMs: now(), epoch })
       onCome(peer)

@@ -12,17 +12,17 @@ const FORM = 1
 const MAC_BYTES = 32
 const HEAD_BYTES = 18
 const SENDER_BYTES_MAX = 64
-/** The maximum number of bytes that a seal adds to a body. */
+/** Maximum number of bytes that a seal adds to a body. */
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
 /**
- * The maximum age of a message. A message's time may also be this far in the future. The receiver's
- * clock decides.
+ * The maximum age of a message, by the receiver's clock. A message may also be this far in the
+ * future.
  */
 export const MESSAGE_AGE_MAX_MS = 30_000
 /**
- * How many numbers are remembered for each sender. If a number is lower than the highest number by
- * more than this, the message is refused.
+ * How many numbers are remembered for each sender. A number that is this much below the highest
+ * number is refused.
  */
 const NUMBERS_MAX = 65_536
 /** How many senders are remembered. A service has fewer gateways. */
@@ -35,14 +35,14 @@ export type SealRefusal =
   | 'stale' // too old, or from the future: a clock is wrong, or the message was sent again
   | 'replayed' // its number was taken before
 
-/** Subject of a message. `reply` is the subject for the message's answer, if it has one. */
+/** Subject of a message. `reply` is the subject for the answer, if there is one. */
 export type MessageSubject = { readonly subject: string; readonly reply?: string | undefined }
 
 export type OpenedMessage =
   | { readonly from: string; readonly body: Uint8Array }
   | { readonly refusal: SealRefusal }
 
-/** Seals this gateway's messages, and opens other gateways' messages. */
+/** Seals this gateway's messages, and opens those of other gateways. */
 export type MessageSealer = {
   seal(place: MessageSubject, body: Uint8Array): Uint8Array
   open(place: MessageSubject, sealed: Uint8Array): OpenedMessage
@@ -111,10 +111,7 @@ class NumbersTaken {
   readonly #recent = new Set<number>()
   #highest = -1
 
-  /**
-   * Returns false if the number was used before, or if it is so low that its use is no longer
-   * known.
-   */
+  /** Returns false if the number was used before, or is too low to be remembered. */
   take(number: number): boolean {
     if (number <= this.#highest - NUMBERS_MAX || this.#recent.has(number)) return false
     this.#highest = Math.max(this.#highest, number)

@@ -1,16 +1,16 @@
 /**
- * The servers from NATS_URL, in the form that the client needs. The client cannot read a login or
- * TLS from an address.
+ * The servers from NATS_URL, in the client's form. The client cannot read a login or TLS from an
+ * address.
  */
 export type ServerAddresses = {
   /** `host:port`, without secrets. */
   readonly servers: readonly string[]
-  /** The login, which is the same for all servers. Null if the servers need no login. */
+  /** The login for all servers. Null if the servers need no login. */
   readonly login:
     | { readonly user: string; readonly pass: string }
     | { readonly token: string }
     | null
-  /** True if a server without TLS is refused. */
+  /** True if servers without TLS are refused. */
   readonly needsTls: boolean
 }
 
@@ -32,10 +32,7 @@ function loginOf({ username, password }: URL): ServerAddresses['login'] {
   return password === '' ? { token: user } : { user, pass: decodeURIComponent(password) }
 }
 
-/**
- * Returns the faults of addresses. The texts contain no address, because an address may contain a
- * password.
- */
+/** Returns the faults of addresses. The texts contain no address, which may contain a password. */
 export function serverAddressFaults(addresses: readonly string[]): readonly string[] {
   if (!addresses.every(isAddress))
     return ['expected addresses that begin with nats: or tls:, without a path']

@@ -43,14 +43,13 @@ export type BusConfig = {
   readonly servers: readonly string[]
   /** Absolute path. Null if there is no such file. */
   readonly credentialsFile: string | null
-  /** Absolute path. If it is null, the system's certificates are used. */
+  /** Absolute path. Null selects the system's certificates. */
   readonly caFile: string | null
   readonly subjectPrefix: string
 }
 
 /**
- * Returns the faults of the variables. The texts contain no address, because an address may contain
- * a password.
+ * Returns the faults of the variables. The texts contain no address, which may contain a password.
  */
 export function busFaults(given: Environment): readonly string[] {
   const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
@@ -66,7 +65,7 @@ export function busFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** Returns the settings that would allow others to read or write the gateways' messages. */
+/** Returns the settings that would let others read or write the gateways' messages. */
 function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
   if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
   const { needsTls, login } = readServerAddresses(servers)
@@ -81,8 +80,7 @@ function openFaults(given: Environment, servers: readonly string[]): readonly st
 }
 
 /**
- * Returns the bus configuration from variables without faults. Returns null if the gateway works
- * alone.
+ * Returns the bus configuration from variables without faults, or null if the gateway works alone.
  */
 export function busOf(settings: Settings): BusConfig | null {
   const { NATS_URL: servers } = settings

@@ -8,7 +8,7 @@ import { currentAnchor } from './anchors-store.ts'
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
- * Proves that a transaction and its receipt are in a block. Bundles contain proofs of this form
+ * Proves that a transaction and its receipt are in a block. Bundles contain this form
  * (attestation/evidence, Format).
  */
 export type BlockProof = BlockPlace & {
@@ -31,11 +31,11 @@ export type AnchorEvidence = {
   readonly bootConfiguration: string
   readonly chainId: number
   /**
-   * The block that contains the anchor. Null while no such block is known, and if the anchor failed
-   * in its block.
+   * The block that contains the anchor. Null while it is not known, and if the anchor failed in its
+   * block.
    */
   readonly block: BlockPlace | null
-  /** The proof for this block. Null while no proof is stored. */
+  /** The proof for this block. Null if no proof is stored. */
   readonly proof: BlockProof | null
 }
 
@@ -46,34 +46,30 @@ export type AnchorBlockProof = {
   readonly proof: BlockProof
 }
 
-/** Anchors and the proofs of their blocks. Throws the driver's error when the database fails. */
+/**
+ * Anchors and the proofs of their blocks. Methods throw the driver's error when the database fails.
+ */
 export type AnchorBlocksStore = {
   /**
-   * Returns the anchor with this hash (0x). If that anchor could not be mined and was replaced,
-   * returns its replacement. Returns null if no anchor has the hash.
+   * Returns the anchor with this hash (0x). Returns its replacement if it could not be mined and
+   * was replaced. Returns null if no anchor has the hash.
    */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
    * Returns the next block that has a confirmed anchor of this chain without a stored proof. The
    * search goes by number, and starts after the block `after` (null: at the first block). Returns
    * null if there is no such block. If a reorganisation moved an anchor to another block, that
-   * block is included again.
+   * block is included.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
-  /**
-   * Returns the anchors that were seen in this block and whose transactions have one of these
-   * hashes.
-   */
+  /** Returns the anchors that were seen in this block and have one of these transaction hashes. */
   listInBlock(
     blockHash: string,
     txHashes: readonly string[],
   ): Promise<
     readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
   >
-  /**
-   * Stores the proofs of those anchors that are still recorded in the proof's block. Skips all
-   * other anchors. Idempotent.
-   */
+  /** Stores the proofs of anchors that are still recorded in the proof's block. Idempotent. */
   save(proofs: readonly AnchorBlockProof[]): Promise<void>
 }
 
@@ -96,8 +92,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // The query has no join with logs. Without statistics, the planner would start at logs and
-      // read every anchor (as in listBacklogs).
+      // The query does not join logs. Without statistics, the planner would start at logs and read
+      // every anchor (as in listBacklogs).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
@@ -156,7 +152,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** This member and all members after it are null if no proof is stored for this block. */
+  /** Null, as all following members are, if no proof is stored for this block. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

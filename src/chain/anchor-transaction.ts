@@ -8,24 +8,23 @@ import { encodeQuantity, encodeTyped } from './encode-block.ts'
 
 /**
  * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee
- * cap. The most expensive call is a notary's first head. It takes 75,000
+ * cap. The most expensive call, a notary's first head, takes 75,000
  * (test/src/chain/contract/gas.test.ts measures and limits this). The rest is a reserve for chains
- * that charge more for call data. Some rollups, for example, charge a part of their data fee inside
- * the limit.
+ * that charge more for call data, such as rollups that charge a data fee inside the limit.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n
 
 export type Fees = {
   /**
-   * The maximum price per gas, including the tip. The price is never raised later, so this maximum
-   * must be high enough during price spikes.
+   * The maximum price per gas, including the tip. It is never raised later, so it must be high
+   * enough for price spikes.
    */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
 }
 
 export type RawAnchorTransaction = {
-  /** 0x hex, in the form that `eth_sendRawTransaction` needs. */
+  /** 0x hex, as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   /** The transaction's hash, 0x, lower case. */
   readonly hash: string
@@ -33,11 +32,10 @@ export type RawAnchorTransaction = {
 
 /**
  * Signs the EIP-1559 transaction that stores a head in the contract. Pure and deterministic (RFC
- * 6979). The same values always give the same bytes, and so the same hash. The code here encodes
- * and signs itself, because each commit needs a signature, and ethers takes 2.5 times as long.
- * Throws on a malformed key, address, root (32 bytes) or signature (65 bytes). Does NOT check that
- * the notary signed the head, because the contract accepts any signature (verifyTreeHead checks
- * it).
+ * 6979): the same values give the same bytes and the same hash. It does not use ethers, which takes
+ * 2.5 times as long. Throws on a malformed key, address, root (32 bytes) or signature (65 bytes).
+ * Does NOT check that the notary signed the head: the contract accepts any signature
+ * (verifyTreeHead checks it).
  */
 export function signAnchorTransaction(anchor: {
   /** 0x and 64 hex digits. */
@@ -92,7 +90,7 @@ function encodeAmount(amount: bigint): Uint8Array {
   return encodeQuantity(`0x${amount.toString(16)}`)
 }
 
-/** Returns the address that belongs to a private key: 0x, lower case. Throws on a malformed key. */
+/** Returns the address of a private key: 0x, lower case. Throws on a malformed key. */
 export function relayerAddress(relayerKey: string): string {
   return computeAddress(new SigningKey(relayerKey)).toLowerCase()
 }

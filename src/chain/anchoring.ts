@@ -32,8 +32,8 @@ import {
 } from './relayers-store.ts'
 
 /**
- * The gateway's access to the chain. It does everything with anchors, except storing them with
- * their records.
+ * The gateway's access to the chain. It does all work on anchors, except storing them with their
+ * records.
  */
 export type Anchoring = {
   readonly domain: LogDomain
@@ -42,23 +42,20 @@ export type Anchoring = {
   /** The relayer's nonces, shared by all committers. */
   readonly nonces: RelayerNonces
   /**
-   * Signs the anchor for a head. `contract` is set only if the head is signed for a contract that
-   * differs from the configured one.
+   * Signs the anchor for a head. `contract` is set only if the head is signed for another contract
+   * than the configured one.
    */
   sign(
     nonce: number,
     head: Parameters<typeof signAnchorTransaction>[0]['head'],
     contract?: string,
   ): RawAnchorTransaction
-  /**
-   * Call this when there is a new anchor, or when the chain is reachable again. The call costs
-   * little.
-   */
+  /** Call this when there is a new anchor, or when the chain is reachable again. Costs little. */
   notify(): void
   status(): BroadcasterStatus
   /**
-   * Returns a recent block that has the configured confirmations. The block is not older than the
-   * contract. Throws RpcError.
+   * Returns a recent block with the configured confirmations, not older than the contract. Throws
+   * RpcError.
    */
   readonly fetchRecentBlock: (signal?: AbortSignal) => Promise<RecentBlock>
   /** Anchors and the proofs of their blocks. */
@@ -69,30 +66,27 @@ export type Anchoring = {
   }
   /** See BlockProofs. */
   readonly unreadableBlocks: BlockProofs['unreadable']
-  /** The accounts that pay or paid for anchors. The current account is first. */
+  /** The accounts that pay or paid for anchors, the current account first. */
   readonly listRelayers: () => Promise<readonly RelayerDescription[]>
   /** For metrics. */
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
     /** How many anchors were made again since the start. */
     readonly reanchored: () => number
-    /**
-     * Balances in wei: of the gateway's own relayer, and of each relayer whose anchors are not
-     * confirmed yet.
-     */
+    /** Balances in wei: of the gateway's relayer, and of each relayer with unconfirmed anchors. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
 }
 
 /**
- * If the pool of the local chain is stuck, the local chain's upkeep empties the pool
- * (src/local/local-chain.ts). The anchors must then be sent again soon.
+ * The local chain's upkeep empties a stuck pool (src/local/local-chain.ts). The anchors must then
+ * be sent again soon.
  */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
  * Brings the stored anchors of all relayers onto the chain. If an anchor can never be mined, the
- * relayer that currently signs makes it again. Also stores the block proofs of confirmed anchors.
+ * current relayer makes it again. Also stores the block proofs of confirmed anchors.
  */
 export function openAnchoring(
   { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },
@@ -151,7 +145,7 @@ export function openAnchoring(
   })
   const keeper = createBlockKeeper({ blocks, proofs, chainId, isBusy: createBusyCheck(), log })
   for (const part of [followers, reanchorer, keeper]) part.start()
-  // This function aborts the running work, and resolves when nothing runs. Nothing is lost.
+  // Aborts the running work, and resolves when nothing runs. Nothing is lost.
   onStarted(async () => {
     await Promise.all([proofs.stop(), keeper.stop()])
     await reanchorer.stop()
@@ -178,7 +172,7 @@ export function openAnchoring(
   }
 }
 
-/** If the event loop is at least this busy, the reading of blocks waits. */
+/** While the event loop is at least this busy, the reading of blocks waits. */
 const BUSY_UTILIZATION_MIN = 0.8
 
 /** Returns a function that returns true if the event loop was busy since the last call. */

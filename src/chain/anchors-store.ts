@@ -45,31 +45,25 @@ export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 
 export type AnchorsStore = {
   /** Lists the anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
   listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
-  /**
-   * Returns the lowest nonce of a pending or mined anchor. Returns null if no anchor is pending or
-   * mined.
-   */
+  /** Returns the lowest nonce of a pending or mined anchor, or null. */
   lowestUnsettled(relayer: string): Promise<number | null>
-  /** Returns the highest stored nonce. Returns null if no anchor is stored. */
+  /** Returns the highest stored nonce, or null. */
   highestNonce(relayer: string): Promise<number | null>
   /**
-   * Sets each row to mined, or to reverted if the transaction did not succeed. Also stores its
-   * block and gas. Idempotent.
+   * Sets each row to mined, or to reverted if the transaction failed. Stores its block and gas.
+   * Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Marks as taken those of these rows that are pending. Idempotent. */
+  /** Marks the rows with these nonces as taken, if they are pending. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Marks mined rows with nonce ≤ `throughNonce` as confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
-  /**
-   * Marks every row with nonce ≥ `fromNonce`, in any state, as pending again, and deletes its
-   * block.
-   */
+  /** Marks every row with nonce ≥ `fromNonce`, in any state, as pending, and deletes its block. */
   markLost(relayer: string, fromNonce: number): Promise<void>
 }
 
 /**
- * Reads and marks anchors for the broadcaster. commits-store.ts in src/verified adds the anchors.
+ * Reads and marks anchors for the broadcaster. commits-store.ts in src/verified adds anchors.
  * Throws the driver's error when the database fails.
  */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {
@@ -86,8 +80,7 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // The states are written as literals, because the planner then uses the partial index for
-      // these states.
+      // The states are literals, so that the planner uses the partial index for them.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -166,13 +159,13 @@ function toAnchor(row: AnchorRow): Anchor {
 }
 
 /*
- * A head has one anchor, and the head's records contain the anchor's hash. The head gets another
- * anchor only if another transaction took the nonce of the previous anchor. Each further anchor
- * stores the first anchor (origin_*) and the number of anchors before it (attempt). The following
- * fragments of SQL read such a sequence. `first` is the alias of the row with the first anchor.
+ * A head's records contain the hash of the head's first anchor. The head gets another anchor only
+ * if another transaction took the nonce of the previous anchor. Each further anchor stores the
+ * first anchor (origin_*) and the number of anchors before it (attempt). The following fragments of
+ * SQL read such a sequence. `first` is the alias of the row with the first anchor.
  */
 
-/** The hashes of the anchors after the first anchor, in the form that `parseHashes` reads. */
+/** The hashes of the anchors after the first one, in the form that `parseHashes` reads. */
 export function laterHashes(first: string): RawBuilder<string | null> {
   return sql`(
     select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
@@ -181,10 +174,10 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The current anchor of a sequence. It is the earliest anchor that is in a block. If no anchor is
- * in a block, it is the last anchor, which can still be mined. `row` is the alias of any anchor in
- * the sequence. With `when`, the anchor must also fulfil this condition. The query uses two index
- * lookups. One lookup with two conditions would read every anchor while there are no statistics.
+ * The current anchor of a sequence: the earliest anchor in a block, or otherwise the last anchor,
+ * which can still be mined. `row` is the alias of any anchor in the sequence. With `when`, the
+ * anchor must also fulfil this condition. The query uses two index lookups: one lookup with two
+ * conditions would read every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,
@@ -204,8 +197,8 @@ export function currentAnchor(
 }
 
 /**
- * The hashes of the anchors before the anchor with alias `current`, in the form that `parseHashes`
- * reads. Null for the first anchor.
+ * The hashes of the anchors before the anchor with alias `current`, as `parseHashes` reads them.
+ * Null for the first anchor.
  */
 export function earlierHashes(current: string): RawBuilder<string | null> {
   const of = (column: string) => sql.ref(`${current}.${column}`)
@@ -239,14 +232,14 @@ function firstOf(row: string): {
   }
 }
 
-/** Returns the hashes, 0x, from a result of laterHashes or earlierHashes. */
+/** Returns the hashes, 0x, in a result of laterHashes or earlierHashes. */
 export function parseHashes(list: string | null): readonly string[] {
   return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
 }
 
 /**
- * The time when the first anchor in the sequence of `row` was stored. The head of the sequence was
- * committed at the same time.
+ * The time when the first anchor in the sequence of `row` was stored, and the sequence's head was
+ * committed.
  */
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)

@@ -16,17 +16,17 @@ import type {
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
 /**
- * How many blocks may wait or be read. Only one block is read at a time, because each block takes
- * some megabytes in this process and at the endpoint.
+ * How many blocks may wait or be read. Only one is read at a time, because it takes some megabytes
+ * in this process and at the endpoint.
  */
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * A block that cannot be encoded is not read again for this long. Without this, repeated requests
- * for the same bundle would fetch megabytes each time.
+ * How long a block that cannot be encoded is not read again. Otherwise requests for the same bundle
+ * would fetch megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
-/** How many unreadable blocks are remembered. If there are more, all of them are removed. */
+/** Maximum number of remembered unreadable blocks. If there are more, all are removed. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
 /** Reads blocks and stores the proofs for this service's anchors in them. */
@@ -35,13 +35,13 @@ export type BlockProofs = {
    * Reads the block with this hash. Concurrent calls for the same block share one reading. Stores
    * the proofs of all anchors that were seen in the block, and returns the proofs by transaction
    * hash. Returns null if the chain does not know the block, or if BLOCKS_WAITING_MAX other blocks
-   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. After a
-   * BlockUnreadable, it rejects with the same error for UNREADABLE_MS, without reading.
+   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. For
+   * UNREADABLE_MS after a BlockUnreadable, rejects with the same error without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
   /**
-   * How many blocks are known to be unreadable, and the reason for the last of them. A block that
-   * was read since then is not counted.
+   * How many blocks are unreadable, and the reason for the last of them. A block that was read
+   * since then does not count.
    */
   unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
   /** Aborts the reading. Resolves when no block is being read. */
@@ -51,9 +51,7 @@ export type BlockProofs = {
 /** Proofs by the hash of their transactions, 0x, lower case. */
 type ProofsByHash = ReadonlyMap<string, BlockProof>
 
-/**
- * Reads blocks and stores their proofs in the store. `fetchBlock` returns null for an unknown hash.
- */
+/** Reads blocks and stores their proofs. `fetchBlock` returns null for an unknown hash. */
 export function createBlockProofs(options: {
   readonly blocks: Pick<AnchorBlocksStore, 'listInBlock' | 'save'>
   readonly fetchBlock: (hash: string, signal: AbortSignal) => Promise<RawBlock | null>
@@ -95,7 +93,7 @@ export function createBlockProofs(options: {
       const proof = proveTransaction(block, txHash)
       found.push({ relayer, nonce, proof })
       proofs.set(txHash, proof)
-      // A full block with many anchors takes seconds, so other calls can run in between.
+      // A full block with many anchors takes seconds. Other calls can run in between.
       await nextTurn()
     }
     await blocks.save(found)
@@ -126,10 +124,10 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Returns the proof for the transaction with this hash in the block. Throws BlockUnreadable
- * `not_in_block` if the block does not contain it. Throws `unknown_transaction` or
- * `unknown_receipts` if the transactions or the receipts do not lead to the root in the header.
- * Takes some milliseconds for each hundred transactions in the block.
+ * Returns the proof for the transaction with this hash in the block. Throws BlockUnreadable:
+ * `not_in_block` if the block does not contain it, `unknown_transaction` or `unknown_receipts` if
+ * the transactions or the receipts do not lead to the root in the header. Takes some milliseconds
+ * for each hundred transactions.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
@@ -161,27 +159,27 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   }
 }
 
-/** Times for a block keeper, milliseconds. Each time has a default in KEEPER_DEFAULTS. */
+/** Times for a block keeper, milliseconds. KEEPER_DEFAULTS has the defaults. */
 type KeeperLimits = {
   /** Pause between two blocks. */
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
   readonly idleMs: number
-  /** Pause after a failure. Each pause is shortened by a random part of up to a half. */
+  /** Pause after a failure, shortened by a random part of up to a half. */
   readonly backoff: BackOffBounds
   /** Time after which blocks that could not be read are tried again. */
   readonly retryMs: number
   /**
-   * While the gateway is busy, the keeper waits. It checks again every `busyMs`, and waits at most
-   * `busyMaxMs` in total.
+   * While the gateway is busy, the keeper waits, at most `busyMaxMs` in total. It checks again
+   * every `busyMs`.
    */
   readonly busyMs: number
   readonly busyMaxMs: number
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // Five blocks a second are more than any public chain makes. Reading them costs little compared
-  // with the broadcaster's calls.
+  // Five blocks a second: more than any public chain makes. Reading them costs little compared with
+  // the broadcaster's calls.
   pauseMs: 200,
   idleMs: 5_000,
   backoff: { minMs: 500, maxMs: 60_000 },
@@ -190,9 +188,9 @@ const KEEPER_DEFAULTS: KeeperLimits = {
   busyMaxMs: 60_000,
 }
 
-/** After this many failures in a row at the same block, the next block is tried. */
+/** After this many failures in a row at one block, the next block is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
-/** While failures continue, one is logged at most once in this interval. */
+/** Failures that continue are logged at most once in this interval. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {
@@ -204,9 +202,9 @@ export type BlockKeeper = {
 export type BlockKeeperOptions = {
   readonly blocks: Pick<AnchorBlocksStore, 'nextUnproven'>
   readonly proofs: Pick<BlockProofs, 'prove'>
-  /** Anchors of logs for other chains are not processed. */
+  /** Anchors for other chains are left out. */
   readonly chainId: number
-  /** Returns true if running calls are more important than the proofs now. */
+  /** Returns true if running calls are now more important than the proofs. */
   readonly isBusy: () => boolean
   readonly log: Logger
   /** Returns a random number from 0 to 1. Default: Math.random. */
@@ -217,20 +215,18 @@ export type BlockKeeperOptions = {
 
 /**
  * Stores the block proofs of confirmed anchors, one block after another, as long as the process
- * runs. A restart loses nothing, and an error never ends the keeper's loop. A block that cannot be
- * read is skipped and tried again later. If several gateways use one database, they do the same
- * work twice, without harm.
+ * runs. A restart loses nothing, and an error never ends the loop. A block that cannot be read is
+ * tried again later. Several gateways on one database do the same work twice, without harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const { blocks, proofs, chainId, isBusy, log } = options
   const { random = Math.random, now = () => performance.now() } = options
   const limits = { ...KEEPER_DEFAULTS, ...options }
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
-  /** The last block of this pass. The search for the next block starts after this block. */
+  /** The last block of this pass. The search continues after it. */
   let after: BlockPlace | null = null
   /**
-   * The time when this pass first skipped a block whose proofs are not stored. Null if it has
-   * skipped no block.
+   * When this pass first skipped a block whose proofs are not stored. Null if it skipped no block.
    */
   let leftAt: number | null = null
   let failures = 0

@@ -25,7 +25,7 @@ import {
 } from './quota.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
-/** Estimates of tokens above this number count as this number. It already exceeds every limit. */
+/** Higher estimates of tokens count as this number, which exceeds every limit. */
 export const ESTIMATE_MAX = TOKENS_MAX
 
 /** A call that asks to be admitted. */
@@ -38,7 +38,9 @@ export type LimitedCall = {
   readonly model: string
   /** Tokens that the call may use. It is 0 if the call uses no tokens. */
   readonly estimate: number
-  /** How many of these tokens belong to the prompt, if known. The call's cost depends on it. */
+  /**
+   * How many of these tokens belong to the prompt, if known. This number changes the call's cost.
+   */
   readonly promptTokens?: number
   /** How many images the call may make. */
   readonly images?: number
@@ -58,10 +60,9 @@ export type Permit = {
   readonly quota: Quota | null
   /**
    * Records what the call really used, whether it succeeded or failed. Only the first settlement
-   * counts. `model` is used for a call that was admitted without a model. The call's tokens then
-   * count for the model's group. `promptTokens` is the number of prompt tokens, if known. `images`
-   * is the number of images that were made. Returns what was counted. Returns null if it is not the
-   * first settlement.
+   * counts. `model` is for a call that was admitted without a model: the tokens count for this
+   * model's group. `images` is the number of images that were made. Returns what was counted, or
+   * null if this is not the first settlement.
    */
   settle(usedTokens: number, model?: string, promptTokens?: number, images?: number): CallUse | null
 }
@@ -73,15 +74,12 @@ export type Decision =
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
   /**
-   * Counts a call and reserves its estimate. If the call does not fit, refuses it and counts
-   * nothing. A call without a limit does not wait for the database, and is counted a little later.
-   * Rejects with the driver's error when the limits cannot be read.
+   * Counts a call and reserves its estimate. Refuses a call that does not fit, and counts nothing
+   * for it. A call without a limit does not wait, and is counted a little later. Rejects with the
+   * driver's error when the limits cannot be read.
    */
   admit(call: LimitedCall): Promise<Decision>
-  /**
-   * Returns what the limiter has counted for an account, including the reservations of running
-   * calls.
-   */
+  /** Returns what is counted for an account, including the reservations of running calls. */
   report(account: {
     readonly accountId: string
     readonly tier: string | null
@@ -100,7 +98,7 @@ export type RateLimiter = {
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** The data of the call that the route knows. The caller is found from the key. */
+  /** What the route knows about the call. The key identifies the caller. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   recordInference(() => ({
@@ -123,8 +121,8 @@ export async function admitCall(
 }
 
 /**
- * Facts that are known before the call runs. The provider of a verified call is chosen later. The
- * code that makes images records the provider of images.
+ * Facts that are known before the call runs. The providers of verified calls and of images are
+ * recorded later.
  */
 const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
   chat: { operation: 'chat', provider: 'nodes' },
@@ -154,8 +152,8 @@ type RateLimiterOptions = {
   /** Called once for each call, as `tiers` is. */
   readonly prices: () => Prices
   /**
-   * This process's lease. Calls are counted for the lease's id. Other processes believe for
-   * `leaseSeconds` that this process is alive.
+   * This process's lease. Calls are counted for its id. Other processes believe for `leaseSeconds`
+   * that this process is alive.
    */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
@@ -243,8 +241,7 @@ function openPermit(
     settle(usedTokens, model, promptTokens, images) {
       if (isSettled) return null
       isSettled = true
-      // `model` is text that the caller wrote. The database adds its use to the use of other calls
-      // with the same text.
+      // `model` is the caller's text. The database sums the use of calls with the same text.
       const use = recordUse({
         model: model ?? call.model,
         tokens: usedTokens,
@@ -266,8 +263,7 @@ function openPermit(
 const MODEL_LENGTH_MAX = 200
 
 /**
- * The use of a call in the form in which it is counted. The model's name is text from outside, and
- * the database does not accept every text.
+ * The use of a call, as it is counted. The database does not accept every text as a model's name.
  */
 function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
   return {
@@ -288,29 +284,26 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 /**
  * The maximum delay of counts for which no caller waits. If another call is counted earlier, these
  * counts are sent with it. The delay is short, so that reservations are released soon. It is long
- * enough that counting costs an embedded database little. A step takes some milliseconds there.
+ * enough that an embedded database has few steps.
  */
 const LINGER_MS = 250
 /**
- * Pause between the end of a step and the next step. With an embedded database, a step costs about
- * a millisecond, for one call as for thirty calls. If calls arrive at longer intervals, they do not
- * wait.
+ * Pause between two steps. With an embedded database, a step costs about a millisecond, for one
+ * call as for thirty calls. Calls at longer intervals do not wait.
  */
 const STEP_PAUSE_MS = 4
 /** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
-/**
- * The maximum number of calls that one step counts. A larger step would delay other calls too long.
- */
+/** Maximum number of calls that one step counts. A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
 /**
- * How many different models are stored while the database is unreachable. All further models count
+ * Maximum number of models that are stored while the database is unreachable. Further models count
  * as `*`.
  */
 const USAGES_MAX = 4_096
 
-/** Identifies a bucket: an account, and a group of models whose calls are counted together. */
+/** Identifies a bucket: an account, and a group of models that are counted together. */
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
 
 /** Outcome of one call, and the id of the process for which the call is counted. */
@@ -324,8 +317,8 @@ type Take = {
 }
 
 /**
- * Settlements and usages that were sent with the same batch number. They are stored until they are
- * certainly counted.
+ * Settlements and usages with the same batch number. They are stored until they are certainly
+ * counted.
  */
 type SentBatch = {
   readonly batch: number
@@ -340,9 +333,8 @@ type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log
 
 /**
  * Collects the limiter's requests to the database into few steps. Only one step runs at a time.
- * Requests that arrive during a step are sent with the next step. If the gateway is idle, a call
- * does not wait for this. If the gateway is busy, a call waits at most STEP_PAUSE_MS longer, and
- * few statements are sent.
+ * Requests that arrive during a step are sent with the next step. In a busy gateway, a call waits
+ * at most STEP_PAUSE_MS longer. In an idle gateway, it does not wait.
  */
 class StepQueue {
   private readonly options: StepQueueOptions
@@ -364,10 +356,7 @@ class StepQueue {
     this.options = options
   }
 
-  /**
-   * Counts one call. Rejects with the driver's error. After that error, the call may or may not
-   * have been counted.
-   */
+  /** Counts one call. Rejects with the driver's error: then the call may or may not be counted. */
   take(bucket: BucketName, estimate: number): Promise<TakeOutcome> {
     const { promise, resolve, reject } = Promise.withResolvers<TakeOutcome>()
     this.takes.push({ bucket, estimate, resolve, reject })
@@ -376,8 +365,7 @@ class StepQueue {
   }
 
   /**
-   * Counts a call that does not wait. The call is counted a little later. If the database fails,
-   * the call is not counted.
+   * Counts a call a little later, without a wait. If the database fails, the call is not counted.
    */
   count(bucket: BucketName): void {
     const ignore = () => undefined
@@ -387,8 +375,8 @@ class StepQueue {
   }
 
   /**
-   * Settles a call a little later. Retries until the database has the settlement. A settlement is
-   * lost only if the process ends first.
+   * Settles a call a little later. Retries until the database has the settlement or the process
+   * ends.
    */
   settle(bucket: BucketName, settlement: Settlement): void {
     const key = keyOf(bucket)
@@ -492,8 +480,8 @@ class StepQueue {
   }
 
   /**
-   * Groups takes into one bucket for each account and group. Settlements and usages are also
-   * stored, so that they can be sent again if this step fails.
+   * Groups takes into one bucket for each account and group. Stores settlements and usages, to send
+   * them again if this step fails.
    */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))

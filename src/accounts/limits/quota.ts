@@ -10,18 +10,15 @@ import type { Tier } from './tiers.ts'
 /** The remaining amount of one limit. */
 type Measure = {
   readonly limit: number
-  /**
-   * Never below 0. The real difference may be negative, because calls may use more tokens than they
-   * reserved.
-   */
+  /** Never below 0, even if calls used more tokens than they reserved. */
   readonly remaining: number
   /** Seconds until the window ends. */
   readonly resetSeconds: number
 }
 
 /**
- * The remaining quota of an account after a call was admitted or refused. Each member shows the
- * window with less left: the minute or the day. Null means that there is no limit.
+ * The remaining quota of an account after a call was admitted or refused. Each member is for the
+ * window (minute or day) with less quota left. Null means no limit.
  */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
@@ -54,8 +51,7 @@ export function describeQuota(usage: QuotaUse): Quota {
 export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
-  // Running calls may have used more than the limit. In that case, even a call that uses no tokens
-  // is refused.
+  // Running calls may have used more than the limit. Then even a call without tokens is refused.
   const tooMuch = tokens.filter(({ limit, used }) => used + estimate > limit)
   const inTheWay = [...tooMany, ...tooMuch]
   const retryAfterSeconds = Math.max(1, ...inTheWay.map(({ resetSeconds }) => resetSeconds))
@@ -135,8 +131,7 @@ function headersOf(
 }
 
 /**
- * Answer to `GET /v1/dashboard/rate-limits`. Its form is that of the first service with this
- * interface.
+ * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service with this interface.
  */
 export type RateLimitsReport = {
   readonly usage_tier_name: string

@@ -14,8 +14,7 @@ export type LimitGroup = {
   readonly name: string
   readonly calls: readonly CallKind[]
   /**
-   * Patterns in which `*` matches any characters. For a call without a model, the patterns are
-   * compared with the empty text.
+   * Patterns: `*` matches any characters. A call without a model has the empty text as its model.
    */
   readonly models: readonly string[]
   readonly limits: RateLimits
@@ -36,10 +35,7 @@ export type Tier = {
 /** The tiers by name. `standard` is the tier of accounts without a tier. */
 export type Tiers = { readonly standard: Tier; readonly byName: ReadonlyMap<string, Tier> }
 
-/**
- * Returns the tier with this name. If it does not exist, returns the standard tier. An account's
- * tier may come from an older file.
- */
+/** Returns the tier with this name. Returns the standard tier if the tiers do not have the name. */
 export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
 }
@@ -83,8 +79,8 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
 ])
 
 /**
- * Limits of the free tier. A known service with this interface has the same limits. They apply to
- * each kind of call separately.
+ * Limits of the free tier, for each kind of call separately. A known service with this interface
+ * has the same limits.
  */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
@@ -94,8 +90,8 @@ const FREE_LIMITS: RateLimits = {
 }
 
 /**
- * For production without a tiers file. Because of these limits, no account can spend the operator's
- * money without limit.
+ * For production without a tiers file. No account can then spend the operator's money without
+ * limit.
  */
 export const FREE_TIERS: Tiers = assembleTiers('free', [
   {
@@ -120,8 +116,8 @@ export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
 }
 
 /**
- * Reads the tiers from `file`. If there is no file, returns no limits in development and the free
- * tier in production. So a leaked key cannot spend without limit. Rejects as readTiers does.
+ * Reads the tiers from `file`. Without a file, returns no limits in development and the free tier
+ * in production. Rejects as readTiers does.
  */
 export async function chooseTiers(
   file: string | null,
@@ -143,16 +139,16 @@ export async function readTiers(file: string): Promise<Tiers> {
 }
 
 /**
- * The maximum numbers of tiers in a file, of groups in a tier, and of model patterns in a group.
- * Each call is compared with the groups and patterns of its tier.
+ * Maximum numbers of tiers in a file, of groups in a tier, and of model patterns in a group. Each
+ * call is compared with all patterns of its tier.
  */
 const TIERS_MAX = 100
 const GROUPS_MAX = 100
 const PATTERNS_MAX = 200
 
 /**
- * Parses the text of a tiers file (README.md describes the form). Returns the tiers, or a
- * description of every fault in the text.
+ * Parses a tiers file (README.md describes the form). Returns the tiers, or a description of every
+ * fault.
  */
 export function parseTiers(
   text: string,
@@ -181,8 +177,8 @@ function readJson(text: string): unknown {
 }
 
 /**
- * ASCII only. The code and the database must sort names in the same order, because the database
- * locks rows in this order.
+ * ASCII only, so that the code and the database sort names in the same order. The database locks
+ * rows in this order.
  */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
   error: 'expected 1 to 64 letters, digits, spaces and . _ : / -, beginning with a letter or digit',
@@ -226,7 +222,7 @@ const tiersFile = z
 type GroupForm = z.output<typeof group>
 
 /**
- * Counts are stored under the names of groups, so the names must be unique. A call that matches no
+ * Counts are stored under the groups' names, so the names must be unique. A call that matches no
  * group would not be limited.
  */
 function checkGroups({ value, issues }: z.core.ParsePayload<readonly GroupForm[]>): void {

@@ -8,9 +8,8 @@ import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 const INTERFACE_VERSION = '1.0.0'
 
 /**
- * Returns the OpenAPI 3.1 document of `routes`, with their schemas. The same schemas validate
- * requests. Tests compare the schemas of replies with real replies. Throws if two schemas have the
- * same name.
+ * Returns the OpenAPI 3.1 document of `routes`. The schemas in it also validate requests. Tests
+ * compare the reply schemas with real replies. Throws if two schemas have the same name.
  */
 export function createDocument(
   routes: readonly Route[],
@@ -72,7 +71,7 @@ function describeRoute(route: Route): JsonSchema {
   }
 }
 
-/** Code generators use this id as the name of a method: `postV1ChatCompletions`. */
+/** Code generators name a method by this id: `postV1ChatCompletions`. */
 function operationIdOf({ method, path }: Route): string {
   const words = path.split(/[^a-zA-Z0-9]+/).filter((word) => word !== '')
   return [
@@ -176,8 +175,8 @@ const errorReply = z.looseObject({
 })
 
 /**
- * Answer to a request that fails validation (interface, part 7). It contains the first fault in the
- * form that OpenAI's clients read.
+ * Answer to a request that fails validation (interface, part 7), with the first fault in the form
+ * that OpenAI's clients read.
  */
 const validationFault = z.strictObject({
   detail: z

@@ -11,15 +11,15 @@ const API_INFORMATION = {
 } as const
 
 /**
- * A production gateway with a simulated security module shows this text. Users must not think that
- * it is a real production gateway.
+ * Shown by a production gateway with a simulated security module. Users must not take it for a real
+ * production gateway.
  */
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
 /**
- * `GET /` describes the service as JSON. A client may prefer HTML, as browsers do. Such a client is
- * answered by `showHome`.
+ * `GET /` describes the service as JSON. `showHome` answers a client that prefers HTML, as browsers
+ * do.
  */
 export function rootRoute(
   showHome: (context: RouteContext) => Promise<undefined>,
@@ -48,11 +48,10 @@ export function rootRoute(
 }
 
 /**
- * `GET /openapi.json` returns the documentation of `routes`. It needs no key. The documentation
- * does not contain this route.
+ * `GET /openapi.json` returns the documentation of `routes`, without this route. It needs no key.
  */
 export function documentRoute(routes: readonly Route[]): Route {
-  // Made at the first request, because most processes never receive such a request.
+  // Made at the first request. Most processes never receive such a request.
   let text: string | null = null
   return defineRoute({
     method: 'GET',
