@@ -31,7 +31,10 @@ export type RelayerFollowers = {
  * lock of the database session decides, and ends with the gateway's process.
  */
 export type RelayerTurn = {
-  /** Returns true if this gateway has the turn, or if the session is down and nobody knows. */
+  /**
+   * Returns true if this gateway has the turn. Also returns true while the session is down, because
+   * no gateway knows then.
+   */
   isOurs(): boolean
   /**
    * Starts to try to get the turn. Calls back when the turn is gained or lost. Returns a function

@@ -35,7 +35,7 @@ export async function replayEvents(
 /**
  * Splits an assembled completion into chunks of a stream: the role, all content, the finish
  * reasons, the usage. Assembling the chunks (attestation/assemble-completion.ts) gives the same
- * completion. `usage` is null if the completion has none.
+ * completion. `usage` is null if the completion has no usage.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]

@@ -119,8 +119,8 @@ function createParts(length: number) {
       return second >= length ? null : at(next, second)
     },
     /**
-     * Merges the part at `start` with the next part. Returns the start of the previous part. A
-     * negative number means that there is none.
+     * Merges the part at `start` with the next part. Returns the start of the previous part, or a
+     * negative number.
      */
     merge: (start: number) => {
       const second = at(next, start)

@@ -126,7 +126,7 @@ export class EnclavePool {
 
   /**
    * Returns the notary of the enclave that would get a call for this model now. Throws EnclaveError
-   * if there is none.
+   * if no enclave would get it.
    */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
