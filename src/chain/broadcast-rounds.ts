@@ -26,7 +26,10 @@ export class BroadcastFault extends Error {
   }
 }
 
-/** A gateway on standby sends the anchors itself after this time without progress. */
+/**
+ * A gateway on standby sends the anchors itself after the other gateway made no progress for so
+ * long.
+ */
 const STANDBY_PATIENCE_MS = 30_000
 /** How long a gateway that left standby sends the anchors. */
 const TAKEOVER_MS = 60_000
@@ -43,9 +46,9 @@ export type RoundOptions = {
   readonly confirmations: number
   /** The maximum number of transactions that are sent but not mined. */
   readonly windowMax: number
-  /** Unmined transactions are sent again after this time without progress. */
+  /** Without progress for so long, unmined transactions are sent again. */
   readonly rebroadcastMs: number
-  /** A used nonce counts as taken by another transaction after this time without a receipt. */
+  /** Another transaction took a used nonce if the anchor has no receipt for so long. */
   readonly takenAfterMs: number
   /** Returns false if another gateway brings the anchors onto the chain. */
   readonly isOurs: () => boolean

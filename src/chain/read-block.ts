@@ -224,8 +224,8 @@ function typeOf({ type }: TransactionJson): string {
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
 /**
- * Returns null if the endpoint has no such method, or if the receipts are too large in sum for the
- * endpoint or for this gateway.
+ * Returns null if the endpoint has no such method. Also returns null if the receipts are too large
+ * for the endpoint or for this gateway.
  */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {

@@ -41,9 +41,9 @@ type ReanchorerOptions = {
 }
 
 /**
- * Returns a loop that makes a new anchor for a head if the nonce of its anchor was taken. The
- * anchor may be from any relayer. The contract never refuses the new anchor. If several gateways
- * run, only one of them makes it.
+ * Returns a loop that makes new anchors. If the nonce of an anchor was taken, the anchor's head
+ * gets a new anchor, for every relayer. The contract never refuses the new anchor. If several
+ * gateways run, only one of them makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options

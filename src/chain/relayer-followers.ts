@@ -100,8 +100,8 @@ type RelayerFollowersOptions = {
 /**
  * Returns the followers of all relayers. A gateway always follows its own relayer. Other relayers
  * remain after a key was rotated or a gateway was retired. The gateway with the lease follows such
- * a relayer while it has unconfirmed anchors. Two gateways may do so for a moment: they send the
- * same bytes.
+ * a relayer while the relayer has unconfirmed anchors. Two gateways may follow it for a moment:
+ * they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options

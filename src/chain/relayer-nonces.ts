@@ -130,8 +130,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Call this with the number of the relayer's transactions on the chain. It may be passed on
-   * without its object.
+   * Call this with the number of the relayer's transactions on the chain. This function needs no
+   * `this`.
    */
   readonly recordCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)

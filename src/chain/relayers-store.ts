@@ -34,7 +34,7 @@ export type RelayersStore = {
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
    * Takes or renews the right to follow a relayer for this many seconds. Returns false while
-   * another holder has the right. `force` always takes it: a gateway always follows its own
+   * another holder has the right. With `force`, always takes the right, for a gateway's own
    * relayer.
    */
   lease(lease: {

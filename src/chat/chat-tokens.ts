@@ -96,7 +96,7 @@ export function estimateChatTokens(size: ChatSize): number {
 /** A longer answer is not parsed only to read its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
-/** Number of tokens of a finished call, and of its prompt alone. */
+/** Number of tokens of a finished call, and of the prompt alone. */
 type UsedTokens = { readonly tokens: number; readonly prompt: number }
 
 /**

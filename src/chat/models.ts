@@ -93,7 +93,7 @@ function listUpstream({ embeddings, images }: UpstreamServices) {
   ]
 }
 
-/** Returns at most NODE_MODELS_LISTED_MAX models of nodes, those with the most nodes first. */
+/** Returns at most NODE_MODELS_LISTED_MAX models of nodes. Models with more nodes come first. */
 export function mostServed(
   models: ReturnType<Dispatcher['models']>,
 ): ReturnType<Dispatcher['models']> {
@@ -122,8 +122,8 @@ export function offersOf(
 }
 
 /**
- * Returns a model in the form of the list. A model's own time is not known, so its time is
- * `startedAt`: the start of this gateway, Unix seconds.
+ * Returns a model in the form of the list. The time in it is `startedAt`, the start of this gateway
+ * in Unix seconds, because the model's own time is not known.
  */
 export function describeListedModel({
   id,

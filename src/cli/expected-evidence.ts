@@ -135,9 +135,9 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
 }
 
 /**
- * Returns a function that makes a verifier (openListingVerifier). It refuses a document if one of
- * the options' revocation lists names one of its certificates. The lists are files or http(s) URLs,
- * and must not be newer than `nowMs`. Throws CliError and UnusableListError.
+ * Returns a function that makes a verifier (openListingVerifier). The verifier refuses a document
+ * if a revocation list in the options names one of its certificates. The lists are files or http(s)
+ * URLs, and must not be newer than `nowMs`. Throws CliError and UnusableListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,

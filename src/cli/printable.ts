@@ -73,8 +73,8 @@ export function failedDetails(checks: readonly Check<string>[]): readonly string
 }
 
 /**
- * A hint for people: the place of the root certificate that `npm start` makes for its simulated
- * security module.
+ * A hint for people: where `npm start` stores the root certificate of its simulated security
+ * module.
  */
 export const ROOT_HINT =
   'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'

@@ -71,7 +71,7 @@ export function embeddingRequestOf(
 
 type Issues = z.core.$ZodRawIssue[]
 
-/** The first item of a list decides the form of the list, one of four. */
+/** The first item of a list decides which of the four forms the list must have. */
 function checkInput(value: unknown, issues: Issues): void {
   if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
   else if (typeof value === 'string') addIssuesOf(issues, text, value)

@@ -29,8 +29,9 @@ export type Attestations = {
 
 /**
  * Attestation documents for the public. A fresh document needs a signature of the security module,
- * but no key of the caller, so its number is limited (createFreshShares). A request for an unknown
- * notary is not counted. `now` returns milliseconds of a clock that is never set.
+ * but the caller needs no key. So the number of fresh documents is limited (createFreshShares). A
+ * request for an unknown notary is not counted. `now` returns milliseconds of a clock that is never
+ * set.
  */
 export function createAttestations(options: {
   readonly enclaves: {

@@ -12,7 +12,7 @@ const named = z.looseObject({
 const enclaveDescription = z.object({
   /** `unix:/path`. It is also the enclave's name. */
   url: z.string(),
-  /** This member and the members below are those of EndpointDescription. */
+  /** The members from here on have the same meaning as in EndpointDescription. */
   state: z.string(),
   notary: z.string().nullable(),
   calls: z.int(),

@@ -66,8 +66,8 @@ export const FAULT_AGE_MAX_MS = 10_000
 
 /**
  * Returns a version of findEnclaveFaults for repeated checks. A document is verified once, and
- * again after its first certificate expires. `releases` are checked each time, at `now`, Unix
- * milliseconds. `monotonic` returns milliseconds of a clock that is never set.
+ * again only after one of its certificates has expired. `releases` are checked each time, at `now`,
+ * Unix milliseconds. `monotonic` returns milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,

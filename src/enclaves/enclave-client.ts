@@ -241,7 +241,7 @@ export class EnclaveClient {
 
   /**
    * Returns unacknowledged completions, after at most request.wait_ms. After `expectEnd`, the reply
-   * is empty if the enclave is unreachable: it ends when all its completions are committed.
+   * is empty if the enclave is unreachable: an enclave ends when all its completions are committed.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }

@@ -78,9 +78,9 @@ export class EnclavePool {
   }
 
   /**
-   * Sends the call to an enclave, and to another one if the first did not get or accept it. Throws
-   * EnclaveError: `wasSent` is false if no enclave got the call. Also throws the error of
-   * `callFor`, or the signal's reason.
+   * Sends the call to an enclave. If the first enclave did not get or accept the call, tries
+   * another one. Throws EnclaveError: `wasSent` is false if no enclave got the call. Also throws
+   * the error of `callFor`, or the signal's reason.
    */
   async complete(
     wanted: WantedCall,
@@ -134,9 +134,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the enclave of this notary, if this gateway follows or followed its log, otherwise
-   * null. Without a notary, returns any enclave in use. Throws EnclaveError if no enclave is in
-   * use.
+   * Returns the enclave of this notary, if this gateway follows or followed the enclave's log.
+   * Otherwise returns null. Without a notary, returns any enclave in use, or throws EnclaveError.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -219,7 +218,9 @@ export class EnclavePool {
     return 'done'
   }
 
-  /** Sends no more calls to an endpoint, and starts to settle its log without waiting. */
+  /**
+   * Sends no more calls to an endpoint, and starts to settle its log. Does not wait for the log.
+   */
   drain(socketPath: string): 'done' | 'unknown' {
     const endpoint = this.#endpoints.get(socketPath)
     endpoint?.order('drain')

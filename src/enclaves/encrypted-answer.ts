@@ -44,8 +44,9 @@ export function proofPatienceMs(anchorIntervalMs: number): number {
 }
 
 /**
- * Sends the missing part of its proof to an encrypted call. An older enclave gets the part at once.
- * A newer enclave gets it only if its answer does not end within `patienceMs` after the commit.
+ * Sends the missing part of the proof to an encrypted call. An older enclave gets the part at once.
+ * A newer enclave gets the part only if the answer does not end within `patienceMs` after the
+ * commit.
  */
 export async function bringProof(
   { call, index }: EncryptedSealed,

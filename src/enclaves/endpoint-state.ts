@@ -3,7 +3,10 @@
  * another one, with another key and log.
  */
 export type EndpointState = {
-  /** The operator's order. `serve`: the endpoint gets calls. `drain`: it finishes its calls. */
+  /**
+   * The operator's order. `serve`: the endpoint gets calls. `drain`: the endpoint only finishes its
+   * calls.
+   */
   readonly order: 'serve' | 'drain'
   /** States whether an enclave answers at the socket. */
   readonly contact: 'unknown' | 'present' | 'lost'

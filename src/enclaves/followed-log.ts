@@ -33,8 +33,8 @@ export type FollowedLogOptions = {
 }
 
 /**
- * The log of the enclave at an endpoint. It is followed while callers may wait for its completions,
- * and settled when no more calls arrive.
+ * The log of the enclave at an endpoint. It is followed while callers may wait for completions in
+ * it, and settled when no more calls arrive.
  */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
@@ -117,7 +117,7 @@ export class FollowedLog {
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // An enclave that ended by itself after its whole log was committed left no completion.
+    // If the enclave ended by itself after the commit of its whole log, it left no completion.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

@@ -12,14 +12,14 @@ export type FreshCaller = {
 type Rate = { readonly perSecond: number; readonly burst: number }
 
 /**
- * The first rate is for all callers without a key in sum. The second is an extra rate for callers
+ * The first rate is shared by all callers without a key. The second is an extra rate for callers
  * with a key.
  */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
 /** Rate for each address without a key. It is enough for a client of eight enclaves. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** Rate for each account. Many of its programs may start at once. */
+/** Rate for each account. An account may have many programs that start at once. */
 export const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
 /** How many callers are remembered. A forgotten caller has its whole share again. */
 const CALLERS_MAX = 10_000

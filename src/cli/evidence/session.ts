@@ -81,7 +81,7 @@ export type SavedSession = { readonly calls: readonly SessionCall[]; readonly is
 /**
  * Reads the calls from a session file. Returns null if attacker-controlled `bytes` are not such a
  * file. Ignores an incomplete last line, which a crash may leave. For a malformed line, throws
- * CliError with its number. Does NOT prove anything: only the proofs do.
+ * CliError with the line's number. Does NOT prove anything: only the proofs do.
  */
 export function readSession(bytes: Uint8Array): SavedSession | null {
   const end = bytes.indexOf(LINE_FEED)

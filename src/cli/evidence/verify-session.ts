@@ -57,8 +57,8 @@ type SessionProof = {
 }
 
 /**
- * Checks the proofs of a session's checked calls, in the files beside the session file. The
- * session's verdict is the worst one of its proofs, or `missing`. Rejects with CliError.
+ * Checks the proofs of a session's checked calls. The proofs are in files beside the session file.
+ * The verdict is that of the worst proof, or `missing`. Rejects with CliError.
  */
 export async function verifySession(
   { calls, isCut }: SavedSession,

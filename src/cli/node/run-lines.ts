@@ -82,7 +82,7 @@ function describeDisconnected(entry: Entry): string {
   return `Disconnected after ${lengthText(openMs / 1000)} (${numberOf(entry, 'code')}): ${how}. ${again}`
 }
 
-/** Describes a line with any other message, with its members unchanged. */
+/** Describes a line with any other message. The members stay unchanged. */
 function describeOther({ level: _level, time: _time, msg, ...members }: Entry): string {
   const shown = Object.entries(members).map(
     ([name, value]) => `${printable(name)}=${printable(JSON.stringify(value) ?? '')}`,

@@ -51,11 +51,11 @@ const ANSWERED_HEADERS = [
 
 /**
  * Serves OpenAI's chat completions on a loopback port, through `affidavit`. A whole answer is
- * checked before its status is sent. Chunks of a stream are sent when they arrive, but its end only
- * after all checks passed. If the client holds streams back, the whole stream is sent at the end. A
- * refused answer becomes an OpenAI error that names the check. Rejects if the port is taken. Every
- * program on loopback can use the proxy, with its own key. Requests from web pages, and requests
- * for another host, are refused.
+ * checked before its status is sent. Chunks of a stream are sent when they arrive. The end of a
+ * stream is sent only after all checks passed. If the client holds streams back, the whole stream
+ * is sent at the end. A refused answer becomes an OpenAI error that names the check. Rejects if the
+ * port is taken. Every program on loopback can use the proxy, with the program's own key. Requests
+ * from web pages, and requests for another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit

@@ -72,8 +72,8 @@ export async function signFile(
 }
 
 /**
- * End of an image's version if its commit alone cannot reproduce it. The image builder sets this
- * mark.
+ * Mark at the end of an image's version: the commit alone cannot reproduce the image. The image
+ * builder sets it.
  */
 const UNCOMMITTED = /\+uncommitted$/
 

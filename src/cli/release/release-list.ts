@@ -214,9 +214,9 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 }
 
 /**
- * Replaces one release in the list by the result of `change`. `name` is its version, commit or
- * PCR0. At least the first ABBREVIATION_MIN digits of commit or PCR0 are enough. Throws CliError if
- * `name` matches no release or several.
+ * Replaces one release in the list by the result of `change`. `name` is the release's version,
+ * commit or PCR0. The first ABBREVIATION_MIN digits of commit or PCR0 are enough. Throws CliError
+ * if `name` matches no release or several.
  */
 export function changeRelease(
   list: ReleaseList,
