@@ -139,10 +139,10 @@ const STATES_KEPT = 60
 
 /**
  * Returns a function that reads the block with `confirmations` blocks on top. If that block is
- * older than the contract, it reads the first block that has the contract. Endpoints keep few
- * states (STATES_KEPT), so its first block may have fewer blocks on top. The function throws
- * RpcError: `refused` while there is no contract. It also throws if the endpoint lacks a block
- * below its own newest block, as several nodes behind one address may.
+ * older than the contract, the function reads the first block that has the contract. Endpoints keep
+ * few states (STATES_KEPT), so the first result may have fewer blocks on top. The function throws
+ * RpcError: `refused` while there is no contract. It also throws RpcError if several nodes behind
+ * one address differ, and a node lacks the block.
  */
 export function createRecentBlocks({
   rpc,

@@ -13,7 +13,7 @@ const REANCHORS_MAX = 32
 /** Interval between two log lines for the same fault. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/** Replaces anchors that can never be mined by new anchors of the current relayer. */
+/** The current relayer makes new anchors for heads whose anchors can never be mined. */
 export type Reanchorer = {
   start(): void
   /** Stops the loop. Resolves when nothing runs. */
@@ -41,9 +41,9 @@ type ReanchorerOptions = {
 }
 
 /**
- * Returns a loop that makes new anchors. If the nonce of an anchor was taken, the anchor's head
- * gets a new anchor, for every relayer. The contract never refuses the new anchor. If several
- * gateways run, only one of them makes it.
+ * Returns a loop. For each anchor whose nonce was taken, from any relayer, the loop makes a new
+ * anchor for the same head. The contract never refuses the new anchor. If several gateways run,
+ * only one of them makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options

@@ -122,8 +122,8 @@ export function offersOf(
 }
 
 /**
- * Returns a model in the form of the list. The time in it is `startedAt`, the start of this gateway
- * in Unix seconds, because the model's own time is not known.
+ * Returns a model in the form of the list. The list shows `startedAt` (the start of this gateway,
+ * Unix seconds), because the model's own time is not known.
  */
 export function describeListedModel({
   id,

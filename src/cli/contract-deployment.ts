@@ -67,8 +67,8 @@ type Deployment = {
   readonly chainId: number
   /**
    * The transaction that deployed the contract. Null if the contract existed, or if another
-   * transaction deployed it first. This run's transaction may then still wait, and reverts in its
-   * block.
+   * transaction deployed it first. In the second case, this run's transaction may still wait, and
+   * will revert.
    */
   readonly sent: {
     readonly txHash: string

@@ -54,8 +54,8 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 }
 
 /**
- * The file contains the whole policy. Another policy option could contradict it, so it is refused.
- * Throws CliError.
+ * The file contains the whole policy. Another policy option is refused, because it could contradict
+ * the file. Throws CliError.
  */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)

@@ -51,7 +51,10 @@ export async function inWords<Reply>(
   }
 }
 
-/** Returns the result of `run`. Converts a fault of this kind with `toError`, and throws it. */
+/**
+ * Returns the result of `run`. If `run` throws a fault of this kind, throws the error that
+ * `toError` makes.
+ */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,
   kind: FaultKind<Fault>,

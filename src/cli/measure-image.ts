@@ -131,8 +131,8 @@ export const FILE_CHUNK_BYTES = 131_072
 
 /**
  * Reads an open file from its start, in chunks, one chunk ahead of the caller. Memory use does not
- * depend on the file's size. The memory of a chunk is used again two chunks later, so a caller must
- * copy bytes that it needs longer.
+ * depend on the file's size. The memory of a chunk is used again two chunks later. A caller must
+ * copy bytes that are needed longer.
  */
 export async function* readFileChunks(
   file: FileHandle,

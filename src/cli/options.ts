@@ -159,8 +159,8 @@ export function parseBaseUrl(text: string): string {
 }
 
 /**
- * Checks the URL of a chain's endpoint. Returns it unchanged. It may contain a key, so no error
- * message contains it.
+ * Checks the URL of a chain's endpoint. Returns the URL unchanged. Error messages do not contain
+ * the URL, because it may contain a key.
  */
 export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text

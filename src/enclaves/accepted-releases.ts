@@ -161,7 +161,7 @@ export async function openAcceptedReleases(
 }
 
 /**
- * Calls back on SIGHUP, which then does not end the process. Returns a function that stops
+ * Calls back on SIGHUP. The signal then does not end the process. Returns a function that stops
  * listening.
  */
 function onHangup(listener: () => void): () => void {

@@ -9,8 +9,8 @@ import type { ServiceEnclaves } from './service-enclaves.ts'
 
 /**
  * The query for an attestation. With a nonce of 16 to 64 bytes (hex, lower case, without 0x), the
- * document is made over the nonce. Otherwise it is the current document. With a notary (0x, lower
- * case), it belongs to the notary's enclave. Otherwise it belongs to any enclave in use. Other
+ * document is made over the nonce. Without a nonce, it is the current document. With a notary (0x,
+ * lower case), the notary's enclave answers. Without a notary, any enclave in use answers. Other
  * parameters are ignored.
  */
 export const attestationQuery = z.object({

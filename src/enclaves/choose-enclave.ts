@@ -10,8 +10,8 @@ type Choosable = {
 }
 
 /**
- * Chooses the endpoint for a call. Prefers endpoints that can store sealed completions, then
- * endpoints whose enclave has a provider for the call (`servesCall`), then the fewest calls in
+ * Chooses the endpoint for a call. Prefers endpoints that can store sealed completions. Among
+ * these, prefers enclaves with a provider for the call (`servesCall`), then the fewest calls in
  * flight, then the longest wait. Returns null if no endpoint is usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(

@@ -190,7 +190,7 @@ export class EnclaveClient {
 
   /**
    * Sends the frames of an encrypted call as they arrive. Aborting the signal before the events end
-   * also ends the provider's call. Throws the fault of the body if it ended the call.
+   * also ends the provider's call. If a fault of the body ended the call, throws that fault.
    */
   async encrypted(
     call: EncryptedCall,
@@ -279,8 +279,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the enclave's statement about heads of other logs. The first call decides which heads
-   * it covers.
+   * Returns the enclave's statement about heads of other logs. The statement covers the heads of
+   * the first call.
    */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }

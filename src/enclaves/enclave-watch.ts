@@ -24,7 +24,7 @@ export type EnclaveChecks = {
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
   /** Returns true if the notary's log is in the database: its enclave was accepted before. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
-  /** Sends the existing logs to an accepted enclave before its first call, but only once. */
+  /** Sends the existing logs to an accepted enclave before its first call. Sends them only once. */
   readonly register: (
     identity: Identity,
     enclave: Pick<EnclaveClient, 'stateBoot'>,

@@ -113,8 +113,8 @@ export async function* readEncryptedEvents(
 }
 
 /**
- * Takes the first record from the held bytes, or null while it is incomplete. `wanted` is the
- * number of bytes for the record, as far as known.
+ * Takes the first record from the held bytes. The record is null while incomplete. `wanted` is the
+ * number of bytes that the record needs, as far as known.
  */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null

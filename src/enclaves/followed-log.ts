@@ -33,8 +33,8 @@ export type FollowedLogOptions = {
 }
 
 /**
- * The log of the enclave at an endpoint. It is followed while callers may wait for completions in
- * it, and settled when no more calls arrive.
+ * The log of the enclave at an endpoint. It is followed while callers may wait for its completions.
+ * It is settled when no more calls arrive.
  */
 export class FollowedLog {
   readonly #options: FollowedLogOptions

@@ -63,8 +63,8 @@ export class RunningCalls {
 
   /**
    * Returns the answer of a call. The call ends when it fails, when its answer is complete, or when
-   * the iteration over its events ends or is left. An aborted signal ends it even if its events are
-   * not read.
+   * the iteration over its events ends or is left. An aborted signal ends the call even if its
+   * events are not read.
    */
   async answerOf<Answer extends CompletionAnswer | EncryptedAnswer>(
     call: RunningCall,

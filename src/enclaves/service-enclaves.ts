@@ -11,8 +11,9 @@ export type ServiceEnclaves = {
    */
   notaries(): readonly ServedNotary[]
   /**
-   * Returns the endpoint for an encrypted call: the enclave of `notary` (0x, lower case), or the
-   * enclave of the published keys. Returns null if it is gone or accepts no encrypted calls.
+   * Returns the endpoint for an encrypted call: the enclave of `notary` (0x, lower case). If
+   * `notary` is null: the enclave of the published keys. Returns null if the enclave is gone or
+   * accepts no encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**

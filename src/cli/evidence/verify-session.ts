@@ -12,7 +12,7 @@ import type { SavedSession, SessionCall } from './session.ts'
 /** The output of `verify`, and its exit code. */
 export type VerifyOutcome = {
   readonly output: string
-  /** Why the chain could not be asked. Null if it was asked, or did not need to be. */
+  /** Why the chain could not be asked. Null if it was asked or was not needed. */
   readonly warning: string | null
   readonly exitCode: number
 }

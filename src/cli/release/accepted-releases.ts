@@ -35,8 +35,8 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
 /**
  * Returns the releases that the options expect, after verifying the signatures of each file.
  * Returns undefined if the options expect none. Prints the files and their age on standard error.
- * Throws CliError: exit code 2 if a file cannot be read or is malformed, 1 if it is not signed
- * correctly or accepts no release.
+ * Throws CliError. Exit code 2: a file cannot be read or is malformed. Exit code 1: a file is not
+ * signed correctly or accepts no release.
  */
 export async function openExpectedReleases(
   options: ReleaseOptions,

@@ -71,8 +71,8 @@ export async function addToList(
 }
 
 /**
- * Sets an end for a release. It is then accepted only in documents from before this end. Throws
- * CliError.
+ * Sets an end for a release. The release is then accepted only in documents from before this end.
+ * Throws CliError.
  */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
