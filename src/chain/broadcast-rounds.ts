@@ -16,10 +16,7 @@ import {
   type PlacedAnchor,
 } from './fork-detection.ts'
 
-/**
- * The chain answers, but anchors cannot be sent to it. This fault remains until the operator
- * changes something.
- */
+/** The chain answers, but can get no anchors until the operator changes something. */
 export class BroadcastFault extends Error {
   override readonly name = 'BroadcastFault'
   readonly code: 'wrong_chain' | 'no_contract' | 'nonce_gap'
@@ -30,11 +27,11 @@ export class BroadcastFault extends Error {
 }
 
 /**
- * If another gateway makes no progress for this long, a gateway on standby sends the anchors
- * itself.
+ * A gateway on standby sends the anchors itself after the other gateway made no progress for so
+ * long.
  */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long a gateway that was on standby sends the anchors after it took over. */
+/** How long a gateway that left standby sends the anchors. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
@@ -43,33 +40,19 @@ export type RoundOptions = {
   /** Address, 0x, lower case. No other program may use the nonces of this account. */
   readonly relayer: string
   readonly chainId: number
-  /**
-   * If there is no contract at this address, nothing is sent. A call to an address without a
-   * contract would succeed, but it would anchor nothing.
-   */
+  /** Nothing is sent if no contract is here: such a call succeeds, but anchors nothing. */
   readonly contract: string
-  /**
-   * How many blocks confirm an anchor. The anchor's own block and the blocks on top are counted.
-   */
+  /** Number of blocks that confirm an anchor: its own block and the blocks on top. */
   readonly confirmations: number
-  /** The maximum number of transactions that are sent but not mined at the same time. */
+  /** The maximum number of transactions that are sent but not mined. */
   readonly windowMax: number
-  /**
-   * If there is no progress for this long, transactions that were sent but not mined are sent
-   * again.
-   */
+  /** Without progress for so long, unmined transactions are sent again. */
   readonly rebroadcastMs: number
-  /**
-   * If the chain has used a nonce, and the anchor's transaction has no receipt for this long,
-   * another transaction took the nonce.
-   */
+  /** Another transaction took a used nonce if the anchor has no receipt for so long. */
   readonly takenAfterMs: number
-  /**
-   * Returns true if this gateway brings the anchors onto the chain. Several gateways may use the
-   * database.
-   */
+  /** Returns false if another gateway brings the anchors onto the chain. */
   readonly isOurs: () => boolean
-  /** Called in each round with the number of the relayer's transactions that blocks contain. */
+  /** Called in each round with the number of the relayer's transactions in blocks. */
   readonly onCount: (count: number) => void
   /** Monotonic time in milliseconds. */
   readonly now: () => number
@@ -83,51 +66,38 @@ export type RoundResult = {
   readonly isSettled: boolean
   /** True if another gateway does the work. */
   readonly isStandby: boolean
-  /** The endpoint's message if it refused a transaction. Null if it accepted all transactions. */
+  /** The endpoint's message if it refused a transaction, otherwise null. */
   readonly rejection: string | null
 }
 
 /**
- * Compares the store with the chain in rounds, and does the work that is necessary. The number of
- * the relayer's transactions on the chain decides. Anchors from that nonce on are sent. For anchors
- * with lower nonces, the receipts are read. The state that is kept between rounds only saves work.
- * Without that state, a round does more work, with the same result.
+ * Compares the store with the chain in rounds, and does the work that is necessary. The relayer's
+ * nonce on the chain decides: anchors from this nonce on are sent, and receipts are read for lower
+ * nonces. The state between rounds only saves work.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
-  /**
-   * Below this nonce, there is no pending anchor whose nonce the chain has used. If this is null,
-   * the store must be asked.
-   */
+  /** No pending anchor below this nonce has a used nonce. Null: the store must be asked. */
   #mineFrom: number | null = null
   /**
-   * No anchor below this nonce is mined and unconfirmed. From block #confirmAtBlock on, the anchor
-   * with this nonce has enough confirmations.
+   * No anchor below this nonce is mined and unconfirmed. The anchor with this nonce has enough
+   * confirmations from block #confirmAtBlock on.
    */
   #confirmFrom = 0
   #confirmAtBlock = 0
   /**
-   * The newest anchor with a block. While the chain contains this block, it also contains the
-   * blocks of all anchors before this anchor.
+   * The newest anchor with a block. If the chain contains this block, it contains the blocks of all
+   * earlier anchors.
    */
   #tip: PlacedAnchor | null = null
-  /**
-   * All unmined anchors below `through` were sent. `wholeAt` is the time when all of them were last
-   * sent together.
-   */
+  /** All unmined anchors below `through` were sent, the last time together at `wholeAt`. */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /**
-   * The progress that another gateway makes with these anchors, and the time since which it has not
-   * changed.
-   */
+  /** The progress of another gateway, and the time of the last change. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /**
-   * Nonces that the chain has used, but for which it returns no receipt. The value is the time
-   * since when this is so.
-   */
+  /** Used nonces without a receipt, with the time since when the receipt is missing. */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0
@@ -141,15 +111,15 @@ export class BroadcastRounds {
     return this.#revertedCount
   }
 
-  /** Number of anchors since the start whose nonce was used by another transaction. */
+  /** Number of anchors since the start whose nonce another transaction used. */
   get takenCount(): number {
     return this.#takenCount
   }
 
   /**
-   * Runs one round. It marks anchors that a reorganisation removed as pending, records mined
-   * anchors, confirms anchors and sends anchors. It may be aborted at any point and run again,
-   * because every step is repeatable. Throws RpcError, BroadcastFault, and the store's errors.
+   * Runs one round. Marks anchors that a reorganisation removed as pending, records mined anchors,
+   * confirms anchors and sends anchors. Every step may be aborted and repeated. Throws RpcError,
+   * BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
@@ -174,8 +144,8 @@ export class BroadcastRounds {
     }
     if (view.nonce > this.#progress.nonce) this.#progress = { nonce: view.nonce, at: now() }
     const flight = await anchors.listFrom(relayer, view.nonce, windowMax)
-    // The chain has fewer transactions of this relayer than before. The cause is a reorganisation,
-    // or a local chain that started from an older state.
+    // The relayer's nonce on the chain is lower than before. The cause is a reorganisation, or a
+    // local chain that started from an older state.
     if (flight.some((anchor) => anchor.state !== 'pending'))
       await this.#takeBack(view.nonce, 'nonce')
     const end = Math.min(view.nonce, highestNonce + 1)
@@ -187,9 +157,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Returns true if another gateway sends these anchors. After a long time without progress,
-   * returns false, because that gateway may hang. It does no harm if two gateways send the same
-   * anchors.
+   * Returns true if another gateway sends these anchors. Returns false after a long time without
+   * progress, because that gateway may hang. Sending an anchor twice does no harm.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -204,10 +173,7 @@ export class BroadcastRounds {
     return false
   }
 
-  /**
-   * While another gateway works, this gateway does not know the progress of that work. So
-   * everything is read again.
-   */
+  /** This gateway does not see the progress of another gateway, so it reads everything again. */
   #forget(): void {
     this.#mineFrom = null
     this.#confirmFrom = 0
@@ -238,8 +204,7 @@ export class BroadcastRounds {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
     let firstOpen: number | null = null
-    // After a reorganisation, #checkTip sets #mineFrom back. The next round then reads these
-    // receipts from there.
+    // After a reorganisation, #checkTip sets #mineFrom back for the next round.
     if (cursor >= end && !(await this.#checkTip(end, signal))) return
     while (cursor < end) {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
@@ -248,12 +213,11 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // This is checked after the receipts were read and before they are stored. So all stored
-      // blocks belong to one chain (see #tip).
+      // This check comes between reading and storing, so that all stored blocks belong to one chain
+      // (see #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // Every anchor without a receipt is checked, so that the time without a receipt is counted
-      // for each of them.
+      // The time without a receipt is counted for each anchor, so each anchor is checked.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -287,9 +251,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Returns true if another transaction took the anchor's nonce. Endpoints may lag, so a receipt
-   * may appear later than the nonce. If it does not appear within `takenAfterMs`, it will never
-   * appear.
+   * Returns true if another transaction took the anchor's nonce. An endpoint may show the receipt
+   * later than the nonce, but not later than `takenAfterMs`.
    */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
@@ -315,8 +278,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Returns true if the chain still contains the stored blocks of the anchors. Otherwise, marks the
-   * anchors that lost their block as pending again, and returns false.
+   * Returns true if the chain contains the stored blocks of the anchors. Otherwise, marks the
+   * anchors without a block as pending, and returns false.
    */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
@@ -347,10 +310,7 @@ export class BroadcastRounds {
     if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
-  /**
-   * Returns true if this anchor cannot be confirmed yet. Then all anchors after it cannot be
-   * confirmed either.
-   */
+  /** Returns true if this anchor, and every later anchor, cannot be confirmed yet. */
   #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
     if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false
@@ -390,9 +350,8 @@ export class BroadcastRounds {
 }
 
 /**
- * Messages with which endpoints refuse a transaction that was sent before and is in the pool or
- * mined. They are the messages of geth, erigon, nethermind, besu, reth and anvil. They are used
- * only for reports. The nonce and the receipt decide whether a transaction was mined.
+ * The messages of geth, erigon, nethermind, besu, reth and anvil for a transaction that is already
+ * in the pool or mined. They are used only for reports.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

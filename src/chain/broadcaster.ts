@@ -11,28 +11,24 @@ import {
 
 /** Times and limits of a broadcaster. Each has a default in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
-  /**
-   * Pause between rounds while an anchor is not yet confirmed. It is also the shortest pause
-   * between any two rounds.
-   */
+  /** Pause between rounds while an anchor is unconfirmed. No pause is shorter. */
   readonly pollIntervalMs: number
   /**
    * Pause between rounds while there is nothing to do. A reorganisation that affects confirmed
-   * anchors is found at the latest after this pause.
+   * anchors is found after this pause at the latest.
    */
   readonly heartbeatMs: number
   /**
-   * Pause between rounds while another gateway does the work. The figures in the status are at most
-   * this old.
+   * Pause between rounds while another gateway does the work. It is the maximum age of the status
+   * figures.
    */
   readonly standbyIntervalMs: number
-  /** Pause after a failed round. Each pause is shortened by a random part of up to a half. */
+  /** Pause after a failed round. A random part of up to a half is subtracted. */
   readonly backoff: BackOffBounds
 }
 
 const BROADCASTER_DEFAULTS: BroadcasterLimits = {
-  // Half a second is short compared with the block time of any public chain. Two rounds a second
-  // cost little.
+  // This is short compared with the block time of any public chain.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
   standbyIntervalMs: 2_000,
@@ -42,7 +38,7 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
   takenAfterMs: 60_000,
 }
 
-/** While a fault continues, it is logged only this often. */
+/** Interval between two log lines for the same fault. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 type BroadcasterFault = {
@@ -53,14 +49,11 @@ type BroadcasterFault = {
 export type BroadcasterStatus = {
   readonly phase: 'stopped' | 'idle' | 'working' | 'failing'
   readonly fault: BroadcasterFault | null
-  /**
-   * True if anchors do not reach the chain. False if the store fails, because the store is read
-   * after the chain answered.
-   */
+  /** True if anchors do not reach the chain. False if only the store fails. */
   readonly isChainFailing: boolean
-  /** Block number in the last round that reached the chain. Null before the first such round. */
+  /** Block number in the last round that reached the chain. Null before that round. */
   readonly blockNumber: number | null
-  /** Number of stored anchors that no block contained in the last round that reached the chain. */
+  /** Number of stored anchors in no block, in the last round that reached the chain. */
   readonly waitingCount: number
   /** Number of anchors that have failed on the chain since this process started. */
   readonly revertedCount: number
@@ -69,12 +62,9 @@ export type BroadcasterStatus = {
 
 export type Broadcaster = {
   start(): void
-  /**
-   * Call this when there are new anchors, or when the chain is reachable again. The call costs
-   * little, so it may be repeated often.
-   */
+  /** Call this often: when there are new anchors, or when the chain is reachable again. */
   notify(): void
-  /** Aborts the running work. Resolves when nothing runs. Nothing is lost. */
+  /** Aborts the running work, without a loss. Resolves when nothing runs. */
   stop(): Promise<void>
   status(): BroadcasterStatus
 }
@@ -90,11 +80,10 @@ type BroadcasterOptions = Omit<
   }
 
 /**
- * Brings stored anchors onto the chain in nonce order, as long as the process runs. Sends the
- * anchors as often as necessary. A restart loses nothing, and an error never ends the broadcaster's
- * loop. Faults are shown in status() and in the log. It relies on the rule that only this store
- * uses the relayer's nonces. If another program used an anchor's nonce, the anchor is marked as
- * taken. The broadcaster does not sign or replace a transaction, or raise the fees of one, because
+ * Brings stored anchors onto the chain in nonce order while the process runs. Sends anchors as
+ * often as necessary. A restart loses nothing. Faults appear in status() and in the log, and never
+ * end the loop. Only this store may use the relayer's nonces: an anchor whose nonce another program
+ * used is marked as taken. The broadcaster does not sign, replace or reprice transactions, because
  * callers already have the hash.
  */
 export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
@@ -114,8 +103,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   let failures = 0
 
   /**
-   * Stores the fault for status(). Writes to the log when the fault begins and when it ends. While
-   * the fault continues, also writes to the log from time to time.
+   * Stores the fault for status(). Logs its start and its end, and repeats the log line from time
+   * to time.
    */
   function setFault(found: BroadcasterFault | null): void {
     if (found !== null) {
@@ -133,8 +122,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   }
 
   /**
-   * After a failure, the chain is not called during the whole pause. A broadcaster that has nothing
-   * to do can be woken, but not more often than once in each `pollIntervalMs`.
+   * After a failure, the chain is not called during the whole pause. An idle broadcaster can be
+   * woken, at most once in each `pollIntervalMs`.
    */
   function pauseAfter(startedAt: number): LoopPause {
     const { pollIntervalMs, heartbeatMs, standbyIntervalMs, backoff, random } = options

@@ -9,8 +9,8 @@ export type ChainView = {
   /** Number of the newest block. */
   readonly blockNumber: number
   /**
-   * Number of the relayer's transactions in blocks. The next transaction of the relayer must have
-   * this nonce.
+   * Number of the relayer's transactions in blocks. It is the nonce of the relayer's next
+   * transaction.
    */
   readonly nonce: number
 }
@@ -48,9 +48,9 @@ export async function fetchChainView(
 }
 
 /**
- * Returns the first unused nonce of the account. It counts the transactions in blocks and the
- * transactions that wait for a block at the endpoint. Throws RpcError. Also throws RpcError if the
- * endpoint serves a chain other than `chainId`.
+ * Returns the first unused nonce of the account. Counts transactions in blocks and transactions
+ * that wait at the endpoint. Throws RpcError. Also throws RpcError if the endpoint serves a chain
+ * other than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -72,8 +72,8 @@ export async function countTransactions(
 }
 
 /**
- * Returns receipts in the order of the hashes. Returns null for a transaction that is in no block
- * known to the endpoint. Throws RpcError.
+ * Returns receipts in the order of the hashes: null if the endpoint knows no block with the
+ * transaction. Throws RpcError.
  */
 export async function fetchReceipts(
   rpc: Rpc,
@@ -102,8 +102,8 @@ export async function fetchReceipts(
 }
 
 /**
- * Returns the hashes of the chain's blocks with these numbers. If a number is higher than that of
- * the newest block, it is left out. Throws RpcError.
+ * Returns the hashes of the blocks with these numbers. Leaves out numbers above the newest block.
+ * Throws RpcError.
  */
 export async function fetchBlockHashes(
   rpc: Rpc,
@@ -132,18 +132,17 @@ export type RecentBlock = {
 }
 
 /**
- * The states of this many recent blocks can be read. Geth keeps 128 states. The local chain of this
- * project keeps 64.
+ * Number of recent blocks whose state can be read. Geth keeps 128, the local chain of this project
+ * 64.
  */
 const STATES_KEPT = 60
 
 /**
  * Returns a function that reads the block with `confirmations` blocks on top. If that block is
  * older than the contract, the function reads the first block that has the contract. Endpoints keep
- * few states (STATES_KEPT), so the first block that it returns may have fewer blocks on top. The
- * function throws RpcError. It also throws RpcError if the endpoint does not have a block below the
- * endpoint's own newest block. This can happen with several nodes behind one address. It throws
- * `refused` while there is no contract.
+ * few states (STATES_KEPT), so the first result may have fewer blocks on top. The function throws
+ * RpcError: `refused` while there is no contract. It also throws RpcError if several nodes behind
+ * one address differ, and a node lacks the block.
  */
 export function createRecentBlocks({
   rpc,
@@ -154,7 +153,7 @@ export function createRecentBlocks({
   readonly contract: string
   readonly confirmations: number
 }): (signal?: AbortSignal) => Promise<RecentBlock> {
-  /** The contract exists from this block on. Null while this block is not known. */
+  /** The first block that has the contract. Null while it is not known. */
   let knownFrom: number | null = null
   return async (signal) => {
     const replies = await rpc.batch(
@@ -179,8 +178,7 @@ export function createRecentBlocks({
 
 /**
  * Returns the first block in the range after which the address has code. Code is never removed.
- * Throws RpcError `refused` if the address has no code after the last block of the range. Throws
- * other RpcErrors.
+ * Throws RpcError: `refused` if the address has no code after the last block.
  */
 async function findFirstWithCode(
   rpc: Rpc,
@@ -188,7 +186,7 @@ async function findFirstWithCode(
   { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, toQuantity(block))
-  // Usually the contract is older than the range. In this case one call is enough.
+  // Usually the contract is older than the range, so one call is enough.
   if (await isThere(fromBlock)) return fromBlock
   if (!(await isThere(toBlock)))
     throw new RpcError('refused', `expected a contract at ${address}, found none`)
@@ -206,8 +204,8 @@ export async function fetchBalance(
 }
 
 /**
- * Reads an account's balance and its number of transactions in blocks (nonce). Also reads that
- * number including the transactions that wait for a block (pendingNonce). Throws RpcError.
+ * Reads an account's balance and its number of transactions in blocks (nonce). `pendingNonce` also
+ * counts the transactions that wait for a block. Throws RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,
@@ -234,8 +232,8 @@ export async function fetchAccountFacts(
 }
 
 /**
- * Returns true if a contract is at the address, in the state after the newest block or after the
- * given block. Throws RpcError.
+ * Returns true if a contract is at the address, after the given or the newest block. Throws
+ * RpcError.
  */
 export async function hasCode(
   rpc: Rpc,

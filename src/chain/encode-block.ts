@@ -5,14 +5,13 @@ import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 
 /*
  * Encodes JSON-RPC answers (ethereum/execution-apis) as the bytes that a chain hashes. The answers
- * are not trusted. The caller compares the hash of the result with the expected hash. If the chain
- * has fields that this code does not know, the hash differs.
+ * are not trusted: the caller compares the hash. An unknown field makes the hash differ.
  */
 
-/** A block as JSON-RPC describes it. Any members that can be part of a header may be present. */
+/** A block as JSON-RPC describes it, with any members of a header. */
 export const HeaderJson = z.record(z.string(), z.unknown())
 
-/** Returns the RLP of the header. It includes those fields from later forks that `block` has. */
+/** Returns the RLP of the header, with the fields of later forks that `block` has. */
 export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   const fields = HEADER_FIELDS.flatMap(([name, kind]): readonly RlpItem[] => {
     const value = block[name]
@@ -61,8 +60,7 @@ export const TransactionType = BigQuantity.default('0x0').refine((type) => Numbe
 
 /**
  * A receipt as JSON-RPC describes it. The last two members belong to deposits on rollups of the OP
- * stack. The version has existed since the Canyon fork. If there is a version, the two members are
- * hashed.
+ * stack. They are hashed if there is a version, which exists since the Canyon fork.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,
@@ -75,8 +73,8 @@ export const ReceiptJson = z.object({
 })
 
 /**
- * Encodes the receipt in the form in which the receipts trie contains it (EIP-2718, EIP-658;
- * deposits of the OP stack).
+ * Encodes the receipt as the receipts trie contains it (EIP-2718, EIP-658; deposits of the OP
+ * stack).
  */
 export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array {
   const type = Number(receipt.type)
@@ -102,7 +100,7 @@ function encodeDeposit({
   depositNonce,
   depositReceiptVersion,
 }: z.infer<typeof ReceiptJson>): readonly Uint8Array[] {
-  // Before Canyon, endpoints also report a nonce, but the nonce is not hashed.
+  // Before Canyon, endpoints report a nonce that is not hashed.
   if (depositReceiptVersion === undefined || depositReceiptVersion === null) return []
   return [encodeQuantity(depositNonce ?? '0x0'), encodeQuantity(depositReceiptVersion)]
 }
@@ -117,7 +115,7 @@ export function encodeData(hex: string): Uint8Array {
   return decodeHex(hex.toLowerCase())
 }
 
-/** Converts a number from 0x hex to the bytes that RLP uses: without leading zeros. */
+/** Converts a number from 0x hex to the bytes in RLP: without leading zeros. */
 export function encodeQuantity(hex: string): Uint8Array {
   const digits = hex.slice('0x'.length).replace(/^0+/, '')
   return encodeData(digits.length % 2 === 0 ? digits : `0${digits}`)

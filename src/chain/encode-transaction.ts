@@ -10,14 +10,13 @@ import {
 } from './encode-block.ts'
 
 /*
- * Encodes the JSON from JSON-RPC as raw transactions. So endpoints need no method that returns the
- * bytes. The JSON is not trusted. The caller compares the hash of the result with the expected
- * hash.
+ * Encodes the JSON from JSON-RPC as raw transactions, so endpoints need no method for the bytes.
+ * The JSON is not trusted: the caller compares the hash.
  */
 
 /**
- * Returns the raw transaction that JSON-RPC's `json` describes. Returns null for an unknown type
- * and for malformed members.
+ * Returns the raw transaction of JSON-RPC's `json`. Returns null for an unknown type or malformed
+ * members.
  */
 export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint8Array | null {
   const type = TransactionType.safeParse(json.type)
@@ -34,10 +33,7 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
   return Number(type.data) === 0 ? encodeRlp(fields) : encodeTyped(Number(type.data), fields)
 }
 
-/**
- * How a member is written in RLP. If an endpoint leaves a member out, the member counts as empty,
- * 0, false or an empty list.
- */
+/** How RLP writes a member. A missing member counts as empty, 0, false or an empty list. */
 type Form = keyof typeof FORMS
 type Member = readonly [name: string, form: Form]
 

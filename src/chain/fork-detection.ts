@@ -13,8 +13,8 @@ export type PlacedAnchor = {
 }
 
 /**
- * Returns true if the chain's block with the stored number is still the block in which the anchor
- * was seen. Throws RpcError.
+ * Returns true if the chain's block with this number is the block in which the anchor was seen.
+ * Throws RpcError.
  */
 export async function isOnChain(
   rpc: Rpc,
@@ -25,10 +25,7 @@ export async function isOnChain(
   return hashes.get(anchor.blockNumber) === anchor.blockHash
 }
 
-/**
- * Returns the stored anchor with the highest nonce below `end` that was seen in a block. Returns
- * null if there is no such anchor.
- */
+/** Returns the anchor with a block and the highest nonce below `end`, or null. */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
   relayer: string,
@@ -42,10 +39,9 @@ export async function findNewestPlaced(
 }
 
 /**
- * Returns the lowest nonce whose stored block is no longer in the chain. The search starts at
- * `nonce`, whose block is known to be gone, and goes back page by page. A reorganisation removes
- * all recorded blocks from a certain block on. So the search ends at the first block that is still
- * in the chain. Throws RpcError.
+ * Returns the lowest nonce whose stored block is no longer in the chain. Goes back page by page
+ * from `nonce`, whose block is gone. Ends at the first block that is still in the chain, because a
+ * reorganisation removes all blocks from a certain block on. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },
@@ -64,7 +60,7 @@ export async function findFork(
   return fork
 }
 
-/** Lists those of the PAGE_ROWS anchors below `end` that have a block, ascending. */
+/** Lists the anchors with a block among the PAGE_ROWS anchors below `end`, ascending. */
 async function listPlaced(
   anchors: AnchorsStore,
   relayer: string,

@@ -8,7 +8,7 @@ import type { RemoteChainConfig } from './settings.ts'
 /** The chain that receives the anchors. */
 export type Chain = {
   readonly rpc: Rpc
-  /** URL for users. Null for the operator's chain, because its URL may contain a secret. */
+  /** URL for users. Null for the operator's chain: its URL may contain a secret. */
   readonly publicUrl: string | null
   readonly chainId: number
   /** 0x, lower case. */
@@ -20,10 +20,7 @@ export type Chain = {
 /** The account that pays for anchors. */
 type Relayer = { readonly key: string; readonly address: string }
 
-/**
- * Chain id of the local chain. It is anvil's default, which wallets and tools know as a development
- * chain.
- */
+/** Chain id of the local chain: anvil's default, which wallets know as a development chain. */
 export const DEVELOPMENT_CHAIN_ID = 31_337
 
 /** Gives the relayer with this key. */
@@ -32,9 +29,8 @@ export function relayerWith(key: string): Relayer {
 }
 
 /**
- * Connects to the operator's chain. If the chain's id is configured, the chain may be unreachable,
- * and the anchors are then sent later. Rejects with StartFailure if the chain has another id, or
- * has no contract at the address.
+ * Connects to the operator's chain. If the chain's id is configured, the chain may be unreachable
+ * at the start. Rejects with StartFailure for another id, or without a contract at the address.
  */
 export async function connectChain(
   config: RemoteChainConfig,

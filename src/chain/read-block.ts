@@ -19,14 +19,13 @@ import {
 import { encodeTransaction } from './encode-transaction.ts'
 
 /**
- * The maximum number of transactions in a block that can be read. The fullest blocks of Ethereum
- * have fewer than 2,000.
+ * The maximum number of transactions in a block. Ethereum's fullest blocks have fewer than 2,000.
  */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
 /**
- * A block as bytes. The tries and the hash are computed from these bytes. `hash` is the hash of
- * `header`, so the numbers in the header are true.
+ * A block as bytes, from which the tries and the hash are computed. `hash` is the hash of `header`,
+ * so the numbers in the header are true.
  */
 export type RawBlock = {
   readonly number: number
@@ -34,7 +33,7 @@ export type RawBlock = {
   readonly hash: string
   /** RLP. */
   readonly header: Uint8Array
-  /** 0x, lower case, in the same order as in the block. */
+  /** 0x, lower case, in the order of the block. */
   readonly transactionHashes: readonly string[]
   readonly transactions: readonly Uint8Array[]
   readonly receipts: readonly Uint8Array[]
@@ -49,10 +48,7 @@ export const BLOCK_FAULTS = [
   'not_in_block',
 ] as const
 
-/**
- * The chain has the block, but no encoding of the block has the right hashes. Another try has the
- * same result.
- */
+/** The chain has the block, but no encoding has the right hashes. A retry does not help. */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
   readonly code: (typeof BLOCK_FAULTS)[number]
@@ -64,10 +60,9 @@ export class BlockUnreadable extends Error {
 
 /**
  * Reads the block with this hash. Returns null if the endpoint does not know the block. The hash
- * proves the header, and the transactions and receipts in the order of the block. The JSON is
- * encoded first. If the hash of the encoding does not match, the endpoint is asked for the bytes,
- * but it may have no method for that. Throws RpcError. Throws BlockUnreadable with every code
- * except `not_in_block`.
+ * proves the header, the transactions and the receipts. If the hash of the encoded JSON does not
+ * match, the endpoint is asked for the bytes. Throws RpcError. Throws BlockUnreadable with every
+ * code except `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -139,8 +134,7 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
 }
 
 /**
- * Encodes the given JSON, which needs no call. Requests only the transactions whose hash does not
- * match.
+ * Encodes the given JSON without a call. Requests only the transactions whose hash does not match.
  */
 async function readTransactions(
   rpc: Rpc,
@@ -177,10 +171,7 @@ type Place = {
   readonly transactions: readonly TransactionJson[]
 }
 
-/**
- * Returns null if the receipts belong to another block, because the chain was reorganised during
- * the reading.
- */
+/** Returns null if the receipts belong to another block after a reorganisation. */
 async function readReceipts(
   rpc: Rpc,
   { number, hash, receiptsRoot, transactions }: Place,
@@ -209,7 +200,7 @@ async function readReceipts(
   )
 }
 
-/** Returns the receipts if their number and their root are right. Otherwise returns null. */
+/** Returns the receipts if their number and their root are right, otherwise null. */
 function thatAddUp(
   receipts: readonly (Uint8Array | null)[],
   { count, root }: { readonly count: number; readonly root: Uint8Array },
@@ -224,10 +215,7 @@ function thatAddUp(
 /** The maximum number of transaction types that a message names. */
 const TYPES_NAMED_MAX = 8
 
-/**
- * Returns the type for a message. It is the type that the endpoint wrote, if that has the form of a
- * type.
- */
+/** Returns the endpoint's type for a message, if it has the form of a type. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -236,8 +224,8 @@ function typeOf({ type }: TransactionJson): string {
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
 /**
- * Returns null if the endpoint has no such method. Also returns null if the receipts together are
- * too large for the endpoint or for this gateway.
+ * Returns null if the endpoint has no such method. Also returns null if the receipts are too large
+ * for the endpoint or for this gateway.
  */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
@@ -263,8 +251,7 @@ async function fetchEachReceipt(
 }
 
 /**
- * Returns the receipts in the form that the chain hashes. Returns an empty list if the endpoint
- * does not return them.
+ * Returns the receipts as the chain hashes them. Returns an empty list if the endpoint lacks them.
  */
 async function fetchRawReceipts(
   rpc: Rpc,
@@ -291,10 +278,7 @@ function isRefusal(error: unknown): boolean {
   )
 }
 
-/**
- * Asks the endpoint for bytes. If the answer to a call is not bytes, the result for this call is
- * null.
- */
+/** Asks the endpoint for bytes. Returns null for a call whose answer is not bytes. */
 async function askForBytes(
   rpc: Rpc,
   calls: readonly RpcCall[],

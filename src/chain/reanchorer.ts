@@ -8,18 +8,12 @@ import { CommitRaceLost } from './relayers-store.ts'
 
 /** How often lost anchors are searched for. */
 const REANCHOR_INTERVAL_MS = 5_000
-/**
- * The maximum number of anchors that are made again in one pass. Commits for callers run between
- * passes.
- */
+/** The maximum number of new anchors in one pass. Callers' commits run between passes. */
 const REANCHORS_MAX = 32
-/** While a fault continues, it is logged only this often. */
+/** Interval between two log lines for the same fault. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/**
- * Replaces anchors that can never be mined. The current relayer makes a new anchor for the same
- * head.
- */
+/** The current relayer makes new anchors for heads whose anchors can never be mined. */
 export type Reanchorer = {
   start(): void
   /** Stops the loop. Resolves when nothing runs. */
@@ -33,15 +27,12 @@ type ReanchorerOptions = {
   /** The nonces of the relayer that pays for the new anchors. */
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /**
-   * Signs a new anchor for the same head with the relayer's key. Returns the raw transaction and
-   * its hash, 0x hex.
-   */
+  /** Signs a new anchor for the same head. Returns the raw transaction and its hash, 0x hex. */
   readonly sign: (
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
   ) => { readonly raw: string; readonly hash: string }
-  /** Called after each new anchor, because it must be broadcast. */
+  /** Called after each new anchor, to broadcast it. */
   readonly onReanchor: () => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -50,10 +41,9 @@ type ReanchorerOptions = {
 }
 
 /**
- * Returns a loop that makes a new anchor for every head whose transaction was lost. If an anchor's
- * nonce was taken, the head of the anchor gets another anchor. This is done for the anchors of
- * every relayer. The contract never refuses the new anchor. If several gateways run, only one of
- * them makes it.
+ * Returns a loop. For each anchor whose nonce was taken, from any relayer, the loop makes a new
+ * anchor for the same head. The contract never refuses the new anchor. If several gateways run,
+ * only one of them makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
@@ -92,11 +82,10 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     try {
       const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
       for (const taken of found) if (!signal.aborted) await replace(taken)
-      // The page is full, so there may be more anchors. The next pass starts at once.
+      // After a full page there may be more anchors, so the next pass starts at once.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
-      // If another gateway has already replaced the anchor, the next pass reads the remaining
-      // anchors.
+      // If another gateway replaced the anchor first, the next pass reads the remaining anchors.
       if (!(error instanceof CommitRaceLost) && faults.isDue())
         log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
       return intervalMs

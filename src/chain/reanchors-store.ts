@@ -4,10 +4,7 @@ import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
 
-/**
- * An anchor that can never be mined, because another transaction used its nonce. It has not been
- * replaced yet.
- */
+/** An anchor whose nonce another transaction used. It has not been replaced yet. */
 export type TakenAnchor = {
   readonly relayer: string
   readonly nonce: number
@@ -33,15 +30,12 @@ type Replacement = {
 
 /** Replaces anchors with new transactions. Throws the driver's error when the database fails. */
 export type ReanchorsStore = {
-  /**
-   * Lists the taken anchors of logs for this chain, from any relayer, oldest first, at most
-   * `limit`.
-   */
+  /** Lists at most `limit` taken anchors of logs for this chain, oldest first. */
   listTaken(chainId: number, limit: number): Promise<readonly TakenAnchor[]>
   /**
-   * Stores the replacement in one statement. Throws CommitRaceLost if the relayer's next nonce is
-   * no longer `nonce`, or if another gateway replaced the anchor. After any other error, it is not
-   * known whether the replacement is stored. `listTaken` then shows the result.
+   * Stores the replacement in one statement. Throws CommitRaceLost if another gateway used the
+   * nonce or replaced the anchor. After any other error, `listTaken` shows whether the replacement
+   * is stored.
    */
   replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
 }
@@ -100,10 +94,7 @@ type TakenRow = {
 
 const UNIQUE_VIOLATION = '23505'
 
-/**
- * Returns true if the anchor was already replaced. A second replacement of the same anchor violates
- * the unique index.
- */
+/** Returns true if the anchor was already replaced: the unique index refuses a second one. */
 function isReplacedAlready(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('constraint' in error)) return false
   return error.code === UNIQUE_VIOLATION && error.constraint === 'anchors_again'

@@ -14,16 +14,13 @@ const relayerDescription = z.object({
   next_nonce: z.int().nullable(),
   /** Number of anchors that no block contains. */
   waiting: z.int(),
-  /**
-   * Number of anchors without enough confirmations. It includes the anchors that no block contains.
-   */
+  /** Number of anchors without enough confirmations, including the waiting anchors. */
   unconfirmed: z.int(),
   /** When the oldest unconfirmed anchor was made. Null if all anchors are confirmed. */
   oldest_at: z.int().nullable(),
   /**
    * The account on the chain: its balance (decimal wei), its number of transactions in blocks, and
-   * this number including the transactions that wait for a block. Null while the chain is
-   * unreachable.
+   * this number with the waiting transactions. Null while the chain is unreachable.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),
@@ -51,10 +48,7 @@ export const relayerActs = {
   }),
 }
 
-/**
- * Returns the relayers in a database, the current one first, with the data that this chain has
- * about them.
- */
+/** Returns the relayers of a database with the chain's data, the current relayer first. */
 export async function listRelayers({
   relayers,
   rpc,
@@ -86,10 +80,7 @@ export async function listRelayers({
   )
 }
 
-/**
- * Returns the chain's figures, or the reason why they are missing. The other figures are shown even
- * if the chain is unreachable.
- */
+/** Returns the chain's figures, or the reason why they are missing. */
 async function askChain(
   rpc: Rpc,
   address: string,

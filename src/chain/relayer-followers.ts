@@ -5,27 +5,21 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/**
- * How often the leases are renewed. Also how often the database is asked which relayers have
- * waiting anchors.
- */
+/** How often leases are renewed, and the database is asked for waiting anchors. */
 const FOLLOW_INTERVAL_MS = 3_000
-/** If a lease was not renewed for this long, another gateway may follow the relayer. */
+/** After this time without a renewal, another gateway may follow the relayer. */
 const FOLLOW_LEASE_SECONDS = 15
 
-/**
- * Follows every relayer that has unconfirmed anchors. Reports the status of all relayers together.
- */
+/** Follows every relayer that has unconfirmed anchors. Reports one status for all relayers. */
 export type RelayerFollowers = {
   start(): void
-  /** Does the same as `notify` of Broadcaster, for this gateway's own relayer. */
+  /** Does the same as Broadcaster's `notify`, for this gateway's own relayer. */
   notify(): void
   /** Aborts the running work and releases all leases. Resolves when nothing runs. */
   stop(): Promise<void>
   /**
-   * Returns the status as Broadcaster does. The counts include all relayers. The fault is that of
-   * the own relayer. If the own relayer has no fault, it is that of another relayer that is
-   * followed here.
+   * Returns the status as Broadcaster does. The counts are sums over all relayers. The fault is the
+   * own relayer's, or else another relayer's.
    */
   status(): BroadcasterStatus
   /** This gateway's own relayer, and the relayers that have unconfirmed anchors. 0x, lower case. */
@@ -33,19 +27,18 @@ export type RelayerFollowers = {
 }
 
 /**
- * If several gateways sign with the same relayer, only one of them brings the relayer's anchors
- * onto the chain. A lock of the database session decides which gateway. The lock ends when the
- * gateway's process ends.
+ * Decides which of several gateways brings the anchors of their common relayer onto the chain. A
+ * lock of the database session decides, and ends with the gateway's process.
  */
 export type RelayerTurn = {
   /**
    * Returns true if this gateway has the turn. Also returns true while the session is down, because
-   * then it is not known which gateway has the turn.
+   * no gateway knows then.
    */
   isOurs(): boolean
   /**
    * Starts to try to get the turn. Calls back when the turn is gained or lost. Returns a function
-   * that ends this.
+   * that stops.
    */
   join(onChange: () => void): () => void
 }
@@ -92,26 +85,23 @@ type RelayerFollowersOptions = {
   readonly chainId: number
   readonly store: RelayersStore
   /**
-   * Returns a broadcaster for a relayer's anchors, which is not started yet. The broadcaster needs
-   * no key, because the anchors are already signed.
+   * Returns a broadcaster for a relayer's anchors, not started. It needs no key, because the
+   * anchors are signed.
    */
   readonly follow: (relayer: string) => Broadcaster
   /** A uuid of this process. */
   readonly holder: string
-  /**
-   * Decides which gateway brings the own relayer's anchors onto the chain. If it is null, this
-   * gateway always does.
-   */
+  /** Decides which gateway brings the own relayer's anchors onto the chain. Null: this gateway. */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
   readonly intervalMs?: number
 }
 
 /**
- * Returns the followers of all relayers. This gateway's own relayer is always followed. Other
- * relayers exist because a key was rotated or a gateway was retired. Such a relayer is followed
- * while it has unconfirmed anchors, by the gateway that has its lease. Two gateways may follow the
- * same relayer for a moment. This does no harm, because they send the same bytes.
+ * Returns the followers of all relayers. A gateway always follows its own relayer. Other relayers
+ * remain after a key was rotated or a gateway was retired. The gateway with the lease follows such
+ * a relayer while the relayer has unconfirmed anchors. Two gateways may follow it for a moment:
+ * they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
@@ -157,8 +147,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await look(signal)
       hasFailed = false
     } catch (error) {
-      // Only the first failure in a row is logged. Other parts that need the database report that
-      // it is unreachable.
+      // Only the first failure in a row is logged. Other parts report an unreachable database.
       if (!hasFailed)
         log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true

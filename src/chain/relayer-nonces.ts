@@ -4,22 +4,19 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 
 /**
- * How long a running service waits for the chain if the database may be wrong. At the start, a
- * service waits without a limit.
+ * How long a running service waits for the chain if the database may be wrong. A starting service
+ * waits without a limit.
  */
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * The maximum number of nonces that are skipped at once. It is reached after ten days with an
- * anchor each second. An endpoint that reports a higher count is lying or serves another chain. If
- * a transaction is signed after such a gap, it is never mined.
+ * The maximum number of nonces that are skipped at once: ten days with an anchor each second. An
+ * endpoint with a higher count lies or serves another chain. A transaction after such a gap would
+ * never be mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/**
- * How many times in a row other gateways may take the nonce of a commit. After that, the commit
- * fails.
- */
+/** A commit fails after other gateways took its nonce this many times in a row. */
 const RACES_IN_ROW_MAX = 10
 
 /** The relayer whose nonces are assigned to anchors. */
@@ -27,16 +24,16 @@ export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
   /**
-   * Returns how many transactions of the relayer the chain has. It includes the transactions that
-   * wait for a block. Throws if the chain is unreachable.
+   * Returns the number of the relayer's transactions on the chain, with those that wait for a
+   * block. Throws if the chain is unreachable.
    */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
 /**
- * The next nonce cannot be known. The database may have been restored to an earlier state, or
- * replaced by a replica that was behind. Only the chain knows the nonce then, but the chain is
- * unreachable. If an anchor were signed with a guessed nonce, it might never be mined.
+ * The next nonce is not known. The database may be older than the chain, after a restore or a
+ * switch to a late replica, and the chain is unreachable. An anchor with a guessed nonce might
+ * never be mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -50,24 +47,20 @@ type NoncesOptions = {
 
 /**
  * The nonces of one relayer, for all committers in this process. Committers commit one after
- * another, so they never take the same nonce. If another gateway on the database takes a nonce,
- * CommitRaceLost is thrown. The database counts the nonces. If the database has lost commits, only
- * the chain has the right count. So the two counts are compared before the first nonce is assigned,
- * whenever the chain reports its count (`recordCount`), and after failures (`doubt`). The higher
- * count is used.
+ * another, so they never take the same nonce. If another gateway takes a nonce, CommitRaceLost is
+ * thrown. The database counts the nonces, but it may have lost commits. So its count is compared
+ * with the chain's before the first nonce, when the chain reports its count (`recordCount`), and
+ * after failures (`doubt`). The higher count is used.
  */
 export class RelayerNonces {
-  /** Called when a commit is made again because another gateway took its nonce. */
+  /** Called when a commit is repeated because another gateway took its nonce. */
   onRace: () => void = () => undefined
   readonly #options: NoncesOptions
   readonly #queue = createSerialQueue()
   #next: number | null = null
-  /** The chain has reported this many transactions. All nonces below this number are used. */
+  /** The chain's number of transactions. All lower nonces are used. */
   #shown = 0
-  /**
-   * The last known next nonce of the database. If the database has a lower nonce now, it has lost
-   * commits.
-   */
+  /** The last known next nonce of the database. A lower nonce later means lost commits. */
   #known = 0
   /**
    * `must`: the chain must be asked before a nonce is assigned. `should`: the chain is asked if it
@@ -93,8 +86,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Runs a commit with the next nonce. When `run` resolves, the nonce is taken. If `run` fails, the
-   * nonce is read again. If another gateway took the nonce, `run` is called again.
+   * Runs a commit with the next nonce. The nonce is taken when `run` resolves, and read again when
+   * `run` fails. If another gateway took the nonce, `run` is called again.
    */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
@@ -104,15 +97,14 @@ export class RelayerNonces {
         try {
           const result = await run(nonce)
           this.#known = Math.max(this.#known, nonce + 1)
-          // While the commit ran, the chain may have reported more transactions.
+          // The chain may have reported more transactions during the commit.
           this.#next = this.#shown > this.#known ? null : this.#known
           return result
         } catch (error) {
           if (!(error instanceof CommitRaceLost) || races >= RACES_IN_ROW_MAX) throw error
           const { commits, relayer } = this.#options
           const stored = (await commits.nextNonce(relayer.address)) ?? 0
-          // The commit failed for another reason than a taken nonce, or the database has lost
-          // commits.
+          // The nonce was not taken, or the database has lost commits.
           if (stored <= nonce || stored < this.#shown) throw error
           this.onRace()
           nonce = stored
@@ -123,7 +115,7 @@ export class RelayerNonces {
 
   /**
    * Call this when another gateway committed. `nextNonce` is the relayer's next nonce in the
-   * database after that commit.
+   * database.
    */
   recordTaken({
     relayer,
@@ -138,8 +130,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Call this with the number of the relayer's transactions on the chain. The call costs little.
-   * This is a function value, so that it can be passed on without its object.
+   * Call this with the number of the relayer's transactions on the chain. This function needs no
+   * `this`.
    */
   readonly recordCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
@@ -147,8 +139,7 @@ export class RelayerNonces {
   }
 
   /**
-   * Call this when the database may have changed. The next `refresh` asks the chain, if the chain
-   * is reachable.
+   * Call this when the database may have changed. The next `refresh` then asks a reachable chain.
    */
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
@@ -162,8 +153,7 @@ export class RelayerNonces {
       this.#known = stored
       return stored
     }
-    // The database has a lower nonce than before, so it has lost commits. Only the chain shows how
-    // many commits are lost.
+    // A lower nonce than before means lost commits. Only the chain shows how many.
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
@@ -177,10 +167,9 @@ export class RelayerNonces {
           `than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // If a commit was lost before its transaction was sent, it is gone. Its nonce is not skipped. A
-    // skipped nonce would leave a gap, and no transaction after a gap is mined. If the transaction
-    // was sent before the loss, two transactions have the same nonce, and only one is mined. The
-    // other anchor is then made again.
+    // A commit that was lost before its transaction was sent is gone. Its nonce is not skipped,
+    // because no transaction after a gap is mined. If the transaction was sent, two transactions
+    // have the same nonce. Only one of them is mined, and the other anchor is made again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -194,9 +183,9 @@ export class RelayerNonces {
   }
 
   /**
-   * Returns true if the chain answered. The chain is asked before the database. So a commit between
-   * the two requests is visible in the database. Throws NonceUnknown if the chain must be asked and
-   * is unreachable.
+   * Returns true if the chain answered. The chain is asked first, so that the database shows every
+   * commit between the two requests. Throws NonceUnknown if the chain must be asked and is
+   * unreachable.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -210,8 +199,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // The database was only in doubt because of a failure. So anchors are signed without asking
-        // the chain, and are sent when the chain is reachable again.
+        // Only a failure put the database in doubt, so anchors are signed now and sent later.
         this.#comparison = 'done'
         return false
       }

@@ -7,12 +7,9 @@ import { hasSuccessor } from './anchors-store.ts'
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
-  /**
-   * Number of anchors that no block contains. This includes anchors whose nonce was taken and that
-   * have not been replaced yet.
-   */
+  /** Number of anchors in no block, including taken anchors that are not replaced yet. */
   readonly waiting: number
-  /** Number of the waiting anchors and of the anchors in a block without enough confirmations. */
+  /** Number of the waiting anchors and the anchors without enough confirmations. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number
@@ -27,8 +24,8 @@ type StoredRelayer = {
 }
 
 /**
- * The accounts that pay or paid for anchors, and the gateway that follows each of them. Every
- * method throws the driver's error.
+ * The accounts that pay or paid for anchors, with the gateways that follow them. Every method
+ * throws the driver's error.
  */
 export type RelayersStore = {
   /** Lists all relayers, ordered by address. */
@@ -37,8 +34,8 @@ export type RelayersStore = {
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
    * Takes or renews the right to follow a relayer for this many seconds. Returns false while
-   * another holder has the right. With `force`, the right is always taken, because a gateway always
-   * follows its own relayer.
+   * another holder has the right. With `force`, always takes the right, for a gateway's own
+   * relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -65,8 +62,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // The query has no join with logs. Without statistics, the planner would start at logs and
-      // read every anchor. An embedded database has no statistics, because it is not analyzed.
+      // The query has no join with logs: without statistics, the planner would start at logs and
+      // read every anchor. An embedded database has no statistics.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at
@@ -110,14 +107,9 @@ type BacklogRow = {
 
 /** How far the chain is behind the database, for all relayers together. */
 export type AnchorLag = {
-  /**
-   * Number of anchors that are not confirmed yet. Either no block contains such an anchor, or its
-   * block does not have enough confirmations.
-   */
+  /** Number of anchors that are in no block, or in a block without enough confirmations. */
   readonly unconfirmed: number
-  /**
-   * When the oldest unconfirmed anchor was made, Unix seconds. Null if all anchors are confirmed.
-   */
+  /** When the oldest unconfirmed anchor was made, Unix seconds. Null without such an anchor. */
   readonly oldestAt: number | null
 }
 
@@ -137,7 +129,7 @@ export function createAnchorLag(
 }
 
 /**
- * Another gateway changed the log or took the nonce first. Nothing was stored. Read the state again
+ * Another gateway changed the log or took the nonce first. Nothing was stored: read the state again
  * and retry.
  */
 export class CommitRaceLost extends Error {
@@ -146,11 +138,10 @@ export class CommitRaceLost extends Error {
 
 /** The next nonces that the database has counted. Throws the driver's error. */
 export type NonceStore = {
-  /** Returns the nonce for the relayer's next anchor. Returns null before `raiseNonce`. */
+  /** Returns the nonce for the relayer's next anchor, or null before `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
   /**
-   * Stores the relayer if it is new, and raises its next nonce to at least `least`. Returns the
-   * next nonce, which never becomes smaller.
+   * Stores a new relayer, and raises its next nonce to at least `least`. Returns the next nonce.
    */
   raiseNonce(relayer: string, least: number): Promise<number>
 }
@@ -179,8 +170,8 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * Returns true if another commit was first. In this case the new anchor's log_id or relayer is
- * null, and the database refuses the anchor.
+ * Returns true if another commit was first. The new anchor's log_id or relayer is then null, which
+ * the database refuses.
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false

@@ -118,7 +118,7 @@ function gweiToWei(gwei: number): bigint {
 /** The variables for an operator's chain. Either all of them or none of them must be set. */
 export const REMOTE_CHAIN = ['CHAIN_RPC_URL', 'RELAYER_PRIVATE_KEY', 'CONTRACT_ADDRESS'] as const
 
-/** Returns the faults that appear only when several variables are checked in combination. */
+/** Returns the faults of combinations of variables. */
 export function chainFaults(given: Environment): readonly string[] {
   return [...remoteFaults(given), ...feeFaults(given)]
 }

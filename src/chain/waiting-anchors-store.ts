@@ -12,10 +12,7 @@ export type WaitingAnchor = {
   readonly notary: string
   /** Size of the anchored head. */
   readonly size: number
-  /**
-   * `taken` means that another transaction used the anchor's nonce. The anchor must then be made
-   * again.
-   */
+  /** `taken`: another transaction used the nonce, so the anchor must be made again. */
   readonly state: 'pending' | 'mined' | 'taken'
   /** Null while no block contains the anchor. */
   readonly blockNumber: number | null
@@ -26,8 +23,8 @@ export type WaitingAnchor = {
 }
 
 /**
- * Returns the unconfirmed anchors of all relayers, oldest first, at most `limit`. Throws the
- * driver's error when the database fails.
+ * Returns at most `limit` unconfirmed anchors of all relayers, oldest first. Throws the driver's
+ * error.
  */
 export async function listWaitingAnchors(
   { queries }: Pick<Database, 'queries'>,

@@ -12,42 +12,33 @@ import { createNodeChunks, type NodeChunks } from './node-chunks.ts'
 /** A valid call for a plain completion. */
 export type ChatCall = {
   readonly request: Pick<ChatRequest, 'model' | 'includesUsage'>
-  /** The caller's request, in the form that is sent to the node. */
+  /** The caller's request, as the node receives it. */
   readonly body: JsonObject
   readonly accountId: string
   readonly requestId: string
-  /**
-   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
-   */
+  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Called once when the answer is over, whether it succeeded or failed. `tokens` is the number of
-   * all used tokens. It is not called if no node answered. `promptTokens` is the number of prompt
-   * tokens, if the node states it.
+   * Called once when the answer has ended or failed, unless no node answered. `tokens` is the
+   * number of all used tokens. `promptTokens` is the number of prompt tokens, if the node states
+   * it.
    */
   readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls together hold too
-   * much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls hold too much in
+   * sum.
    */
   readonly reserve: (bytes: number) => void
 }
 
-/**
- * Plain completions, made by contributed nodes. The two methods throw ApiError and the signal's
- * reason.
- */
+/** Plain completions of contributed nodes. Both methods throw ApiError and the signal's reason. */
 export type ChatCompletions = {
-  /**
-   * Makes a completion and returns its JSON text (interface 2.2). The completion always has
-   * `usage`.
-   */
+  /** Makes a completion with `usage`, and returns its JSON text (interface 2.2). */
   complete(call: ChatCall): Promise<string>
   /**
-   * Streams a completion as the JSON texts of the caller's chunks. Each step returns the chunks
-   * that arrived together. Resolves when a node has begun to answer. If the answer breaks off, the
-   * iteration throws. Otherwise it ends after the last chunk. Leaving the iteration cancels the
-   * call.
+   * Streams a completion as the JSON texts of the caller's chunks. Resolves when a node begins to
+   * answer. Each step returns the chunks that arrived together. The iteration throws if the answer
+   * breaks off. Leaving the iteration cancels the call.
    */
   stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
 }
@@ -78,7 +69,7 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
   }
 }
 
-/** The answer of the last node that was tried, and the reader of this answer. */
+/** The answer of the last tried node, and the reader of this answer. */
 type ReadAnswer = { readonly answer: NodeAnswer; readonly chunks: NodeChunks }
 
 async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promise<ReadAnswer> {
@@ -104,8 +95,8 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
 }
 
 /**
- * Returns the reader that checks a node's answer for a caller at another gateway. That other
- * gateway makes the caller's chunks.
+ * Returns the reader that checks a node's answer for another gateway. The other gateway makes the
+ * caller's chunks.
  */
 export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
   const choicesAsked = memberOf(request, 'n')
@@ -115,7 +106,7 @@ export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'fin
   })
 }
 
-/** Returns the caller's chunks. If the caller wants the usage, it is returned at the end. */
+/** Returns the caller's chunks, with the usage at the end if the caller wants it. */
 async function* readAnswer(
   options: ChatCompletionsOptions,
   call: ChatCall,
@@ -165,10 +156,7 @@ function openChunks(
   })
 }
 
-/**
- * The answer is held for the caller until its end. Its bytes are counted by its frames, which are
- * larger.
- */
+/** The whole answer is held for the caller. Its frames are counted, which are larger. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,
@@ -181,10 +169,7 @@ async function assemble(
   return completionText(finishAssembly(assembly))
 }
 
-/**
- * Returns the JSON text of a completion, with the members that every completion has (interface,
- * 2.2).
- */
+/** Returns the JSON text of a completion, with the required members (interface, 2.2). */
 export function completionText(completion: JsonObject): string {
   return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
 }
@@ -194,8 +179,8 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
 }
 
 /**
- * Only the operator may see the node's id. For the node's fault, the caller gets a message that
- * this gateway writes.
+ * Only the operator may see the node's id, so the caller gets this gateway's message for a node's
+ * fault.
  */
 function callerErrorOf(
   { log }: ChatCompletionsOptions,

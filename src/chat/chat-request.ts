@@ -6,10 +6,7 @@ import { jsonSchemaOfForm, schemaOf } from '../api/form-schema.ts'
 import { described, jsonSchemaOf } from '../api/schemas.ts'
 import { type ChatSize, measureChat } from './chat-tokens.ts'
 
-/**
- * The data that the gateway needs from a valid chat request. The enclave receives the caller's
- * exact bytes.
- */
+/** The data of a valid chat request that the gateway needs. The enclave gets the exact bytes. */
 export type ChatRequest = {
   readonly model: string
   readonly isStream: boolean
@@ -34,8 +31,8 @@ const plainChat = chatFormWith(
 export const chatRequest = schemaOf<ChatMembers>(plainChat).transform(requestOf)
 
 /**
- * Body of a verified chat completion. The request is sent to a provider. The documentation of the
- * body has further members, which the enclave checks.
+ * Body of a verified chat completion, which is sent to a provider. Its documentation has further
+ * members, which the enclave checks.
  */
 export function providersRequestWith(members: z.ZodRawShape) {
   return described(schemaOf<ChatMembers>(providersChat).transform(requestOf), () => {

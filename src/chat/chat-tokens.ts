@@ -8,20 +8,14 @@ import {
 } from '../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
 
-/** Size of a chat request, as far as it can be known without the model's tokenizer. */
+/** Size of a chat request, as far as it is known without the model's tokenizer. */
 export type ChatSize = {
   readonly messages: number
-  /**
-   * UTF-8 bytes of all texts in the prompt: messages, names, tool calls, and the descriptions of
-   * tools.
-   */
+  /** UTF-8 bytes of all texts in the prompt: messages, names, tool calls, and tool descriptions. */
   readonly promptBytes: number
   /** Number of content parts that are not text. */
   readonly attachments: number
-  /**
-   * The maximum number of tokens that the caller allows for each choice. Null if the caller sets no
-   * limit.
-   */
+  /** The caller's maximum number of tokens for each choice. Null without a maximum. */
   readonly answerTokensMax: number | null
   readonly choices: number
 }
@@ -29,8 +23,8 @@ export type ChatSize = {
 type Members = Readonly<Record<string, unknown>>
 
 /**
- * Measures a valid request, whose messages are objects. `max_completion_tokens` takes precedence
- * over `max_tokens`. Newer clients send the former.
+ * Measures a valid request, whose messages are objects. `max_completion_tokens`, which newer
+ * clients send, takes precedence over `max_tokens`.
  */
 export function measureChat(
   request: Members & { readonly messages: readonly unknown[] },
@@ -56,10 +50,7 @@ export function measureChat(
   }
 }
 
-/**
- * Returns the number of bytes of a text. For any other value, returns the number of bytes of its
- * JSON.
- */
+/** Returns the number of bytes of a text, or of the JSON of any other value. */
 function bytesOf(value: unknown): number {
   if (value === undefined || value === null) return 0
   return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
@@ -69,24 +60,19 @@ function countOf(value: unknown): number | null {
   return typeof value === 'number' && value >= 1 ? value : null
 }
 
-/**
- * Average UTF-8 bytes per token, in English and in code. Other scripts have more bytes per
- * character.
- */
+/** Average UTF-8 bytes per token in English and in code. */
 const BYTES_PER_TOKEN = 4
 
 /**
- * How many tokens are counted for a picture, a recording or a file in a prompt. Providers count
- * them by size, from 85 to some thousands.
+ * Tokens that are counted for a picture, a recording or a file. Providers count from 85 to some
+ * thousands, by size.
  */
 const ATTACHMENT_TOKENS = 1_000
 
-/** Tokens of a message in addition to its text. They are for the role and the separators. */
+/** Tokens of a message for its role and the separators, in addition to its text. */
 const MESSAGE_TOKENS = 4
 
-/**
- * Tokens that are reserved for each choice if the caller sets no maximum. Most answers are shorter.
- */
+/** Tokens that are reserved for each choice without a maximum. Most answers are shorter. */
 const ANSWER_TOKENS = 1_024
 
 /** Estimates the tokens of a prompt. */
@@ -99,24 +85,24 @@ export function estimatePromptTokens({ promptBytes, attachments, messages }: Cha
 }
 
 /**
- * Returns how many tokens a chat call may use. It is the sum of the prompt and the longest allowed
- * answer for each choice.
+ * Returns how many tokens a chat call may use: the prompt and the longest allowed answer for each
+ * choice.
  */
 export function estimateChatTokens(size: ChatSize): number {
   const answer = Math.ceil(size.answerTokensMax ?? ANSWER_TOKENS) * size.choices
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
-/** An answer that is longer than this is not parsed only to read its usage. */
+/** A longer answer is not parsed only to read its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
-/** Tokens of a finished call, and how many of them belong to the prompt. */
+/** Number of tokens of a finished call, and of the prompt alone. */
 type UsedTokens = { readonly tokens: number; readonly prompt: number }
 
 /**
- * Returns the number of tokens that a completion (JSON text) states, including the prompt. If it
- * states no number, or is very long, returns an estimate from its length. The number from a
- * provider or node is limited, but otherwise trusted.
+ * Returns the number of tokens that a completion (JSON text) states, with the prompt. Returns an
+ * estimate from the length if the completion states no number or is very long. The stated number is
+ * limited, but otherwise trusted.
  */
 export function usedTokensOf(completion: string, promptTokens: number): UsedTokens {
   const usage = usageOf(completion)
@@ -129,7 +115,7 @@ export function usedTokensOf(completion: string, promptTokens: number): UsedToke
 
 /**
  * Returns the tokens of the prompt and of the answer that a completion (JSON text) states. Returns
- * null if it does not state these two numbers, or is very long.
+ * null if a number is missing, or if the completion is very long.
  */
 export function readUsage(completion: string): StatedParts | null {
   return partsOf(usageOf(completion))
@@ -150,15 +136,15 @@ function usageOf(completion: string): Members {
   return usage ?? {}
 }
 
-/** Average characters per token in English text. It is used only for estimates. */
+/** Average characters per token in English text, for estimates. */
 const CHARACTERS_PER_TOKEN = 4
 
 /** Tokens that chat templates add to each message. */
 const TOKENS_PER_MESSAGE = 4
 
 /**
- * Estimates the usage from the lengths of the texts, if a node stated no usage. The additional
- * member `estimated: true` marks it as an estimate.
+ * Estimates the usage from the lengths of the texts, if a node stated none. The member `estimated:
+ * true` marks it.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)
@@ -179,10 +165,7 @@ function promptTokens(messages: Json): number {
   return Math.ceil(length / CHARACTERS_PER_TOKEN) + messages.length * TOKENS_PER_MESSAGE
 }
 
-/**
- * Only text is counted. The length of the data of an image or a sound does not show how many tokens
- * it has.
- */
+/** Only text is counted: the length of an image or a sound does not show its tokens. */
 function contentLength(content: Json): number {
   if (typeof content === 'string') return content.length
   if (!isJsonArray(content)) return 0

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 
-// Answers from providers and nodes are passed on unchanged. So they may have members that are not
-// listed here.
+// Answers of providers and nodes are passed on unchanged, so they may have unlisted members.
 
 const count = z.int().min(0)
 
@@ -60,8 +59,7 @@ export const chatCompletion = z.looseObject({
 })
 
 /**
- * Streamed chunk (interface, 2.2). The last chunk of a verified completion also has the proof's
- * members.
+ * Streamed chunk (interface, 2.2). The last chunk of a verified completion has the proof's members.
  */
 export const chatChunk = z.looseObject({
   id: z.string(),

@@ -10,8 +10,8 @@ import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 const NODES_OWNER = 'nodes'
 
 /**
- * The maximum number of models of nodes in the list. The models with the most nodes come first. A
- * limit is needed because nodes choose the names, and reading the list needs no key.
+ * The maximum number of nodes' models in the list: nodes choose the names, and reading the list
+ * needs no key. The models with the most nodes come first.
  */
 export const NODE_MODELS_LISTED_MAX = 1_000
 
@@ -33,10 +33,10 @@ export const listedModels = z.strictObject({
 })
 
 /**
- * A model in a list, with all members that OpenAI's clients and this interface's clients read.
- * `owned_by` is `nodes` for a model of nodes. It is `embeddings` or `images` for a model with this
- * purpose. Otherwise it is the name of a provider, whose models are served only at the verified
- * endpoint. Lengths are in tokens. This gateway charges nothing.
+ * A model in a list, with the members for OpenAI's clients and for this interface's clients.
+ * `owned_by` is `nodes` for a model of nodes, and `embeddings` or `images` for a model with this
+ * purpose. Otherwise it is a provider, and the model is served only at the verified endpoint.
+ * Lengths are in tokens. This gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>
 
@@ -45,16 +45,15 @@ type UpstreamServices = {
   readonly embeddings: {
     readonly models: readonly { readonly id: string; readonly inputTokensMax: number }[]
   }
-  /** Nodes serve some of these models, so the list is read again for each request. */
+  /** Nodes serve some of these models, so the list is read for each request. */
   readonly images: { models(): readonly string[] }
 }
 
 /**
- * Returns a function that lists the available models. These are the models of nodes, the ids in the
- * enclave's provider table, and the ids of `providerModels` whose provider is in the table.
- * Patterns (`gpt-*`) are not ids and are not listed. The operator must name the models of a
- * pattern. If nodes and a provider have the same id, it is listed once, as a model of nodes. While
- * the enclave is unreachable, the providers' models are missing.
+ * Returns a function that lists the available models: the models of nodes, the ids in the enclave's
+ * provider table, and the ids of `providerModels` whose provider is in the table. Patterns
+ * (`gpt-*`) are not listed: the operator must name their models. An id of nodes and of a provider
+ * is listed once, for nodes. While the enclave is unreachable, the providers' models are missing.
  */
 export function createModels({
   dispatcher,
@@ -65,7 +64,7 @@ export function createModels({
 }: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** The model ids that the configuration lists for providers. */
+  /** The configured model ids of providers. */
   readonly providerModels: readonly string[]
   readonly upstream: UpstreamServices
   /** When the gateway started, Unix seconds. */
@@ -94,10 +93,7 @@ function listUpstream({ embeddings, images }: UpstreamServices) {
   ]
 }
 
-/**
- * Returns at most NODE_MODELS_LISTED_MAX models of nodes, starting with the models that have the
- * most nodes.
- */
+/** Returns at most NODE_MODELS_LISTED_MAX models of nodes. Models with more nodes come first. */
 export function mostServed(
   models: ReturnType<Dispatcher['models']>,
 ): ReturnType<Dispatcher['models']> {
@@ -105,14 +101,14 @@ export function mostServed(
   return models.toSorted((left, right) => right.nodes - left.nodes).slice(0, NODE_MODELS_LISTED_MAX)
 }
 
-/** Returns the provider tables of all enclaves in use as one table. */
+/** Joins the provider tables of all enclaves in use. */
 export function providersOf(enclaves: Pick<EnclavePool, 'identities'>): readonly ProviderEntry[] {
   return enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
 }
 
 /**
- * Returns the model ids of providers, each with the name of its provider. These are the full ids in
- * the table, and the ids of `others` that match a provider.
+ * Returns providers' model ids with the provider's name: the full ids in the table, and the ids of
+ * `others` that match a provider.
  */
 export function offersOf(
   table: readonly ProviderEntry[],
@@ -126,8 +122,8 @@ export function offersOf(
 }
 
 /**
- * Returns a model in the form of the list. The time when the model was made is not known. So the
- * list shows `startedAt`: when this gateway started, Unix seconds.
+ * Returns a model in the form of the list. The list shows `startedAt` (the start of this gateway,
+ * Unix seconds), because the model's own time is not known.
  */
 export function describeListedModel({
   id,
@@ -137,7 +133,7 @@ export function describeListedModel({
 }: {
   readonly id: string
   readonly owner: string
-  /** Tokens. Null if the number is not known, for example for models of contributed nodes. */
+  /** Tokens. Null if not known, for example for models of contributed nodes. */
   readonly contextLength?: number | null
   readonly startedAt: number
 }): ListedModel {
@@ -153,10 +149,7 @@ export function describeListedModel({
   }
 }
 
-/**
- * `GET /v1/models` lists the available models. `…/{model}` returns one of them. OpenAI's clients
- * use these two paths.
- */
+/** `GET /v1/models` lists the available models, and `…/{model}` returns one: OpenAI's paths. */
 export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[] {
   return modelListRoutes({
     path: '/v1/models',
@@ -167,7 +160,7 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
 }
 
 /**
- * Routes for a list of models, and for each model at a path below the list. They need no key
+ * Routes for a list of models, and for each model below the list's path. They need no key
  * (interface, part 4).
  */
 export function modelListRoutes<Headers, List extends { readonly data: readonly ListedModel[] }>({

@@ -13,37 +13,30 @@ import {
   normalizeChunk,
 } from '../../attestation/stream/normalize-chunk.ts'
 
-/**
- * Converts the chunks of one node's answer to the form that callers expect. Each answer needs its
- * own converter.
- */
+/** Converts the chunks of one node's answer to the form for callers. */
 export type NodeChunks = {
   /**
-   * Returns the caller's chunks for one chunk from the node, which is attacker-controlled. Throws
+   * Returns the caller's chunks for one chunk of the node (attacker-controlled). Throws
    * FormatError.
    */
   push(chunk: JsonObject): readonly JsonObject[]
   /**
-   * Call this when the node's answer has ended. Throws FormatError `invalid_chunk` if the answer is
-   * not complete.
+   * Call this at the end of the node's answer. Throws FormatError `invalid_chunk` if it is not
+   * complete.
    */
   finish(): void
-  /** Returns the chunk that contains only the usage. Call it after `finish`. */
+  /** Returns the chunk with only the usage. Call this after `finish`. */
   usageChunk(usage: JsonObject): JsonObject
-  /**
-   * Returns the newest usage that the node stated, within the limits of the node's socket. Returns
-   * null if the node stated no usage.
-   */
+  /** Returns the newest usage that the node stated, or null. The node's socket limits it. */
   usage(): JsonObject | null
   /** Number of text characters in the answer, including function calls. */
   textLength(): number
 }
 
 /**
- * Reads one node's chunks by the rules for verified streams (attestation/stream). One rule differs:
- * the gateway sets the identity, because a node's statements about its identity are only claims. It
- * does NOT show that a node ran the model that it offers. It does NOT show that the usage that the
- * node states is true.
+ * Reads one node's chunks by the rules for verified streams (attestation/stream), but the gateway
+ * sets the identity: a node's own identity is only a claim. It does NOT show that a node ran the
+ * model that it offers. It does NOT show that the usage that the node states is true.
  */
 export function createNodeChunks(options: {
   /** The model in the identity is the requested model. */
@@ -52,7 +45,7 @@ export function createNodeChunks(options: {
 }): NodeChunks {
   const { identity, choicesAsked } = options
   const terms = { usageAsked: true, choicesAsked, fallback: identity }
-  // The identity does not change, even if the node later states another identity.
+  // The identity stays, even if the node later states another one.
   let state: ChunkState = { ...NO_CHUNKS, ...identity }
   let textLength = 0
   return {

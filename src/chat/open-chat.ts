@@ -6,9 +6,7 @@ import { createChatCompletions } from './chat-completions.ts'
 import { createModels, modelRoutes } from './models.ts'
 import { chatRoutes } from './routes.ts'
 
-/**
- * Opens plain chat on nodes, and the list of models. Returns the routes for chat and for the list.
- */
+/** Opens plain chat on nodes and the list of models. Returns their routes. */
 export function openChat({
   dispatcher,
   limiter,

@@ -8,10 +8,10 @@ import { withoutNulls } from '../../attestation/stream/read-choice.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 
 /**
- * Writes the stream of a completion (JSON text) again, to its end. `withProof` adds the proof of a
- * verified completion to the last chunk. The chunks differ from those of the first stream. So the
- * assembled chunks must result in the signed response with its usage. If the caller asked for no
- * usage chunk, the last chunk contains the usage.
+ * Writes the stream of a completion (JSON text) again, to its end. `withProof` adds a verified
+ * completion's proof to the last chunk. The chunks differ from the first stream, so together they
+ * must form the signed response with its usage. If the caller asked for no usage chunk, the last
+ * chunk has the usage.
  */
 export async function replayEvents(
   writer: EventWriter,
@@ -33,10 +33,9 @@ export async function replayEvents(
 }
 
 /**
- * Splits an assembled completion into chunks of a stream: the role, then all content, then the
- * finish reasons, then the usage. If the chunks are assembled again
- * (attestation/assemble-completion.ts), the result is the same completion. `usage` is null if the
- * completion has no usage.
+ * Splits an assembled completion into chunks of a stream: the role, all content, the finish
+ * reasons, the usage. Assembling the chunks (attestation/assemble-completion.ts) gives the same
+ * completion. `usage` is null if the completion has no usage.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]
@@ -60,10 +59,7 @@ export function replayChunks(completion: JsonObject): {
   }
 }
 
-/**
- * Splits a choice. The opening has the members that interface 2.2 requires in a chunk before any
- * content.
- */
+/** Splits a choice. Its opening has the members that every first chunk needs (interface 2.2). */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
   const {

@@ -21,15 +21,15 @@ import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 
 /**
- * How many plain completions may run at the same time. The other limit is for the total bytes of
- * their bodies and answers. Nodes have further limits for each model.
+ * The maximum number of plain completions at the same time. The bytes of their bodies and answers
+ * have another limit.
  */
 const CHAT_CALLS_MAX = 4_096
 const CHAT_BYTES_MAX = 512 * 1024 * 1024
 
 /**
  * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST
- * /v1/chat/completions`, and the same path below `/v1/dashboard`.
+ * /v1/chat/completions` and the same path below `/v1/dashboard`.
  */
 export function chatRoutes({
   completions,
@@ -112,7 +112,7 @@ async function answer(
 ): Promise<string | undefined> {
   const call: ChatCall = {
     request,
-    // The schema accepts only objects, so the other case does not occur.
+    // The schema accepts only objects, so the other case never occurs.
     body: isJsonObject(json) ? json : {},
     accountId: caller().accountId,
     requestId: context.state.requestId,
@@ -125,16 +125,15 @@ async function answer(
       await underClaim(claim, () =>
         writeChunks(completions, writer, { call, isKept: claim !== null }),
       )
-      // This is written last, after the answer is stored. A caller who has seen the end may send
-      // the same key again, and then receives the stored answer.
+      // The end is written after the answer is stored: a caller who has seen the end may send the
+      // same key again and gets the stored answer.
       writer.end('data: [DONE]\n\n')
     }, isOutage)
   return underClaim(claim, () => completions.complete(call))
 }
 
 /**
- * Writes the chunks. If the completion must be stored, returns the completion that the chunks form.
- * Otherwise returns null.
+ * Writes the chunks. Returns the completion that they form if it must be stored, otherwise null.
  */
 async function writeChunks(
   completions: ChatCompletions,
@@ -164,8 +163,8 @@ async function answerAgain(
 }
 
 /**
- * Returns true if no node can process the request. For a stream, this is reported as an error
- * event, not as a status (interface, parts 6 and 7).
+ * Returns true if no node can process the request. A stream reports this as an error event, not as
+ * a status (interface, parts 6 and 7).
  */
 function isOutage(error: unknown): boolean {
   return error instanceof ApiError && OUTAGES.has(error.code)

@@ -30,8 +30,8 @@ export type AttestationCommandOptions = AttestationOptions & {
 }
 
 /**
- * Validates the document in a file. Returns the report in the form that the options select. Throws
- * CliError if the file cannot be read or decoded.
+ * Validates the document in a file. Returns the report in the selected form. Throws CliError if the
+ * file cannot be read or decoded.
  */
 export async function reportDocument(
   file: string,
@@ -54,10 +54,7 @@ async function validateFile(
   return await judgeDocument(document, { policy, verifier, at })
 }
 
-/**
- * Returns the bytes of the document. Throws CliError if the text has anything before or after the
- * document.
- */
+/** Returns the bytes of the document. Throws CliError for text before or after the document. */
 function readDocument(bytes: Uint8Array): Uint8Array {
   try {
     return decodeDocumentFile(bytes)
@@ -77,9 +74,9 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 }
 
 /**
- * Returns the report as one JSON object {valid, code, message, facts} for programs. `code` and
- * `message` are null for a valid document. `facts` is null for a refused document, so that no
- * program uses the document's claims as facts.
+ * Returns the report as one JSON object {valid, code, message, facts}. `code` and `message` are
+ * null for a valid document. `facts` is null for a refused document, so that no program uses its
+ * claims as facts.
  */
 function formatAttestationJson(report: DocumentJudgement): string {
   if (report.valid)
@@ -187,7 +184,7 @@ function formatRefusal({
   ]
 }
 
-/** Returns advice after a refusal. Returns null if the message is enough. */
+/** Returns advice after a refusal, or null if the message is enough. */
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')

@@ -5,9 +5,7 @@ import { VERSION } from '../runtime/version.ts'
 import { addExamples } from './examples.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
-/**
- * Commands, grouped by the heading under which the help shows them. Each function adds its command.
- */
+/** Commands by the heading that the help shows. Each function adds its command. */
 export type CommandGroups = Readonly<Record<string, readonly ((program: Command) => void)[]>>
 
 /** A program made of commands: its name, its purpose, and its commands. */
@@ -20,8 +18,7 @@ type Scope = {
 
 /**
  * Returns a program with only these commands. The checkout's program (program.ts) has all commands.
- * The packages (packages/) have only the commands that their users need. So they load no other
- * code.
+ * The packages (packages/) have only the commands of their users, so they load no other code.
  */
 export function createCommandLine({ name, description, commands }: Scope): Command {
   const program = new Command(name)
@@ -42,7 +39,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   return program
 }
 
-/** Adds `help`. It accepts the name of a command that has several words. */
+/** Adds `help`, which accepts the name of a command with several words. */
 function registerHelp(program: Command): void {
   program
     .command('help')
@@ -62,8 +59,8 @@ function registerHelp(program: Command): void {
 }
 
 /**
- * Runs the command with which this process was started, and sets the exit code (EXIT_CODES).
- * Rejects only if there is an unexpected fault.
+ * Runs the command of this process, and sets the exit code (EXIT_CODES). Rejects only for an
+ * unexpected fault.
  */
 export async function runCommandLine(program: Command): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', passBrokenPipe)
@@ -76,17 +73,14 @@ export async function runCommandLine(program: Command): Promise<void> {
 }
 
 /**
- * The reader may close the output early (`| head`). The command then continues silently. Its exit
- * code is a verdict, and the verdict does not depend on how much was read.
+ * The reader may close the output early (`| head`). The command continues, because its exit code is
+ * a verdict.
  */
 function passBrokenPipe(fault: NodeJS.ErrnoException): void {
   if (fault.code !== 'EPIPE') throw fault
 }
 
-/**
- * Without this, commander would end the process with its own exit codes, and cut output that is
- * still being written.
- */
+/** Otherwise commander would end the process with its own exit codes, and cut the output. */
 function throwAtExit(command: Command): void {
   command.exitOverride()
   for (const child of command.commands) throwAtExit(child)

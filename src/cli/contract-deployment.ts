@@ -21,10 +21,7 @@ export type DeployOptions = {
   readonly json?: boolean
 }
 
-/**
- * Deploys the contract with these options, and reports the outcome. Throws CliError and
- * ConfigurationError.
- */
+/** Deploys the contract and reports the outcome. Throws CliError and ConfigurationError. */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
   const deployerKey = readDeployerKey()
   const print = (line: string) => process.stderr.write(`${line}\n`)
@@ -64,14 +61,14 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The contract's address. The code at this address was compared with the code of this release. */
+/** The contract's address, whose code was compared with the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
-   * The transaction that deployed the contract. Null if the contract already existed, or if another
-   * transaction deployed it first. In the second case, this run's transaction may still wait for a
-   * block. It reverts if a block includes it.
+   * The transaction that deployed the contract. Null if the contract existed, or if another
+   * transaction deployed it first. In the second case, this run's transaction may still wait, and
+   * will revert.
    */
   readonly sent: {
     readonly txHash: string
@@ -81,11 +78,11 @@ type Deployment = {
 }
 
 /**
- * Deploys the contract of this release, unless the chain already has it. Waits for the block for at
- * most `timeoutMs` and one more round of requests. It may be called again, because the contract's
- * address does not depend on the sender. Throws CliError, RpcError or ChainFault. Throws
- * ConfigurationError if a key is needed and missing. Does NOT wait for confirmations. A
- * reorganisation can remove the contract again, as it can remove any transaction.
+ * Deploys the contract of this release, unless the chain has it. Waits for the block for at most
+ * `timeoutMs` and one round of requests. It may be called again: the contract's address does not
+ * depend on the sender. Throws CliError, RpcError or ChainFault. Throws ConfigurationError if a
+ * needed key is missing. Does NOT wait for confirmations: a reorganisation can remove the contract
+ * again.
  */
 async function deployContract({
   rpc,
@@ -122,7 +119,7 @@ function proxyMissing(chainId: number): CliError {
   )
 }
 
-/** Signs the deployment. If the account cannot pay, nothing is signed or sent. */
+/** Signs the deployment. Throws before signing if the account cannot pay. */
 async function signDeployment(
   rpc: Rpc,
   deployerKey: string,
@@ -131,8 +128,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // The gas is estimated from the newest block, and the nonce is also read there. If the
-  // transaction of an earlier run still waits, the contract already exists in the pending state.
+  // Gas and nonce are read at the newest block. In the pending state, the transaction of an earlier
+  // run may have made the contract already.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas
@@ -155,12 +152,12 @@ async function signDeployment(
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }
 }
 
-/** A transaction that was sent, and the endpoint from which its state is read. */
+/** A sent transaction, and the endpoint that shows its state. */
 type Sent = { readonly rpc: Rpc; readonly chain: ChainSource; readonly txHash: string }
 
 /**
- * Waits for the contract. Returns null if the contract exists, but another transaction deployed it.
- * If the endpoint is unreachable, asks again.
+ * Waits for the contract. Returns null if another transaction deployed it. Asks an unreachable
+ * endpoint again.
  */
 async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment['sent']> {
   const until = performance.now() + timeoutMs
@@ -176,16 +173,15 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
 }
 
 /**
- * If the contract does not exist yet, returns a text that states what is missing. Several nodes
- * behind one address may have different states. So a receipt may be visible before the contract is.
+ * Returns a text that states what is missing if the contract does not exist yet. Several nodes
+ * behind one address may show the receipt before the contract.
  */
 async function lookFor({ rpc, chain, txHash }: Sent): Promise<Deployment['sent'] | string> {
   const [early] = await fetchReceipts(rpc, [txHash])
   const isThere = await chain.hasContract(DEPLOYMENT.address)
   // A new block may have arrived between the two requests.
   const [receipt] = isThere && !early ? await fetchReceipts(rpc, [txHash]) : [early]
-  // There is no receipt. Either this transaction was dropped or replaced, or another deployment was
-  // faster.
+  // This transaction was dropped or replaced, or another deployment was faster.
   if (!receipt) return isThere ? null : 'it is in no block'
   const { blockNumber, succeeded, gasUsed } = receipt
   if (isThere) return succeeded ? { txHash, blockNumber, gasUsed } : null

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 
 /**
- * Examples by command. The outer key is the command's words after the program's name. Each example
- * has two texts: the words that follow the command, and a description.
+ * Examples by command: the words after the program's name. Each example has the words after the
+ * command, and a description.
  */
 export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   verify: {

@@ -11,13 +11,11 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource } from './files.ts'
 
-/**
- * Largest file of expectations, bytes. Even a file with the release lists of many years is smaller.
- */
+/** Largest file of expectations, bytes. The release lists of many years fit. */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
 /**
- * Reads a file of expectations (JSON). readExpectationsFile checks each member. Throws CliError.
+ * Reads a file of expectations (JSON), whose members readExpectationsFile checks. Throws CliError.
  */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
@@ -31,10 +29,7 @@ export async function openExpectations(file: string): Promise<ExpectationsFile> 
   return json as ExpectationsFile
 }
 
-/**
- * Returns the policy that these expectations describe. Throws CliError, whose message names the
- * source of the expectations.
- */
+/** Returns the policy of these expectations. Throws CliError with the name of their source. */
 export function readExpectedPolicy(
   expectations: ExpectationsFile,
   from: string,

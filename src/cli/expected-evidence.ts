@@ -23,9 +23,9 @@ export function demandsAttestation(options: AttestationOptions): boolean {
 }
 
 /**
- * Returns the policy that the options describe, and reads the root files. If no measurements are
- * expected, the policy refuses every document, unless the options accept any measurement. Throws
- * CliError for files without certificates, and for releases that are not signed.
+ * Returns the policy of the options, and reads the root files. Without expected measurements it
+ * refuses every document, unless the options accept any measurement. Throws CliError for files
+ * without certificates, and for unsigned releases.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
@@ -54,8 +54,8 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 }
 
 /**
- * The file contains the whole policy. An additional option for the policy could contradict the
- * file, so it is refused. Throws CliError.
+ * The file contains the whole policy. Another policy option is refused, because it could contradict
+ * the file. Throws CliError.
  */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
@@ -72,7 +72,7 @@ async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
 /**
- * Returns the fingerprints of the certificates in a file. Throws CliError if the file contains no
+ * Returns the fingerprints of the certificates in a file. Throws CliError if there is no
  * certificate.
  */
 export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
@@ -86,9 +86,9 @@ export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
 }
 
 /**
- * Returns the policy that the options describe, and reads the files that they name. A part without
- * an expectation is not checked. With `--any-measurement`, the code is also not checked. Throws
- * CliError for files with wrong content.
+ * Returns the policy of the options, and reads their files. A part without an expectation is not
+ * checked. With `--any-measurement`, the code is not checked. Throws CliError for files with wrong
+ * content.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
   return bundlePolicyOf(await readExpectedEvidence(options))
@@ -116,9 +116,9 @@ const CONFIGURATION_BYTES_MAX = 1024 * 1024
 
 /**
  * Returns the digest (32 bytes) of an expected boot configuration. The text is the digest as 64 hex
- * digits, or the name of a file with the configuration as JSON. If the name of the file is 64 hex
- * digits, write `./` before it. Throws CliError for any other text. A URL is also refused. A
- * gateway's statement about its own configuration cannot be the user's expectation.
+ * digits, or the name of a JSON file with the configuration. A file name of 64 hex digits needs
+ * `./` before it. Throws CliError for any other text, such as a URL: a gateway's own statement
+ * cannot be the user's expectation.
  */
 export async function openConfigurationDigest(text: string): Promise<Uint8Array> {
   if (isHash(text)) return decodeHex(text)
@@ -135,9 +135,9 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
 }
 
 /**
- * Returns a function that makes a verifier (openListingVerifier). The verifier refuses documents if
- * one of the revocation lists in the options names one of their certificates. The lists are files
- * or http(s) URLs, and must not be newer than `nowMs`. Throws CliError and UnusableListError.
+ * Returns a function that makes a verifier (openListingVerifier). The verifier refuses a document
+ * if a revocation list in the options names one of its certificates. The lists are files or http(s)
+ * URLs, and must not be newer than `nowMs`. Throws CliError and UnusableListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,

@@ -2,19 +2,17 @@ import type { FaultKind } from '../../attestation/or-null.ts'
 
 /** The exit codes, which mean the same in every command. */
 export const EXIT_CODES = {
-  /** The command succeeded. For a check, this means that nothing failed. */
+  /** The command succeeded. In a check, nothing failed. */
   done: 0,
-  /** The command failed. For a check, this means that something failed. */
+  /** The command failed. In a check, something failed. */
   failed: 1,
   /** The command line was wrong. Nothing was tried. */
   usage: 2,
-  /**
-   * The command has no result, because a file or a service that it needs is missing or was refused.
-   */
+  /** The command has no result: a file or a service is missing or was refused. */
   unavailable: 3,
 } as const
 
-/** A command cannot continue, and its user can remove the cause. The user sees only the message. */
+/** A command cannot continue, and its user can remove the cause. Only the message is shown. */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number
@@ -25,10 +23,7 @@ export class CliError extends Error {
   }
 }
 
-/**
- * The gateway or the database refused an order. The message is shown, unless the command replaces
- * it.
- */
+/** The gateway or the database refused an order. The command may replace the message. */
 export class ActRefused extends CliError {
   /** Code from the error envelope. Null if there is no code. */
   readonly code: string | null
@@ -40,8 +35,8 @@ export class ActRefused extends CliError {
 }
 
 /**
- * Returns the result of an order. If the order is refused with one of the codes in `words`, the
- * message is replaced by the text in `words`.
+ * Returns the result of an order. If the refusal has a code in `words`, its message becomes the
+ * text there.
  */
 export async function inWords<Reply>(
   asked: Promise<Reply>,
@@ -57,8 +52,8 @@ export async function inWords<Reply>(
 }
 
 /**
- * Runs `run` and returns its result. If `run` throws a fault of this kind, throws the error that
- * `toError` makes from the fault.
+ * Returns the result of `run`. If `run` throws a fault of this kind, throws the error that
+ * `toError` makes.
  */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,

@@ -14,17 +14,16 @@ import {
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
 /**
- * Largest input, bytes. A page of 1,000 records of usual size is smaller. A single record may be
- * larger than such a page.
+ * Largest input, bytes. A page of 1,000 usual records is smaller. A single record may be larger.
  */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 /** Longest time for fetching a URL, milliseconds. */
 const FETCH_TIMEOUT_MS = 60_000
 
 export type SourceOptions = {
-  /** Sent to a URL as a bearer token. If it is null (the default), no token is sent. */
+  /** Sent to a URL as a bearer token. Null (the default): no token is sent. */
   readonly apiKey?: string | null
-  /** Advice on how to set a key. It is shown if a server asks for a key (401). */
+  /** Advice on how to set a key, for the case that a server asks for one (401). */
   readonly keyHint?: string | null
   /** The stream that is read for `-`. Default: the process's standard input. */
   readonly stdin?: Readable
@@ -33,9 +32,9 @@ export type SourceOptions = {
 }
 
 /**
- * Reads the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not
- * followed. A key is sent to another machine only over https. Throws CliError if the input is
- * missing or too large.
+ * Reads the bytes of a file, of an http(s) URL, or of standard input (`-`). Does not follow
+ * redirects. Sends a key to another machine only over https. Throws CliError for missing or too
+ * large input.
  */
 export async function readSource(source: string, options: SourceOptions = {}): Promise<Uint8Array> {
   const { bytesMax = SOURCE_BYTES_MAX } = options
@@ -115,7 +114,7 @@ function tooLarge(bytesMax: number): CliError {
   return new CliError(`expected at most ${bytesMax} bytes of input`)
 }
 
-/** Texts for those error codes of the system whose own message does not help the user. */
+/** Texts for the system's error codes whose own message does not help the user. */
 const SYSTEM_WORDS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file (ENOENT)',
   EISDIR: 'it is a folder (EISDIR)',
@@ -129,16 +128,16 @@ function reasonOf(fault: unknown): string {
   return printable(SYSTEM_WORDS[reason] ?? reason)
 }
 
-/** Writes text to a file. Without a path, writes to standard output. Throws CliError. */
+/** Writes text to a file, or to standard output without a path. Throws CliError. */
 export async function writeOutput(text: string, path: string | undefined): Promise<void> {
   if (path === undefined) process.stdout.write(text)
   else await writeFileWhole(path, text)
 }
 
 /**
- * Writes a file completely or not at all, even if the machine stops during the write. It writes to
- * another file in the same folder, syncs that file, and renames it. Only the owner can read the
- * file, because evidence contains prompts. `mode` can change this. Throws CliError.
+ * Writes a file completely or not at all, even if the machine stops. Writes and syncs another file
+ * in the same folder, and renames that file. Only the owner can read the file, because evidence
+ * contains prompts, unless `mode` allows more. Throws CliError.
  */
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
@@ -154,10 +153,7 @@ export async function writeFileWhole(path: string, text: string, mode = 0o600): 
   }
 }
 
-/**
- * Writes a new file, such as a key, and waits until the disk has it. Throws CliError if the file
- * exists.
- */
+/** Writes a new file, such as a key, to the disk. Throws CliError if the file exists. */
 export async function createFile(path: string, text: string, mode: number): Promise<void> {
   await writeNewFile(path, text, mode).catch((fault: unknown) => {
     throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
@@ -170,7 +166,7 @@ async function writeNewFile(path: string, text: string, mode: number): Promise<v
   await file.sync()
 }
 
-/** Syncs the folder, because the folder stores the rename. */
+/** Syncs the folder, which stores the rename. */
 async function syncFolder(path: string): Promise<void> {
   await using folder = await open(path)
   await folder.sync()

@@ -9,15 +9,14 @@ export type GatewayKey = {
   readonly apiKey: string | null
   /** True if the environment has a key, but the key is for another origin. */
   readonly isWithheld: boolean
-  /** Advice for the case that the gateway asks for a key. Null if a key is sent. */
+  /** Advice if the gateway asks for a key. Null if a key is sent. */
   readonly keyHint: string | null
 }
 
 /**
- * Chooses the key to send to `url`. The key from the option is used first. Otherwise the key from
- * the environment is used, but it is sent only to the origin of AFFIDAVIT_URL. A URL may belong to
- * any server. So a command with a URL does not send the environment's key to an unknown server.
- * Throws ConfigurationError for a malformed variable.
+ * Chooses the key to send to `url`: the option's key, or else the environment's key. The
+ * environment's key is sent only to the origin of AFFIDAVIT_URL, because a URL may belong to any
+ * server. Throws ConfigurationError for a malformed variable.
  */
 export function chooseKey(
   url: string,
@@ -35,8 +34,8 @@ export function chooseKey(
 }
 
 /**
- * Returns the URL of a completion's evidence bundle, and the key to send. Without a key, the URL
- * returns the public bundle, which has no question and no answer.
+ * Returns the URL of a completion's evidence bundle, and the key to send. Without a key, the bundle
+ * has no question and no answer.
  */
 export function evidenceSource(
   hash: string,
@@ -53,8 +52,8 @@ export function evidenceSource(
 }
 
 /**
- * Throws CliError if a command needs a key, but the origin of `--url` differs from the origin of
- * the environment's key.
+ * Throws CliError if a command needs a key, but the environment's key is for another origin than
+ * `--url`.
  */
 export function checkKeyOrigin(
   options: { readonly url?: string; readonly key?: string },
@@ -68,8 +67,7 @@ export function checkKeyOrigin(
 const NO_KEY_HINT = '--key, or AFFIDAVIT_API_KEY for AFFIDAVIT_URL'
 
 /**
- * The text names the two origins. They may look equal to a user: localhost and 127.0.0.1 are
- * different origins, and two ports are different origins.
+ * Names the two origins, which may look equal: localhost and 127.0.0.1 differ, and so do two ports.
  */
 function explainWithheld(
   origin: string,
@@ -82,7 +80,7 @@ function explainWithheld(
   )
 }
 
-/** Returns null if the text is not a URL. The code that fetches the URL reports this fault. */
+/** Returns null if the text is not a URL. The fetch reports this fault. */
 function originOf(url: string): string | null {
   return URL.canParse(url) ? new URL(url).origin : null
 }

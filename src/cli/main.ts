@@ -4,14 +4,14 @@ import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
 
 cacheCompiledCode(join(import.meta.dirname, '../../node_modules/.cache/affidavit'))
-// From here on, the compiled form of all loaded code is stored in the cache.
+// From here on, the compiled form of loaded code is cached.
 const { runCommandLine } = await import('./command-line.ts')
 const { createProgram } = await import('./program.ts')
 await runCommandLine(createProgram())
 
 /**
- * With the cache from an earlier run, the next run takes a third less time. The cache is stored
- * beside the packages. A user who can write there could also change the program itself.
+ * With this cache, the next run takes a third less time. A user who can write to the cache, beside
+ * the packages, could also change the program itself.
  */
 function cacheCompiledCode(folder: string): void {
   try {

@@ -17,9 +17,9 @@ export type ExpectOptions = ReleaseOptions & {
 }
 
 /**
- * Returns the text of a file of expectations, for `--expect` and for the client's `connect`.
- * Verifies the signatures of releases. Throws CliError. Also throws CliError if the file would
- * accept any code or any configuration.
+ * Returns the text of a file of expectations, for `--expect` and the client's `connect`. Verifies
+ * the signatures of releases. Throws CliError. Also throws CliError if the file would accept any
+ * code or any configuration.
  */
 export async function makeExpectations(options: ExpectOptions): Promise<string> {
   const { release = [], releaseKey = [], releaseSigners, pcr, ...more } = ownMembers(options)

@@ -9,8 +9,8 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
 /**
- * Measures an image. Returns the report for people or for programs. Throws CliError if the file
- * cannot be read.
+ * Measures an image. Returns the report, for people or programs. Throws CliError if the file cannot
+ * be read.
  */
 export async function reportImage(
   image: string,
@@ -126,13 +126,13 @@ function indentJson(value: unknown): readonly string[] {
   return lines.map((line) => `  ${printable(line)}`)
 }
 
-/** A chunk of this size stays in the processor's cache while several digests read it. */
+/** A chunk of this size stays in the processor's cache for several digests. */
 export const FILE_CHUNK_BYTES = 131_072
 
 /**
- * Reads an open file from its start, in chunks. It reads the next chunk while the caller uses the
- * current one. Memory use does not depend on the file's size. The memory of a chunk is used again
- * two chunks later, so a caller that needs the bytes longer must copy them.
+ * Reads an open file from its start, in chunks, one chunk ahead of the caller. Memory use does not
+ * depend on the file's size. The memory of a chunk is used again two chunks later. A caller must
+ * copy bytes that are needed longer.
  */
 export async function* readFileChunks(
   file: FileHandle,
@@ -154,8 +154,7 @@ export async function* readFileChunks(
       yield chunk
     }
   } finally {
-    // The caller may stop early. The file must not be closed while a read is still running, so this
-    // waits for the read.
+    // The caller may stop early, but the file must not be closed while a read is running.
     await pending.catch(() => undefined)
   }
 }

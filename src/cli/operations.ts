@@ -33,7 +33,7 @@ import { erasureActs } from '../verified/records/erasure-acts.ts'
 import { ActRefused, CliError } from './faults.ts'
 import { type CliConfig, readCliConfig } from './operator/config.ts'
 
-/** Acts that also work without a gateway, directly in the database. */
+/** Acts that work without a gateway, directly in the database. */
 const DATABASE_ACTS = {
   keys: keyActs,
   accounts: accountActs,
@@ -68,10 +68,9 @@ export type Operations = OperationsOf<typeof DATABASE_ACTS>
 export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
- * Runs `run` with the operator's operations. If a Postgres server is configured, they use this
- * server. Otherwise they use the gateway that runs on the data folder. If no gateway runs, they use
- * the database in that folder directly. If the keys of stored content are needed, the database is
- * opened with them. Throws CliError if none of these can be used.
+ * Runs `run` with the operator's operations, on a configured Postgres server. Without one, uses the
+ * gateway of the data folder, or that folder's database if no gateway runs. Opens the database with
+ * the keys of stored content if they are needed. Throws CliError if none of these works.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,
@@ -90,9 +89,8 @@ export async function withOperations<Result>(
 }
 
 /**
- * Runs `run` with the operations of the running gateway. It uses the configured control socket. If
- * none is configured, it uses the control socket of the data folder. Throws CliError if no gateway
- * runs there.
+ * Runs `run` with the operations of the running gateway, at the configured control socket or at the
+ * data folder's. Throws CliError if no gateway runs there.
  */
 export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
@@ -107,8 +105,8 @@ export async function withGateway<Result>(
 }
 
 /**
- * Migrates the schema of a Postgres server to this version. Returns the names of the migrations
- * that ran. Concurrent calls run one after another. Throws CliError.
+ * Migrates the schema of a Postgres server to this version. Returns the names of the new
+ * migrations. Concurrent calls run one after another. Throws CliError.
  */
 export async function migrateDatabase({
   databaseUrl,
@@ -156,7 +154,7 @@ async function withDatabase<Result>(
   }
 }
 
-/** Returns the user who runs the command, as an operator. */
+/** Returns the user of the command as an operator. */
 function commandLine(): Operator {
   return { who: nameOperator(uidOfUser()), accountId: null, from: 'command line' }
 }
@@ -199,18 +197,15 @@ function bind<Over, Resources extends Acts<Over>>(
   ) as OperationsOf<Resources>
 }
 
-/**
- * Timeout for connecting to a gateway, for the start of its answer, and between the parts of the
- * answer.
- */
+/** Timeout for connecting to a gateway, and for each part of its answer. */
 const CONTROL_TIMEOUT_MS = 10_000
 /** Largest answer, bytes. A list of a million keys is smaller. */
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 /**
- * Connects to the gateway that runs on a data folder, or that listens at `controlSocket`. Returns
- * null if the address is missing. Also returns null if no gateway answers there, because the
- * gateway was killed. The operations throw ActRefused. Call `close` at the end.
+ * Connects to the gateway of a data folder, or at `controlSocket`. Returns null if the address is
+ * missing, or if a killed gateway left it. The operations throw ActRefused. Call `close` at the
+ * end.
  */
 export async function connectToGateway(
   dataFolder: string,

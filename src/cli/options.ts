@@ -5,9 +5,9 @@ import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-// Options that several commands share, as commander parses them. Each option is declared once.
-// Other modules read the files that the options name (expected-evidence.ts, accepted-releases.ts,
-// gateway-access.ts), because every command loads this file.
+// Options of several commands, as commander parses them. Other modules read the files of the
+// options (expected-evidence.ts, accepted-releases.ts, gateway-access.ts), because every command
+// loads this file.
 
 /** What a user requires of an attestation document. */
 export type AttestationOptions = ReleaseOptions & {
@@ -21,7 +21,7 @@ export type AttestationOptions = ReleaseOptions & {
   readonly crl?: readonly string[]
 }
 
-/** The releases that a user expects, and the trusted signers of releases. */
+/** The expected releases, and the trusted signers of releases. */
 export type ReleaseOptions = {
   readonly release?: readonly string[]
   readonly releaseKey?: readonly string[]
@@ -89,8 +89,8 @@ export function addReleaseTrustOptions(command: Command): Command {
 }
 
 /**
- * Adds the options that set requirements for an evidence bundle. The options for the bundle's
- * attestation document are not included.
+ * Adds the options that set requirements for an evidence bundle, except for its attestation
+ * document.
  */
 export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
@@ -137,19 +137,19 @@ export function addKeyOption(command: Command): Command {
 }
 
 /**
- * Returns true if a source is the hash of a completion: 64 hex digits, with or without 0x. To name
- * a file with such a name, write `./` before it.
+ * Returns true if a source is a completion's hash: 64 hex digits, with or without 0x. A file with
+ * such a name needs `./` before it.
  */
 export function isHash(source: string): boolean {
   return /^(0x)?[0-9a-fA-F]{64}$/.test(source)
 }
 
-/** Converts a hash that isHash accepts to the form in records: lower case, without 0x. */
+/** Converts a hash (isHash) to the form in records: lower case, without 0x. */
 export function hashOf(source: string): string {
   return source.toLowerCase().replace(/^0x/, '')
 }
 
-/** Checks the base URL of a gateway. Returns it unchanged, but without a query. */
+/** Checks the base URL of a gateway. Returns it without a query. */
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)
@@ -159,15 +159,15 @@ export function parseBaseUrl(text: string): string {
 }
 
 /**
- * Checks the URL of a chain's endpoint. Returns it unchanged. The error message does not contain
- * the URL, because the URL may contain a key.
+ * Checks the URL of a chain's endpoint. Returns the URL unchanged. Error messages do not contain
+ * the URL, because it may contain a key.
  */
 export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text
   throw new InvalidArgumentError('expected an http(s) URL')
 }
 
-/** Longest timeout: an hour. This is far below the longest time that a timer can wait. */
+/** Longest timeout, an hour: a timer can wait much longer. */
 const TIMEOUT_SECONDS_MAX = 3600
 
 /** Parses the seconds of a `--timeout` option. Throws InvalidArgumentError. */
@@ -179,14 +179,14 @@ export function parseSeconds(text: string): number {
   )
 }
 
-/** Collects the values of an option that may be repeated. */
+/** Collects the values of a repeatable option. */
 export function collectText(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, text]
 }
 
 const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
-/** Collects measurements. Each register may be set only once. */
+/** Collects measurements, each register at most once. */
 export function collectPcr(
   text: string,
   before: ReadonlyMap<number, Uint8Array> = new Map(),

@@ -1,15 +1,14 @@
 import type { Check } from '../../attestation/finding.ts'
 import { printable } from '../../attestation/report/printable.ts'
 
-/** Gives a value as JSON on several lines, with a line feed at the end. */
+/** Returns a value as JSON on several lines, with a line feed at the end. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
 /**
- * Returns a value as JSON on several lines. All characters that `printable` escapes are written as
- * JSON escapes. The data stays the same for a program, and a terminal does not execute the
- * characters.
+ * Returns a value as JSON on several lines. JSON escapes replace the characters that `printable`
+ * escapes, so a terminal does not execute them. The data stays the same.
  */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(
@@ -26,7 +25,7 @@ function escapeUnits(character: string): string {
 }
 
 /**
- * Returns rows of cells as a table, with a line feed at the end. Each column is as wide as its
+ * Returns rows of cells as a table, with a line feed at the end. Columns are as wide as their
  * widest cell. Control characters are escaped.
  */
 export function textTable(titles: readonly string[], rows: readonly (readonly string[])[]): string {
@@ -47,9 +46,7 @@ export function timeCell(seconds: number | null): string {
     : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
 }
 
-/**
- * Returns a line for each check. Names are padded to the width of the longest name, or to `width`.
- */
+/** Returns a line for each check. Names are padded to the longest name, or to `width`. */
 export function formatChecks(checks: readonly Check<string>[], width = widthOf(checks)): string {
   return checks
     .map(
@@ -70,22 +67,22 @@ const MARKS = {
   'not checked': 'not checked',
 } as const
 
-/** Gives the details of the failed checks. */
+/** Returns the details of the failed checks. */
 export function failedDetails(checks: readonly Check<string>[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 
 /**
- * A hint for people. It names the place where `npm start` stores the root certificate of its
- * simulated security module.
+ * A hint for people: where `npm start` stores the root certificate of its simulated security
+ * module.
  */
 export const ROOT_HINT =
   'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
 
 /**
- * Returns the hint as a line if one of these details of failed checks contains root_untrusted.
- * Otherwise returns an empty text. Details may contain text from outside. Such text can only cause
- * this hint. Reports for programs contain the code instead of the hint.
+ * Returns the hint as a line if a detail of a failed check contains root_untrusted, otherwise an
+ * empty text. Text from outside can only cause this hint. Reports for programs contain the code
+ * instead.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

@@ -16,15 +16,15 @@ import { registerRelayer } from './commands/relayer.ts'
 import { registerUsage } from './commands/usage.ts'
 
 /**
- * Returns the whole command line. Each file in commands/ registers its command here. If the
- * installed program also has the command, it is registered in checkerCommands instead.
+ * Returns the whole command line. Each file in commands/ registers its command here. A command of
+ * the installed program is registered in checkerCommands instead.
  */
 export function createProgram(): Command {
   return createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions, and operate the gateway that issues it.',
     commands: {
-      // The module is loaded only when needed, because it bundles code.
+      // The module is loaded only when needed: it bundles code.
       ...checkerCommands(async () => (await import('../web/verifier.ts')).openVerifier()),
       'Operate a gateway:': [
         registerKeys,

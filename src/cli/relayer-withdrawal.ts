@@ -26,9 +26,9 @@ export type WithdrawOptions = {
 }
 
 /**
- * After a relayer was rotated and all its anchors are confirmed, sends its remaining balance to
- * another account. The transfer must not use the nonce of an anchor, and the balance must pay for
- * each anchor first. Throws CliError and ConfigurationError.
+ * Sends the remaining balance of a rotated relayer to another account, after all its anchors are
+ * confirmed: the transfer must not use an anchor's nonce or money. Throws CliError and
+ * ConfigurationError.
  */
 export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: WithdrawOptions) {
   const to = checkAddress(given)
@@ -50,14 +50,14 @@ export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: Wit
   }
 }
 
-/** In an address with upper and lower case, the checksum (EIP-55) reveals typing errors. */
+/** The checksum (EIP-55) of an address in mixed case reveals typing errors. */
 function checkAddress(text: string): string {
   const toError = () =>
     new CliError(`${text} is not an address: its checksum is wrong`, EXIT_CODES.usage)
   return convertFault(() => getAddress(text).toLowerCase(), Error, toError)
 }
 
-/** Waits until all anchors of a relayer are confirmed. Prints how many are not confirmed yet. */
+/** Waits until all anchors of a relayer are confirmed. Prints how many are left. */
 async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
     let printed = { line: '', at: 0 }
@@ -96,10 +96,7 @@ type Transfer = {
   readonly nonce: number | null
 }
 
-/**
- * Signs the transfer. Throws if a nonce before the transfer's nonce is free or may belong to an
- * anchor.
- */
+/** Signs the transfer. Throws if an earlier nonce is free or may belong to an anchor. */
 async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transfer) {
   const from = relayerAddress(key)
   const { chainId } = await fetchChainView(rpc, from)

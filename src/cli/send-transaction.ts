@@ -4,13 +4,12 @@ import { BigQuantity, Hash, readAs } from '../../audit/rpc-forms.ts'
 import { type Rpc, RpcError } from '../../client/rpc.ts'
 import { CliError } from './faults.ts'
 
-/** The tip if the endpoint suggests no tip: 1 gwei, as in ethers' getFeeData. */
+/** The tip without the endpoint's suggestion: 1 gwei, as in ethers' getFeeData. */
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Returns the fees of a transaction, wei per gas. The maximum is twice the base fee plus the tip
- * that the endpoint suggests. Even after six full blocks the base fee is not higher (EIP-1559).
- * Throws CliError and RpcError.
+ * Returns the fees of a transaction, wei per gas. The maximum is twice the base fee plus the
+ * suggested tip. It is enough even after six full blocks (EIP-1559). Throws CliError and RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,
@@ -35,8 +34,8 @@ function toBigInt(value: unknown): bigint {
 }
 
 /**
- * Returns the gas limit of a call. It is the endpoint's estimate after the newest block plus a
- * quarter. The reserve costs nothing, because unused gas is not paid. Throws RpcError.
+ * Returns the gas limit of a call: the endpoint's estimate after the newest block plus a quarter.
+ * Unused gas costs nothing. Throws RpcError.
  */
 export async function estimateGas(
   rpc: Rpc,
@@ -48,10 +47,7 @@ export async function estimateGas(
   return (toBigInt(await rpc.call('eth_estimateGas', [call, 'latest'])) * 5n) / 4n
 }
 
-/**
- * Sends a transaction. Resolves when the endpoint has the transaction, from this run or from an
- * earlier run.
- */
+/** Sends a transaction. Resolves when the endpoint has it, from this run or an earlier one. */
 export async function sendTransaction(
   rpc: Rpc,
   { raw, txHash }: { readonly raw: string; readonly txHash: string },
@@ -64,8 +60,7 @@ export async function sendTransaction(
       throw new CliError(
         `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again: it continues from there`,
       )
-    // A transaction from an earlier run may still wait with this nonce. It may be the same
-    // transaction, or another one with other fees.
+    // An earlier run's transaction may wait with this nonce: the same one, or one with other fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
       `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
@@ -75,15 +70,15 @@ export async function sendTransaction(
 }
 
 /**
- * Returns true if the endpoint knows the transaction, in a block or waiting for a block. Returns
- * false if the endpoint does not answer.
+ * Returns true if the endpoint knows the transaction, in a block or before. Returns false without
+ * an answer.
  */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
     return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
   } catch (fault) {
-    // The user must see the refusal. It is more important than this fault.
+    // The user must see the refusal, not this less important fault.
     if (fault instanceof RpcError) return false
     throw fault
   }

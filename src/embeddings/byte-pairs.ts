@@ -1,16 +1,15 @@
 /**
- * A byte-pair encoding. Texts are UTF-8 bytes. Each byte is written as the character with the
- * byte's value (latin1), because map keys cannot be bytes.
+ * A byte-pair encoding of UTF-8 bytes. Each byte is a character with the byte's value (latin1),
+ * because map keys cannot be bytes.
  */
 export type Vocabulary = {
   /**
-   * Rank of each token, by its bytes. Among all neighbours that may be merged, the pair with the
-   * lowest rank is merged first.
+   * Rank of each token, by its bytes. The pair of neighbours with the lowest rank is merged first.
    */
   readonly ranks: ReadonlyMap<string, number>
   /**
-   * Splits a text (not the bytes of a text) into pieces. A token never spans two pieces. The
-   * pattern has the global flag.
+   * Splits a text, not its bytes, into pieces. No token spans two pieces. The pattern has the
+   * global flag.
    */
   readonly pattern: RegExp
   /** Bytes of the longest token. */
@@ -18,8 +17,8 @@ export type Vocabulary = {
 }
 
 /**
- * Loads cl100k_base. This takes about 0.2 s and 20 MB. The vocabulary has no special tokens,
- * because callers' input is plain text.
+ * Loads cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers'
+ * input is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
@@ -36,30 +35,25 @@ export async function loadCl100k(): Promise<Vocabulary> {
   return { ranks, pattern: Cl100KBase(table).tokenSplitRegex, tokenBytesMax }
 }
 
-/**
- * Returns the UTF-8 bytes of a text, each byte as one character. A lone surrogate becomes U+FFFD.
- */
+/** Returns the UTF-8 bytes of a text as characters. A lone surrogate becomes U+FFFD. */
 export function byteStringOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1')
 }
 
-/** Number of steps between two pauses. They take about 2 ms. */
+/** Steps between two pauses, about 2 ms. */
 export const STEPS_PER_PAUSE = 8_192
 
 /**
- * Counts the tokens in one piece. The piece has the form that `byteStringOf` returns. Neighbours
- * are merged until no pair is a token. The pair with the lowest rank is merged first. Among pairs
- * with equal rank, the leftmost is merged first. A caller chooses the piece, and it may be
- * megabytes long. For this case, the pairs wait in a heap, and the generator pauses every
- * STEPS_PER_PAUSE steps.
+ * Counts the tokens in one piece (see `byteStringOf`). Merges neighbours until no pair is a token:
+ * the lowest rank first, then the leftmost. A caller's piece may be megabytes long, so the pairs
+ * wait in a heap, and the generator pauses every STEPS_PER_PAUSE steps.
  */
 export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<undefined, number> {
   const length = piece.length
   if (length < 2 || (length <= vocabulary.tokenBytesMax && vocabulary.ranks.has(piece)))
     return Math.min(length, 1)
   const parts = createParts(length)
-  // At first there is one pair for each byte except the last. Each merge removes one pair and adds
-  // at most two pairs.
+  // There is one pair for each byte except the last. A merge removes one pair and adds at most two.
   const pairs = createHeap(2 * length)
   const rankPair = (start: number) => {
     const end = parts.endOfPair(start)
@@ -76,7 +70,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   for (let pair = pairs.pop(); pair !== null; pair = pairs.pop()) {
     if (++steps % STEPS_PER_PAUSE === 0) yield
     const start = pair % POSITIONS
-    // If the rank has changed, a part of this pair was merged with another part before.
+    // A changed rank means that a part of this pair was merged before.
     if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
     const before = parts.merge(start)
     count--
@@ -87,8 +81,8 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
 }
 
 /**
- * A pair is one number: the rank in the high part, the position in the low part. So the order of
- * the numbers is the order of merging. The numbers are exact up to 2^53.
+ * A pair is one number, exact up to 2^53: the rank in the high part, the position in the low part.
+ * The numbers have the order of merging.
  */
 const POSITIONS = 2 ** 32
 const NO_RANK = -1
@@ -103,11 +97,11 @@ function rankOf(
     : vocabulary.ranks.get(piece.slice(start, end))
 }
 
-/** The parts of a piece, as a linked list. A part is identified by the position of its start. */
+/** The parts of a piece, as a linked list. The start identifies a part. */
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
-  // This loop takes a hundredth of the time that `from` with a function takes.
+  // `from` with a function would take a hundred times as long.
   for (let start = 0; start < length; start++) {
     next[start] = start + 1
     previous[start] = start - 1
@@ -119,16 +113,14 @@ function createParts(length: number) {
     setRank: (start: number, rank: number) => {
       ranks[start] = rank
     },
-    /**
-     * Returns the end of the part after the part at `start`. Returns null if there is no next part.
-     */
+    /** Returns the end of the part after the part at `start`, or null. */
     endOfPair: (start: number) => {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
     },
     /**
-     * Merges the part at `start` with the next part. Returns the start of the previous part. If
-     * there is no previous part, returns a negative number.
+     * Merges the part at `start` with the next part. Returns the start of the previous part, or a
+     * negative number.
      */
     merge: (start: number) => {
       const second = at(next, start)
@@ -141,7 +133,7 @@ function createParts(length: number) {
   }
 }
 
-/** A binary heap of at most `capacity` numbers. The smallest number is removed first. */
+/** A binary heap of at most `capacity` numbers, smallest first. */
 function createHeap(capacity: number) {
   const items = new Float64Array(capacity)
   let size = 0

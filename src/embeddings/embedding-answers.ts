@@ -5,24 +5,19 @@ const DIMENSIONS_MAX = 65_536
 
 /** An endpoint's answer for one batch. */
 export type EmbeddingAnswer = {
-  /**
-   * JSON text of each embedding, in the order of the inputs. It is a list of numbers, or a base64
-   * string.
-   */
+  /** JSON text of each embedding, in the order of the inputs: a list of numbers, or base64. */
   readonly vectors: readonly string[]
-  /** How many numbers each embedding has. All embeddings have the same number. */
+  /** How many numbers every embedding has. */
   readonly dimensions: number
-  /**
-   * The number of prompt tokens that the endpoint states. Null if the endpoint states no number.
-   */
+  /** The endpoint's number of prompt tokens, or null. */
   readonly promptTokens: number | null
 }
 
 /**
  * Reads an endpoint's answer for `count` inputs, in either encoding. Returns the embeddings in
- * `encodingFormat`: numbers as the endpoint wrote them, or little-endian float32 in base64. The
- * answer must have one embedding of finite numbers for each input, all of the same length.
- * Otherwise throws EndpointError `bad_answer`.
+ * `encodingFormat`: numbers as the endpoint wrote them, or little-endian float32 in base64. Throws
+ * EndpointError `bad_answer` unless there is one embedding of finite numbers for each input, all of
+ * the same length.
  */
 export function readEmbeddings(
   answer: unknown,

@@ -6,16 +6,13 @@ import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
- * Limits that the interface does not set. A request may have as many inputs as OpenAI allows. The
- * largest token id is higher than the ids of any vocabulary.
+ * Limits that the interface does not set: as many inputs as OpenAI allows, and a token id above
+ * every vocabulary.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
 
-/**
- * The inputs of a request: texts, or texts that are already split into tokens. There is one
- * embedding for each input.
- */
+/** The inputs of a request: texts, or lists of tokens. Each input gets one embedding. */
 export type EmbeddingInputs =
   | { readonly kind: 'texts'; readonly items: readonly string[] }
   | { readonly kind: 'tokens'; readonly items: readonly (readonly number[])[] }
@@ -24,7 +21,7 @@ export type EmbeddingRequest = {
   readonly model: string
   readonly inputs: EmbeddingInputs
   readonly encodingFormat: 'float' | 'base64'
-  /** All other members that the request sets, including unknown members. */
+  /** All other set members, including unknown members. */
   readonly others: JsonObject
 }
 
@@ -59,8 +56,7 @@ export const embeddingRequest = z
   }))
 
 /**
- * Returns the request in a valid body. `json` is the value of the body. The other members keep the
- * order that they have there.
+ * Returns the request in a valid body with the value `json`. The other members keep their order.
  */
 export function embeddingRequestOf(
   body: z.output<typeof embeddingRequest>,
@@ -106,7 +102,7 @@ function checkItems(items: readonly unknown[], issues: Issues): void {
   }
 }
 
-/** A body may hold millions of tokens. For speed, only a wrong token is checked with a schema. */
+/** A body may hold millions of tokens, so only a wrong token is checked with a schema. */
 function checkTokens(tokens: readonly unknown[], issues: Issues, path: readonly number[]): void {
   if (tokens.length === 0)
     issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))

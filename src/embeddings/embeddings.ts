@@ -9,9 +9,7 @@ import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
-/**
- * The maximum number of tokens in one request to the endpoint. OpenAI refuses more than 300,000.
- */
+/** The maximum number of tokens in one request to the endpoint. OpenAI allows 300,000. */
 const BATCH_TOKENS_MAX = 250_000
 /** How many batches of one call run at the same time. */
 const BATCHES_AT_ONCE = 4
@@ -19,18 +17,16 @@ const BATCHES_AT_ONCE = 4
 /** A valid call for embeddings. */
 type EmbeddingsCall = {
   readonly request: EmbeddingRequest
-  /**
-   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
-   */
+  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls together hold too
-   * much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls hold too much in
+   * sum.
    */
   readonly reserve: (bytes: number) => void
 }
 
-/** The tokens that a call may use. They are counted before the endpoint is called. */
+/** The tokens that a call may use, counted before the endpoint is called. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 /** Embeddings of texts. */
@@ -38,13 +34,13 @@ export type Embeddings = {
   /** The models that callers may name. */
   readonly models: readonly EmbeddingModel[]
   /**
-   * Counts the tokens of each input. Throws ApiError `unsupported_model`. Throws ValidationError if
-   * an input has more tokens than the model accepts.
+   * Counts the tokens of each input. Throws ApiError `unsupported_model`. Throws ValidationError
+   * for an input with too many tokens for the model.
    */
   count(call: EmbeddingsCall): Promise<CountedInputs>
   /**
-   * Makes the embeddings. Returns the JSON text of the response (interface 2.6) and the usage.
-   * Throws ApiError and the signal's reason.
+   * Makes the embeddings. Returns the response (JSON text, interface 2.6) and the usage. Throws
+   * ApiError and the signal's reason.
    */
   create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
 }
@@ -62,13 +58,13 @@ type EmbeddingsOptions = {
 }
 
 /**
- * The maximum number of bytes in one answer. 2048 embeddings of 3072 numbers are 140 MB as text. As
- * base64, they are a fifth of that.
+ * The maximum number of bytes in one answer. 2048 embeddings of 3072 numbers are 140 MB as text,
+ * and a fifth of that as base64.
  */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
 /**
- * Opens the embeddings that the operator configured. If nothing is configured, there are no models.
+ * Opens the embeddings that the operator configured. Without a configuration there are no models.
  */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
@@ -81,8 +77,8 @@ export function openEmbeddings(
 }
 
 /**
- * Creates the embeddings service, which does not depend on HTTP. Many inputs are sent in batches.
- * If one batch fails, the call fails.
+ * Creates the embeddings service, without HTTP. Many inputs are sent in batches. If one batch
+ * fails, the call fails.
  */
 export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embeddings {
   const models = source?.models ?? []
@@ -111,10 +107,7 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
   }
 }
 
-/**
- * The inputs of one request to the endpoint. They are the inputs from `from` to before `to`.
- * `tokens` is the number of their tokens.
- */
+/** The inputs of one request to the endpoint: from `from` to before `to`, with `tokens` tokens. */
 type Batch = { readonly from: number; readonly to: number; readonly tokens: number }
 
 async function countInputs(
@@ -191,10 +184,7 @@ async function askBatch(
   return readEmbeddings(answer, { count: to - from, encodingFormat })
 }
 
-/**
- * If the endpoint states no count, this gateway's count is used. It was made with the same
- * encoding, for checking the limit.
- */
+/** If the endpoint states no count, this gateway's own count is used. */
 function writeReply(
   model: string,
   answers: readonly EmbeddingAnswer[],

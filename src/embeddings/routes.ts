@@ -7,8 +7,8 @@ import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
 /**
- * How many embedding calls may run at the same time. The other limit is for the total bytes of
- * their bodies and answers.
+ * The maximum number of embedding calls at the same time. The bytes of their bodies and answers
+ * have another limit.
  */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
@@ -76,8 +76,8 @@ export function embeddingRoutes({
           permit.settle(usedTokens, undefined, usedTokens)
           return text
         } finally {
-          // If the call failed, it used nothing. If the call succeeded, it is already settled, and
-          // this second settlement has no effect.
+          // A failed call used nothing. After a successful call, this second settlement has no
+          // effect.
           permit.settle(0, undefined, 0)
         }
       },

@@ -2,11 +2,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
-/** Counts tokens. The README.md of this folder lists the models for which it counts. */
+/** Counts tokens for the models in this folder's README.md. */
 export type TokenCounter = {
   /**
-   * Returns the number of tokens in a text. Returns null if there are more than `max`. Other calls
-   * can run during the counting. If the signal is aborted, throws the signal's reason.
+   * Returns the number of tokens in a text, or null above `max`. Other calls can run during the
+   * counting. Throws the reason of an aborted signal.
    */
   count(
     text: string,
@@ -15,21 +15,19 @@ export type TokenCounter = {
 }
 
 /**
- * If a piece has at least this many bytes, it waits while another such piece is counted. Counting
- * needs 28 times the memory of the piece. On one thread, counting two pieces at the same time is
- * not faster.
+ * Pieces of at least this many bytes are counted one after another. Counting needs 28 times a
+ * piece's memory, and one thread gains nothing from counting two pieces at once.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Longest piece whose count is remembered. Texts often repeat the same words. */
+/** Longest remembered piece. Texts often repeat the same words. */
 const REMEMBERED_LENGTH_MAX = 32
 /**
- * How many pieces are remembered. They take less than 2 MB. If there are more, all of them are
- * removed.
+ * How many counted pieces are remembered, in less than 2 MB. All are removed when there are more.
  */
 const REMEMBERED_MAX = 16_384
 
-/** Creates a counter. Its vocabulary is loaded once, when it is first needed. */
+/** Creates a counter. Its vocabulary is loaded at the first use. */
 export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounter {
   let loading: Promise<Vocabulary> | null = null
   const longPieces = createSerialQueue()

@@ -22,29 +22,26 @@ import type { ReleasesConfig } from './settings.ts'
 /** How often the file is checked for changes, milliseconds. */
 const RELEASES_POLL_MS = 1_000
 
-/** The releases that the operator accepts. They come from the newest list that could be read. */
+/** The releases that the operator accepts, from the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * Returns the entries, each with its window and its revocation. acceptedMeasurements decides
-   * which entries are accepted at a certain time. If the result is null, any code is accepted.
+   * Returns the entries, with their windows and revocations. acceptedMeasurements decides which are
+   * accepted at a time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */
   onChange(listener: () => void): void
-  /**
-   * Reads the file again. If the file cannot be used, logs that and keeps the earlier list. Never
-   * rejects.
-   */
+  /** Reads the file again. Logs an unusable file and keeps the earlier list. Never rejects. */
   reload(): Promise<void>
   /** Stops watching the file and stops listening to SIGHUP. */
   stop(): void
 }
 
 /**
- * Returns a sentence stating why an enclave whose document has these facts may not be used now.
- * Returns null if the measurements belong to a release that is accepted now and was accepted at the
- * document's own time. The operator's rule is that the release is accepted now. Readers of the
- * enclave's records check the document's own time. `nowMs` is Unix milliseconds.
+ * Returns a sentence stating why an enclave with these facts may not be used now. Returns null if
+ * the measurements belong to a release that is accepted now and was accepted at the document's
+ * time. The first rule is the operator's, the second one is for readers of the enclave's records.
+ * `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -63,7 +60,7 @@ export function findReleaseFault(
     : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got a document of ${new Date(timestampMs).toISOString()}`
 }
 
-/** Records for administrators that a new list came into use while the gateway runs. */
+/** Records for administrators that a running gateway uses a new list. */
 export type RecordReleases = (facts: {
   readonly file: string
   readonly issued_at: string
@@ -71,10 +68,9 @@ export type RecordReleases = (facts: {
 }) => Promise<void>
 
 /**
- * Returns the releases that the configuration accepts. Without a list, any code is accepted. In
- * this case, production logs a warning at the start and on SIGHUP. Production does not refuse to
- * start, because a first deployment has no signed list yet, and because customers check
- * measurements themselves. Rejects with StartFailure.
+ * Returns the releases that the configuration accepts. Without a list, any code is accepted, and
+ * production logs a warning at the start and on SIGHUP. Production still starts, because a first
+ * deployment has no signed list yet. Rejects with StartFailure.
  */
 export async function startReleases(
   config: ReleasesConfig | null,
@@ -102,10 +98,10 @@ export async function startReleases(
 }
 
 /**
- * Reads the signed list. Reads it again when the file changes, and on SIGHUP. Rejects with Error if
- * the file cannot be read, is malformed, or is not signed by one of the keys. The message states
- * which of these faults it is. After a restart of the process, it does NOT notice that the file is
- * older than a list that was read before.
+ * Reads the signed list, again when the file changes, and on SIGHUP. Rejects with an Error that
+ * states whether the file cannot be read, is malformed, or is not signed by one of the keys. After
+ * a restart of the process, it does NOT notice that the file is older than a list that was read
+ * before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
@@ -140,7 +136,7 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
-    // Revoked measurements are refused even if the new list cannot be recorded.
+    // Revoked measurements are refused even if this record fails.
     await recordReleases({
       file,
       issued_at: list.issued_at,
@@ -148,8 +144,8 @@ export async function openAcceptedReleases(
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
-  // Compares the times and the size of the file. Notifications of the file system are not used,
-  // because they are lost when the file is replaced or mounted.
+  // Compares the times and the size of the file. The file system's notifications are lost when the
+  // file is replaced or mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)
@@ -165,8 +161,8 @@ export async function openAcceptedReleases(
 }
 
 /**
- * Calls back on SIGHUP. A process that listens to SIGHUP is not ended by it. Returns a function
- * that stops listening.
+ * Calls back on SIGHUP. The signal then does not end the process. Returns a function that stops
+ * listening.
  */
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)

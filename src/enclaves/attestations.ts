@@ -14,25 +14,24 @@ export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity'
 export type AttestationQuestion = { readonly nonce: string | null; readonly notary: string | null }
 
 /**
- * Attestation documents. Throws ApiError `overloaded` if a caller, or all callers together, send
- * too many nonces. Throws `not_found` if no enclave has the notary. Also throws the errors of
- * outageErrorOf.
+ * Attestation documents. Throws ApiError `overloaded` for too many nonces from one caller or from
+ * all callers. Throws `not_found` if no enclave has the notary. Throws the errors of outageErrorOf.
  */
 export type Attestations = {
   /**
-   * Returns the current document of this notary's enclave (0x, lower case). With `nonce` (hex),
-   * returns a fresh document over the nonce. If the notary is null, any enclave in use is selected.
+   * Returns the current document of this notary's enclave (0x, lower case), or a fresh document
+   * over `nonce` (hex). Without a notary, selects any enclave in use.
    */
   attest(asked: AttestationQuestion, caller: FreshCaller): Promise<AttestationReply>
-  /** Lists the notaries whose enclaves answer now, each with its current document. */
+  /** Lists the notaries whose enclaves answer, with their current documents. */
   list(): readonly ServedNotary[]
 }
 
 /**
- * Attestation documents for the public. For a fresh document, the security module must make a
- * signature, and the caller needs no key. So the number of fresh documents is limited
- * (createFreshShares). A request for an unknown notary is not counted. `now` returns milliseconds
- * of a clock that is never set.
+ * Attestation documents for the public. A fresh document needs a signature of the security module,
+ * but the caller needs no key. So the number of fresh documents is limited (createFreshShares). A
+ * request for an unknown notary is not counted. `now` returns milliseconds of a clock that is never
+ * set.
  */
 export function createAttestations(options: {
   readonly enclaves: {
@@ -100,8 +99,8 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // If the notaries differ, the enclave was replaced between the two requests. Then the document
-    // may belong to another key.
+    // If the notaries differ, the enclave was replaced in between, and the document may belong to
+    // another key.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }

@@ -3,17 +3,16 @@ import { type EndpointState, isUsable } from './endpoint-state.ts'
 /** The facts that decide which endpoint gets a call. */
 type Choosable = {
   readonly state: EndpointState
-  /** True if completions that are sealed by this endpoint's enclave can be stored now. */
+  /** True if completions that this endpoint's enclave seals can be stored now. */
   readonly isCommitting: boolean
-  /** When the endpoint last got a call. This is a count that grows with each call. */
+  /** When the endpoint last got a call, as a count that grows with each call. */
   readonly chosenAt: number
 }
 
 /**
- * Chooses the endpoint for a call. First, it prefers endpoints that can store sealed completions.
- * Among these, it prefers endpoints whose enclave has a provider for the call (`servesCall`). Among
- * the rest, it chooses the endpoint with the fewest calls in flight. If several have the same
- * number, it chooses the one that waited longest. Returns null if no endpoint is usable.
+ * Chooses the endpoint for a call. Prefers endpoints that can store sealed completions. Among
+ * these, prefers enclaves with a provider for the call (`servesCall`), then the fewest calls in
+ * flight, then the longest wait. Returns null if no endpoint is usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(
   endpoints: readonly Endpoint[],

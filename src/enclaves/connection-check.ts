@@ -8,29 +8,24 @@ import { parseFault, parseIdentity } from './enclave-replies.ts'
 /** How long a new connection waits for the enclave's identity. */
 type Patience = {
   /**
-   * Maximum time since the enclave last answered on any connection, milliseconds. A busy enclave is
-   * not silent, even if one connection waits longer.
+   * Maximum time since the enclave answered on any connection, milliseconds. A busy enclave is not
+   * silent.
    */
   readonly silenceMaxMs: number
-  /**
-   * Maximum time for one connection, milliseconds, even if the enclave answers on other
-   * connections.
-   */
+  /** Maximum time for one connection, milliseconds, even if other connections get answers. */
   readonly timeoutMs: number
 }
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** Largest identity that is read on a new connection, bytes. Its headers are included. */
+/** Largest identity with its headers, bytes, on a new connection. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
- * Makes connections with `connect`, and asks for the identity on each new connection. Returns the
- * connection only if `isExpected` accepts the identity. After an enclave was checked, another
- * process may start to listen at the socket, even while the old enclave still runs. Bytes that are
- * sent over a returned connection go to the checked enclave. Fails with EnclaveError. In this case,
- * nothing was sent. Does NOT check the identity itself: any process behind the socket could claim
- * another identity.
+ * Makes connections with `connect`, and asks for the identity on each of them. Returns a connection
+ * only if `isExpected` accepts the identity. So the bytes of a call go to the checked enclave, even
+ * if another process listens at the socket now. Fails with EnclaveError before any call is sent.
+ * Does NOT check the identity itself: any process behind the socket could claim another identity.
  */
 export function checkedConnector({
   connect,
@@ -41,7 +36,7 @@ export function checkedConnector({
   readonly isExpected: (identity: Identity) => boolean
   readonly patience?: Patience
 }): buildConnector.connector {
-  /** When an identity was last received on any of the connections. */
+  /** When an identity was last received on any connection. */
   let answeredAtMs = Number.NEGATIVE_INFINITY
 
   async function check(socket: Socket): Promise<void> {
@@ -80,8 +75,8 @@ export function checkedConnector({
 type RawReply = { readonly status: number; readonly body: string }
 
 /**
- * Sends a request and reads exactly the reply, to its last byte. Leaves no listeners. `watch` calls
- * `late` if the reply takes too long. `watch` returns a function that ends the watch.
+ * Sends a request and reads exactly the reply. Leaves no listeners. `watch` calls `late` for a
+ * reply that takes too long, and returns a function that ends the watch.
  */
 function askOnce(
   socket: Socket,
@@ -114,8 +109,8 @@ function askOnce(
 }
 
 /**
- * Calls `late` once, if a request that starts now has waited too long. Returns a function that ends
- * the wait.
+ * Calls `late` once, if a request from now has waited too long. Returns a function that ends the
+ * wait.
  */
 function onSilence(
   {
@@ -136,8 +131,7 @@ function onSilence(
   let timer = setTimeout(look, leftMs())
   let reading: NodeJS.Immediate | undefined
 
-  // If this process itself was blocked, bytes may already wait. They are read before `late` is
-  // called.
+  // If this process was blocked, bytes may wait: they are read before `late` is called.
   function look(): void {
     reading = setImmediate(() => {
       const nextMs = leftMs()
@@ -181,7 +175,7 @@ function parseRawReply(received: Buffer): RawReply | null {
   return { status: Number(status), body: body.toString('utf8') }
 }
 
-/** No call has used the connection yet, so no byte of a call was sent over it. */
+/** The connection is new, so no byte of a call was sent over it. */
 function unsent(fault: unknown): Error {
   const error =
     fault instanceof SyntaxError

@@ -12,7 +12,7 @@ const named = z.looseObject({
 const enclaveDescription = z.object({
   /** `unix:/path`. It is also the enclave's name. */
   url: z.string(),
-  /** This member and the members below have the same meaning as in EndpointDescription. */
+  /** The members from here on have the same meaning as in EndpointDescription. */
   state: z.string(),
   notary: z.string().nullable(),
   calls: z.int(),
@@ -27,8 +27,8 @@ const changes = { scope: 'admin', isOutside: true, reply: actDone } as const
 const body = { schema: named, example: { url: 'unix:/run/enclave.sock' } }
 
 /**
- * Acts on the enclaves of a running gateway. Changes last only until the gateway stops. At the next
- * start, ENCLAVE_URL names the enclaves again.
+ * Acts on the enclaves of a running gateway. Changes last until the gateway stops: at the next
+ * start, ENCLAVE_URL names the enclaves.
  */
 export const enclaveActs = {
   list: defineAct({
@@ -46,7 +46,7 @@ export const enclaveActs = {
       enclaves: enclaves.map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
     }),
   }),
-  /** If the enclave was drained before, it is used again. */
+  /** A drained enclave is used again. */
   add: defineAct({
     ...changes,
     method: 'POST',
@@ -94,7 +94,7 @@ async function at<Outcome>(
   return socketPath === null ? 'invalid' : run(socketPath)
 }
 
-/** Throws the error that the caller receives for any outcome except `done`. */
+/** Throws the caller's error for any outcome except `done`. */
 function settle(outcome: 'done' | 'invalid' | 'unknown' | 'in_use', place: 'body' | 'query') {
   if (outcome === 'invalid')
     throw unfitFor(place, 'url', 'Input should be unix: and an absolute path')

@@ -25,22 +25,21 @@ export type CheckedIdentity = Pick<
 type ExpectedEnclave = {
   readonly domain: LogDomain
   readonly isProduction: boolean
-  /** True in production if only simulated security modules are used. */
+  /** True in production with only simulated security modules. */
   readonly isStaging?: boolean
-  /** The accepted releases. If this is null, any measurements are accepted. */
+  /** The accepted releases. Null: any measurements are accepted. */
   readonly releases?: readonly ReleaseEntry[] | null
   readonly at: Date
 }
 
 /**
- * Returns the reasons why this gateway may not use an enclave, one sentence for each. In every
- * mode, it refuses an enclave with another protocol, chain or contract. In production, it refuses a
- * document that is not AWS's or does not belong to this enclave. It also refuses an enclave that
- * reaches providers without encryption. With releases, the measurements must belong to a release
- * that is accepted now. In development and staging, any root may have signed the document, and the
- * document's measurements are only a claim of a simulation. Staging refuses AWS's documents,
- * because records that are evidence must not be made there. Without releases it does NOT prove that
- * the enclave runs good code. Users of the enclave's records must check that.
+ * Returns the reasons why this gateway may not use an enclave, one sentence for each. Every mode
+ * refuses another protocol, chain or contract. Production refuses a document that is not AWS's or
+ * is another enclave's, and an enclave without encryption to providers. With releases, the
+ * measurements must belong to a release that is accepted now. In development and staging, any root
+ * may have signed the document, so its measurements are only a claim. Staging refuses AWS's
+ * documents, because it must make no evidence. Without releases it does NOT prove that the enclave
+ * runs good code. Users of the enclave's records must check that.
  */
 export async function findEnclaveFaults(
   identity: CheckedIdentity,
@@ -60,16 +59,15 @@ export async function findEnclaveFaults(
 }
 
 /**
- * How long a fault of a document is remembered, milliseconds of a clock that is never set. After
- * this time, the document is verified again. It may have become valid, or a wrong clock may have
- * been corrected.
+ * How long a fault of a document is remembered, milliseconds of a clock that is never set. The
+ * document may become valid, or a wrong clock may be corrected.
  */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * Returns a version of findEnclaveFaults for repeated checks. A document is verified once. It is
- * verified again only after the first of its certificates has expired. `releases` are checked each
- * time, at `now`, Unix milliseconds. `monotonic` returns milliseconds of a clock that is never set.
+ * Returns a version of findEnclaveFaults for repeated checks. A document is verified once, and
+ * again only after one of its certificates has expired. `releases` are checked each time, at `now`,
+ * Unix milliseconds. `monotonic` returns milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,
@@ -100,7 +98,7 @@ export function createEnclaveCheck({
     findEnclaveFaults(identity, { ...expected, releases: releases(), at: new Date(now()) }, verify)
 }
 
-/** `foundAtMs` is a time of the monotonic clock, which is never set. */
+/** `foundAtMs` is a time of the clock that is never set. */
 type Known = { readonly verified: Verified; readonly foundAtMs: number }
 
 function isStillSo(
@@ -177,8 +175,8 @@ function isUnderAwsRoot(document: string): boolean {
 }
 
 /**
- * The code is checked later. Only a simulated module knows its own root. So any root in its
- * document is accepted.
+ * The code is checked later. Only a simulated module knows its own root, so any root is accepted
+ * for it.
  */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }
@@ -188,9 +186,9 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 
 /**
  * Returns a function that verifies an attestation document (standard base64) at the time `now`,
- * Unix milliseconds. The function rejects if the document is not valid. The root must be AWS's. If
- * `isRootKnown` is false, the security module is simulated, and any root in the document is
- * accepted. It does NOT check measurements: users of the records decide which code is acceptable.
+ * Unix milliseconds. It rejects if the document is not valid. The root must be AWS's, unless
+ * `isRootKnown` is false: then the security module is simulated. It does NOT check measurements:
+ * users of the records decide which code is acceptable.
  */
 export function createAttestationCheck({
   isRootKnown,
@@ -200,7 +198,7 @@ export function createAttestationCheck({
   readonly now: () => number
 }): (document: string) => Promise<void> {
   const verifier = createAttestationVerifier()
-  // The document is verified once. After that, only the expiry of its certificates is checked.
+  // After the first check, only the certificates' expiry is checked.
   let known: { readonly document: string; readonly notAfterMs: number } | null = null
   return async (document) => {
     const atMs = now()

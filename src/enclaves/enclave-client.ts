@@ -35,10 +35,7 @@ import {
 } from './enclave-replies.ts'
 import { type EncryptedAnswer, readEncryptedEvents } from './encrypted-answer.ts'
 
-/**
- * The enclave's answer to a completion call. The bytes of a stream are read while `events` is
- * iterated.
- */
+/** The enclave's answer to a completion call. A stream is read while `events` is iterated. */
 export type CompletionAnswer =
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
   | { readonly kind: 'stream'; readonly events: AsyncIterable<EnclaveEvent> }
@@ -47,8 +44,8 @@ export type CompletionAnswer =
 const MIB = 1024 * 1024
 
 /**
- * How long a known identity counts as current, milliseconds. If the enclave renews its document,
- * this gateway sees the new document after this time at the latest.
+ * How long a known identity counts as current, milliseconds. A renewed document is visible within
+ * this time.
  */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
@@ -56,73 +53,60 @@ export const IDENTITY_AGE_MAX_MS = 5_000
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Timeout until the enclave's first byte, and between its bytes. The enclave has shorter timeouts
- * for providers (first byte, idle), and reports them with separate errors.
+ * Timeout until the enclave's first byte, and between its bytes. The enclave's own timeouts for
+ * providers are shorter, with separate errors.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/**
- * Timeout for an attestation. A pull has this timeout in addition to the time that the pull itself
- * waits.
- */
+/** Timeout for an attestation. A pull has this timeout in addition to its own wait. */
 const CONTROL_TIMEOUT_MS = 10_000
 
-/**
- * Timeout for the identity. An enclave has its identity ready. If it does not send the identity in
- * this time, it counts as unreachable.
- */
+/** Timeout for the identity. An enclave without an answer in this time counts as unreachable. */
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * Largest answer that is held in memory. It is one pull of many completions. Until the completions
- * are stored, they need several times as much memory. So a process with little memory pulls fewer
- * completions at once, but at least one.
+ * Largest answer in memory: one pull of many completions, which needs several times as much until
+ * it is stored. A process with little memory pulls fewer completions at once, but at least one.
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
 /** Largest identity, notice, fault or document, bytes. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** How long unused connections stay open. The enclave's own hint may shorten this time. */
+/** How long unused connections stay open, unless the enclave asks for less. */
 const KEEP_ALIVE_MS = 30_000
 
 export type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
   /**
-   * How many completion calls may run at the same time. Further calls would wait in a queue without
-   * being counted. So the gateway refuses them before.
+   * The maximum number of completion calls at the same time. The gateway refuses further calls,
+   * which would wait without being counted.
    */
   readonly callsMax: number
-  /** Returns milliseconds of a clock that is never set. Default: this process's monotonic clock. */
+  /** Returns milliseconds of a clock that is never set. Default: the process's monotonic clock. */
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
   /**
-   * Returns true if completion calls may be sent to the enclave that answers on a new connection.
-   * Default: every enclave is accepted.
+   * Returns true if the enclave on a new connection may get completion calls. Default: every
+   * enclave.
    */
   readonly isExpected?: (identity: Identity) => boolean
-  /**
-   * Returns true if the method `identity` may return this identity. Default: it may return every
-   * identity.
-   */
+  /** Returns true if `identity` may return this identity. Default: every identity. */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
   /** Called when the enclave has started to answer. */
   readonly onReply?: () => void
 }
 
 /**
- * Makes calls to an enclave that listens on a Unix socket. Nothing is sent before the first call.
- * Methods throw EnclaveError. If the signal is aborted, they throw the signal's reason.
+ * Makes calls to an enclave on a Unix socket. Nothing is sent before the first call. Methods throw
+ * EnclaveError, or the reason of an aborted signal.
  */
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
-  /**
-   * This is a separate pool, so that many completions cannot delay a pull. The answers of all
-   * completions wait for pulls.
-   */
+  /** A separate pool, so that completions cannot delay a pull: their answers wait for pulls. */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
@@ -152,9 +136,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the enclave's identity, at most IDENTITY_AGE_MAX_MS old. If the enclave was
-   * unreachable, the identity is requested again. Only one request for the identity runs at a time.
-   * Throws EnclaveError `unavailable` if the enclave that answers is not followed.
+   * Returns the enclave's identity, at most IDENTITY_AGE_MAX_MS old. Requests it again if the
+   * enclave was unreachable, one request at a time. Throws EnclaveError `unavailable` if the
+   * enclave that answers is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -163,20 +147,20 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** Returns the identity of the enclave that answers now, even if that enclave is not followed. */
+  /** Returns the identity of the enclave that answers now, followed or not. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
   }
 
-  /** Removes the stored identity, so that the next identity() requests it again. */
+  /** Makes the next identity() request the identity again. */
   forgetIdentity(): void {
     this.#known = null
   }
 
   /**
-   * Sends a caller's exact bytes. If the signal is aborted before the events end, the provider's
-   * call also ends.
+   * Sends a caller's exact bytes. Aborting the signal before the events end also ends the
+   * provider's call.
    */
   async complete(
     call: CompletionCall,
@@ -205,9 +189,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Sends the frames of an encrypted call as they arrive. If the signal is aborted before the
-   * events end, the provider's call also ends. If a fault of the body ended the call, throws that
-   * fault.
+   * Sends the frames of an encrypted call as they arrive. Aborting the signal before the events end
+   * also ends the provider's call. If a fault of the body ended the call, throws that fault.
    */
   async encrypted(
     call: EncryptedCall,
@@ -239,8 +222,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Sends the missing part of the proof to an encrypted call that waits for it. Returns false if no
-   * call waits.
+   * Sends the missing part of the proof to a waiting encrypted call. Returns false if no call
+   * waits.
    */
   async giveProof(proof: AnchorProof, signal: AbortSignal): Promise<boolean> {
     const isGiven = () => true
@@ -257,9 +240,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns completions that are not acknowledged yet. The enclave waits for at most
-   * request.wait_ms. After `expectEnd`, the enclave may be unreachable, because it ends normally
-   * when all its completions are committed. In this case the reply is empty.
+   * Returns unacknowledged completions, after at most request.wait_ms. After `expectEnd`, the reply
+   * is empty if the enclave is unreachable: an enclave ends when all its completions are committed.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -281,16 +263,15 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns a fresh attestation document (base64) over the caller's nonce. The nonce is 16 to 64
-   * bytes as hex.
+   * Returns a fresh attestation document (base64) over the caller's nonce, 16 to 64 bytes as hex.
    */
   attestation(nonce: string): Promise<string> {
     return this.#ask(parseAttestationReply, { path: `${ENCLAVE_PATHS.attestation}?nonce=${nonce}` })
   }
 
   /**
-   * Returns all leaves that the log has now and their root. Also returns a document over the root
-   * and the block's hash (0x, lower case).
+   * Returns all leaves of the log and their root, with a document over the root and the block's
+   * hash (0x, lower case).
    */
   attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply> {
     const request: HeadAttestationRequest = { block_hash: blockHash }
@@ -298,8 +279,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the enclave's statement about heads of other logs. If no other heads were sent to the
-   * enclave before, the statement covers these heads.
+   * Returns the enclave's statement about heads of other logs. The statement covers the heads of
+   * the first call.
    */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }
@@ -318,7 +299,7 @@ export class EnclaveClient {
     const identity = this.#ask(parseIdentity, { path: ENCLAVE_PATHS.identity, timeoutMs })
     const entry = { identity, atMs: this.#now() }
     this.#known = entry
-    // If the request for the identity failed, its result is not used again.
+    // The result of a failed request for the identity is not used again.
     identity.catch(() => {
       if (this.#known === entry) this.#known = null
     })
@@ -359,8 +340,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the error to throw. After a fault, another enclave may answer, so the stored identity
-   * is removed.
+   * Returns the error to throw. Removes the stored identity, because another enclave may answer
+   * after a fault.
    */
   #failureOf(error: unknown, signal: AbortSignal | undefined): unknown {
     const failure = enclaveErrorOf(error, signal)
@@ -382,10 +363,7 @@ function openPool(connect: Pool.Options['connect'], options: Pool.Options): Pool
 
 type Question = {
   readonly path: string
-  /**
-   * The body of a POST, sent as JSON. Default: there is no body, and the path is only read with
-   * GET.
-   */
+  /** The body of a POST, as JSON. Default: no body, and GET. */
   readonly request?: object
   readonly signal?: AbortSignal
   readonly timeoutMs?: number
@@ -398,8 +376,8 @@ function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) 
 }
 
 /**
- * The limit is compared with the length that the enclave states. This length is trusted. Every
- * answer except a stream has a length.
+ * The limit is compared with the length that the trusted enclave states. Only a stream has no
+ * length.
  */
 async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {

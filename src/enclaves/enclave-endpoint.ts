@@ -29,12 +29,9 @@ export type EndpointOptions = EnclaveChecks & {
   readonly callsMax: number
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** After a call ended, its enclave may still seal it for this long, milliseconds. */
+  /** How long after the end of a call the enclave may still seal the call, milliseconds. */
   readonly settleMs: number
-  /**
-   * How long a look waits, and how long an enclave may be silent. The modules that use these values
-   * define the defaults.
-   */
+  /** How long a look waits, and how long an enclave may be silent. */
   readonly identityTimeoutMs?: number
   readonly silenceMaxMs?: number
   /** Called after each change of the endpoint's state. */
@@ -43,9 +40,8 @@ export type EndpointOptions = EnclaveChecks & {
 }
 
 /**
- * A socket at which an enclave is expected. It holds the state, and the parts that change the state
- * and act on it. The enclave at this socket may be replaced by another one. Only a checked enclave
- * gets calls.
+ * A socket at which an enclave is expected, with its state and the parts that change the state. The
+ * enclave may be replaced by another one. Only a checked enclave gets calls.
  */
 export class EnclaveEndpoint {
   readonly socketPath: string
@@ -55,7 +51,7 @@ export class EnclaveEndpoint {
   readonly watch: EnclaveWatch
   /** Commits the enclave's log. */
   readonly followedLog: FollowedLog
-  /** When the endpoint last got a call. This is a count over all endpoints. */
+  /** When the endpoint last got a call, as a count over all endpoints. */
   chosenAt = 0
   readonly #calls: RunningCalls
   readonly #notaries = new Set<string>()
@@ -111,12 +107,12 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
-  /** The enclave's identity at the last successful look. The identity was checked at that look. */
+  /** The enclave's checked identity at the last successful look. */
   get identity(): Identity | null {
     return this.#identity
   }
 
-  /** The error of the last look. If a call failed since then, it is the error of that call. */
+  /** The error of the last look, or of a call that failed since then. */
   get error(): Error | null {
     return this.#error
   }
@@ -131,10 +127,7 @@ export class EnclaveEndpoint {
     return this.#notaries.has(notary)
   }
 
-  /**
-   * Returns the reason why the enclave is refused or unreachable. Empty if it is not refused and
-   * not unreachable.
-   */
+  /** Returns the reason why the enclave is refused or unreachable, otherwise an empty text. */
   describeFault(): string {
     if (this.#state.contact === 'lost') return this.#error?.message ?? ''
     return this.#state.verdict === 'refused' ? this.#faults.join('; ') : ''
@@ -154,7 +147,7 @@ export class EnclaveEndpoint {
     return this.#calls.answerOf(running, this.client.complete(call, body, running.signal))
   }
 
-  /** Makes an encrypted call, and counts it in the same way as `complete` does. */
+  /** Makes an encrypted call, and counts it as `complete` does. */
   encrypted(
     call: EncryptedCall,
     body: Pick<PassedBody, 'stream' | 'fault'>,
@@ -168,7 +161,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** Ends the watch. The log is still followed until `followedLog.stop` is called. */
+  /** Ends the watch. The log is followed until `followedLog.stop`. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()
@@ -198,7 +191,7 @@ export class EnclaveEndpoint {
     this.#apply({ kind: 'answered', notary, isAccepted: faults.length === 0, isKnown })
   }
 
-  /** The error of a call may mean that another enclave answers now, or that no enclave answers. */
+  /** After a call's error, another enclave may answer, or none. */
   #recordFault(error: unknown): void {
     if (!(error instanceof EnclaveError)) return
     if (!error.wasSent) {

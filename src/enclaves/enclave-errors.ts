@@ -9,15 +9,12 @@ type EnclaveErrorCode =
   | 'reply_too_large' //  a pull of fewer completions may fit
   | 'protocol' //         answered with something else than enclave/protocol says
 
-/** Why a call to the enclave got no answer. The messages are for operators, not for callers. */
+/** Why a call to the enclave got no answer, in words for operators. */
 export class EnclaveError extends Error {
   override readonly name = 'EnclaveError'
   readonly code: EnclaveErrorCode
   readonly fault: EnclaveFault | null
-  /**
-   * False only if it is certain that the call was not sent to any enclave. Then another enclave can
-   * make the call.
-   */
+  /** False only if the call was certainly not sent, so that another enclave can make it. */
   readonly wasSent: boolean
 
   constructor(
@@ -34,9 +31,9 @@ export class EnclaveError extends Error {
 }
 
 /**
- * Returns the error to throw for an error of the HTTP client. If `signal` is aborted, it is the
- * signal's reason. Otherwise it is an EnclaveError. The original error is not stored as a cause,
- * because it may contain the request.
+ * Returns the error to throw for an error of the HTTP client: the reason of an aborted `signal`,
+ * otherwise an EnclaveError. The original error is not its cause, because it may contain the
+ * request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason
@@ -62,10 +59,7 @@ function codeOf(error: Error): string {
   return typeof code === 'string' ? code : ''
 }
 
-/**
- * Returns the error that the caller receives for an enclave's fault. `isOperators` has the same
- * meaning as in callErrorOf.
- */
+/** Returns the caller's error for an enclave's fault. `isOperators`: see callErrorOf. */
 export function faultErrorOf(
   fault: EnclaveFault,
   isOperators: boolean,
@@ -73,12 +67,12 @@ export function faultErrorOf(
   const error = callErrorOf(fault, isOperators)
   if ('fault' in error) return new ValidationError([error.fault])
   const mayBeMade = fault.may_be_made === true
-  // Either the provider has not been asked yet, or the provider's answer cannot be sealed.
+  // The provider was not asked yet, or its answer cannot be sealed.
   const leavesNoResult = error.code === 'not_ready' && !mayBeMade
   return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
-/** Returns the error that the caller receives if the enclave could not be asked. */
+/** Returns the caller's error if the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
     error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
@@ -86,8 +80,8 @@ export function outageErrorOf(error: EnclaveError): ApiError {
 }
 
 /**
- * Returns true if an operator should see the fault, because the caller receives only a general
- * message. Such a fault is logged.
+ * Returns true if the fault is logged for an operator, because the caller gets only a general
+ * message.
  */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (

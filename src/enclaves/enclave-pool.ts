@@ -8,21 +8,12 @@ import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/**
- * A completion call that any enclave may make. If `notary` is set, only this notary's enclave may
- * make it.
- */
+/** A completion call for the enclave of `notary`, or for any enclave. */
 type WantedCall = {
   readonly model: string
-  /**
-   * Notary of the only enclave that may make the call. If it is null, any enclave may make the
-   * call.
-   */
+  /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
-  /**
-   * Returns the call to send to the enclave with this identity. If it throws an error, the error
-   * ends the call.
-   */
+  /** Returns the call for the enclave with this identity. Its error ends the call. */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
@@ -35,27 +26,23 @@ export type ServedNotary = Pick<
 > & {
   /** Keys for encrypting calls. Empty for an older enclave. */
   readonly encryption_keys: readonly EncryptionKey[]
-  /**
-   * `draining` means that the enclave gets no new calls, and its last completions are being added
-   * to its log.
-   */
+  /** `draining`: no new calls arrive, and the last completions are being added to the log. */
   readonly status: 'in_use' | 'draining'
 }
 
 /** The description of an endpoint for the operator. */
 export type EndpointDescription = {
-  /** Path of the endpoint's socket. It is also the endpoint's name. */
+  /** Path of the endpoint's socket, which is also its name. */
   readonly socketPath: string
   readonly state: EndpointPhase
-  /** Null until the enclave has answered for the first time. */
+  /** Null before the enclave's first answer. */
   readonly notary: string | null
   /** Calls in flight. */
   readonly calls: number
-  /** How many leaves of the enclave's log are in the database. Null if the log is not followed. */
+  /** Number of the log's leaves in the database. Null if the log is not followed. */
   readonly committed: number | null
   /**
-   * Why the enclave is refused or unreachable, or why its log cannot be committed. Empty if there
-   * is no fault.
+   * Why the enclave is refused or unreachable, or its log is not committed. Empty without a fault.
    */
   readonly fault: string
 }
@@ -65,15 +52,12 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
   readonly socketPaths: readonly string[]
 }
 
-/**
- * Codes with which an enclave answers before it does anything for a call. After such a code,
- * another enclave may make the call.
- */
+/** Codes of an enclave that did nothing for a call, so that another enclave may make it. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
 /**
- * Presents all enclaves of the gateway as one. Calls are distributed over the enclaves. The
- * operator adds, drains and removes enclaves.
+ * Presents all enclaves of the gateway as one, and distributes calls over them. The operator adds,
+ * drains and removes enclaves.
  */
 export class EnclavePool {
   readonly #options: EnclavePoolOptions
@@ -88,18 +72,15 @@ export class EnclavePool {
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /**
-   * Returns the check that finds the faults of an enclave for this gateway. An enclave without
-   * faults would be used.
-   */
+  /** Returns the check that finds an enclave's faults. An enclave without faults would be used. */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
 
   /**
-   * Sends the call to an enclave. If the call was not sent to the first enclave, or that enclave
-   * did not accept it, tries another enclave. Throws EnclaveError. Its `wasSent` is false if no
-   * enclave got the call. Also throws the error of `callFor`, or the signal's reason.
+   * Sends the call to an enclave. If the first enclave did not get or accept the call, tries
+   * another one. Throws EnclaveError: `wasSent` is false if no enclave got the call. Also throws
+   * the error of `callFor`, or the signal's reason.
    */
   async complete(
     wanted: WantedCall,
@@ -117,8 +98,7 @@ export class EnclavePool {
         if (answer.kind !== 'fault') return answer
         const { code, may_be_made: mayBeMade } = answer.fault
         if (code === 'provider_mismatch' && !isRepeated) {
-          // The credential was chosen with an old table of providers, so the identity is read
-          // again.
+          // The credential was for an old table of providers, so the identity is read again.
           await endpoint.watch.look()
           if (isUsable(endpoint.state)) continue
         }
@@ -135,8 +115,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the endpoint of this notary (0x, lower case) while the notary's enclave accepts
-   * encrypted calls. An older enclave has no keys for encrypted calls.
+   * Returns the endpoint of this notary (0x, lower case) if its enclave accepts encrypted calls. An
+   * older enclave has no keys for them.
    */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
@@ -145,8 +125,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the notary of the enclave that would make a call for this model now. Throws
-   * EnclaveError if no enclave would make it.
+   * Returns the notary of the enclave that would get a call for this model now. Throws EnclaveError
+   * if no enclave would get it.
    */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
@@ -154,9 +134,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the enclave of this notary, if this gateway follows or followed the enclave's log. If
-   * `notary` is null, returns any enclave in use. Returns null if no enclave has this notary.
-   * Throws EnclaveError if no enclave is in use.
+   * Returns the enclave of this notary, if this gateway follows or followed the enclave's log.
+   * Otherwise returns null. Without a notary, returns any enclave in use, or throws EnclaveError.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -167,8 +146,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns a current attestation document, standard base64. All enclaves in use are asked now, and
-   * the first answer is returned. Throws EnclaveError if no enclave answers.
+   * Returns a current attestation document, standard base64: the first answer of all enclaves in
+   * use. Throws EnclaveError without an answer.
    */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async ({ client }) => {
@@ -182,10 +161,7 @@ export class EnclavePool {
     }
   }
 
-  /**
-   * Returns the notaries whose enclaves answered at the last look. These enclaves are in use or
-   * draining.
-   */
+  /** Returns the notaries of the enclaves in use or draining that answered at the last look. */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
@@ -198,14 +174,14 @@ export class EnclavePool {
     })
   }
 
-  /** Gives the last known identities of the enclaves in use. */
+  /** Returns the last known identities of the enclaves in use. */
   identities(): readonly Identity[] {
     return this.#list().flatMap(({ state, identity }) =>
       isUsable(state) && identity !== null ? [identity] : [],
     )
   }
 
-  /** Counts the endpoints in each state. A state without endpoints has the count 0. */
+  /** Counts the endpoints in each state, with 0 for a state without endpoints. */
   countStates(): ReadonlyMap<EndpointPhase, number> {
     const phases = this.#list().map(({ phase }) => phase)
     return new Map(
@@ -230,8 +206,8 @@ export class EnclavePool {
   }
 
   /**
-   * Puts an endpoint into use. It may be new, or it may have been drained. The endpoint's enclave
-   * is checked first. Returns `limit` if there are already ENCLAVES_MAX endpoints.
+   * Puts a new or drained endpoint into use, after checking its enclave. Returns `limit` if there
+   * are ENCLAVES_MAX endpoints.
    */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
@@ -243,8 +219,7 @@ export class EnclavePool {
   }
 
   /**
-   * Sends no more calls to an endpoint, and starts to settle its log. Does not wait until the log
-   * is settled.
+   * Sends no more calls to an endpoint, and starts to settle its log. Does not wait for the log.
    */
   drain(socketPath: string): 'done' | 'unknown' {
     const endpoint = this.#endpoints.get(socketPath)
@@ -252,7 +227,7 @@ export class EnclavePool {
     return endpoint === undefined ? 'unknown' : 'done'
   }
 
-  /** Removes an endpoint. Returns `in_use` if the endpoint must be drained first. */
+  /** Removes an endpoint. `in_use`: the endpoint must be drained first. */
   async remove(socketPath: string): Promise<'done' | 'unknown' | 'in_use'> {
     const endpoint = this.#endpoints.get(socketPath)
     if (endpoint === undefined) return 'unknown'
@@ -266,8 +241,8 @@ export class EnclavePool {
   }
 
   /**
-   * Waits for the first usable enclave. Returns false if `timeoutMs` has passed, or if all enclaves
-   * are refused.
+   * Waits for the first usable enclave. Returns false after `timeoutMs`, or if all enclaves are
+   * refused.
    */
   async awaitUsable(timeoutMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
@@ -285,8 +260,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the reasons why no enclave is usable, one line for each endpoint. The text is for the
-   * person who started the gateway.
+   * Returns the reasons why no enclave is usable, one line for each endpoint, for the person who
+   * started the gateway.
    */
   describeFaults(): string {
     const name = (socketPath: string) => (this.#endpoints.size === 1 ? '' : `${socketPath}: `)
@@ -299,15 +274,15 @@ export class EnclavePool {
     return faults.join('\n')
   }
 
-  /** Checks every enclave again, because the accepted releases may have changed. */
+  /** Checks every enclave again after a change of the accepted releases. */
   recheck(): Promise<void> {
     return this.#forAll(({ watch }) => watch.look())
   }
 
   /**
    * Ends all watching, commits the sealed completions, and stops following logs. `endEnclaves` ends
-   * the enclaves that this process started. Each of these enclaves waits until all its completions
-   * are committed. So `endEnclaves` is called before following stops.
+   * the enclaves of this process. They wait until their completions are committed, so `endEnclaves`
+   * is called before following stops.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -342,7 +317,7 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** Returns the endpoints that may make the call and that were not tried yet. */
+  /** Returns the untried endpoints that may make the call. */
   #candidates({ notary }: Wanted, tried: ReadonlySet<EnclaveEndpoint>): readonly EnclaveEndpoint[] {
     return this.#list().filter(
       (endpoint) => !tried.has(endpoint) && (notary === null || endpoint.state.notary === notary),
@@ -350,8 +325,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the endpoint for a call. Returns null if no endpoint is usable. The call must start at
-   * once, so that the next choice counts it.
+   * Returns the endpoint for a call, or null if none is usable. The call must start at once, so
+   * that the next choice counts it.
    */
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
@@ -363,10 +338,7 @@ export class EnclavePool {
     return endpoint
   }
 
-  /**
-   * Checks the endpoints again if none is usable. Throws EnclaveError if no endpoint becomes
-   * usable.
-   */
+  /** Checks the endpoints again if none is usable. Throws EnclaveError if this does not help. */
   async #seek(wanted: Wanted): Promise<EnclaveEndpoint> {
     await seekUsable(this.#candidates(wanted, new Set()))
     const endpoint = this.#choose(wanted, new Set())
@@ -381,8 +353,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the error for the case that no enclave can accept a call. It is the error of the first
-   * endpoint that has an error. Nothing was sent.
+   * Returns the error if no enclave can accept a call: that of the first endpoint with an error.
+   * Nothing was sent.
    */
   #noneInUse(): EnclaveError {
     const known = this.#list()
@@ -395,8 +367,8 @@ export class EnclavePool {
 }
 
 /**
- * Checks the endpoints again if none is usable. An enclave may be reachable again, and a caller may
- * notice that before the next regular look.
+ * Checks the endpoints again if none is usable. An enclave may be reachable before the next regular
+ * look.
  */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
@@ -405,7 +377,7 @@ async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> 
       await endpoint.watch.look()
       if (!isUsable(endpoint.state)) throw new Error('expected the enclave to be usable')
     })
-  // The first usable endpoint is enough. The others may hang, so they are not awaited.
+  // One usable endpoint is enough. The others may hang.
   await Promise.any(looks).catch(() => undefined)
 }
 

@@ -13,13 +13,11 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each of these functions returns the same value, not a copy. A boot configuration is hashed as a
- * whole, so no member may be lost. All these functions throw EnclaveError `protocol`.
+ * Each of these functions returns the same value, not a copy: a boot configuration is hashed with
+ * all its members. Each throws EnclaveError `protocol`.
  */
 
-/**
- * Reads the identity of an enclave. This gateway must know the protocol version in the identity.
- */
+/** Reads the identity of an enclave, whose protocol version must be known here. */
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
@@ -36,19 +34,13 @@ export function parseSealedNotice(value: unknown): SealedNotice {
   return parse<SealedNotice>(noticeSchema, value, 'a sealed notice')
 }
 
-/**
- * Reads the fault of a call. If this version does not know the code, the fault becomes an internal
- * error of the enclave.
- */
+/** Reads the fault of a call. An unknown code becomes an internal error of the enclave. */
 export function parseFault(value: unknown): EnclaveFault {
   const fault = parse<EnclaveFault>(faultSchema, value, 'a fault')
   return Object.hasOwn(FAULT_CODES, fault.code) ? fault : { ...fault, code: 'internal_error' }
 }
 
-/**
- * Reads the reply to a pull. The committer must verify the hashes, the signatures and the order in
- * the reply.
- */
+/** Reads the reply to a pull. The committer must verify its hashes, signatures and order. */
 export function parsePullReply(value: unknown): PullReply {
   return parse<PullReply>(pullReplySchema, value, 'a pull reply')
 }
@@ -62,9 +54,7 @@ export function parseAttestationReply(value: unknown): string {
   ).document
 }
 
-/**
- * Reads the reply to a call for a head attestation. The caller must check the document's content.
- */
+/** Reads the reply to a call for a head attestation. The caller must check the document. */
 export function parseHeadAttestationReply(value: unknown): HeadAttestationReply {
   return parse<HeadAttestationReply>(headAttestationSchema, value, 'a head attestation')
 }
@@ -160,10 +150,7 @@ const faultSchema = z.object({
   may_be_made: z.boolean().optional(),
 })
 
-/**
- * Every code that enclaves of this version use. If a code is missing here, the compiler reports an
- * error.
- */
+/** Every code of this version's enclaves. The compiler reports a missing code. */
 const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   invalid_request: true,
   unsupported_model: true,
@@ -208,9 +195,9 @@ const pullReplySchema = z.object({
 })
 
 /**
- * An event of a streamed completion call. `chunks` contains whole `data:` events in the form in
- * which they are passed on. `last` contains the canonical JSON text of the last chunk. The proof is
- * added to this chunk. Enclaves of protocol version 1 do not send `last`.
+ * An event of a streamed completion call. `chunks`: whole `data:` events, as the caller gets them.
+ * `last`: the canonical JSON text of the last chunk, to which the proof is added. Enclaves of
+ * protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -218,22 +205,21 @@ export type EnclaveEvent =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
 
-/** Largest event. If a provider's answer is so large, the enclave refuses it much earlier. */
+/** Largest event. The enclave refuses an answer of this size much earlier. */
 export const EVENT_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Body of an HTTP answer. `dump` reads and drops the rest of the body, so that the connection can
- * be used again.
+ * Body of an HTTP answer. `dump` drops the rest of the body, so that the connection can be used
+ * again.
  */
 type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
 
 /**
- * Reads the events of a streamed completion call, in order. They end after `sealed`, or after a
- * `fault`. Chunks that arrive together are returned together, without parsing. The enclave wrote
- * them in canonical JSON, and the caller gets the same bytes. Events end with two line feeds, which
- * occur nowhere else. Only whole events are returned, even if the bytes of an event arrive in
- * parts. Throws EnclaveError `unavailable` if the stream ends without `sealed`. Throws
- * `reply_too_large`, `protocol`, or the signal's reason. Leaving the iteration early ends the call.
+ * Reads the events of a streamed completion call, in order, until `sealed` or a `fault`. Chunks
+ * that arrive together are returned together and unparsed, so the caller gets the enclave's bytes.
+ * Two line feeds end an event, and occur nowhere else. Only whole events are returned. Throws
+ * EnclaveError `unavailable` if the stream ends without `sealed`. Throws `reply_too_large`,
+ * `protocol`, or the signal's reason. Leaving the iteration early ends the call.
  */
 export async function* readEnclaveEvents(
   body: EventBody,
@@ -241,8 +227,7 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // When the call is ended below, the body reports an error. Without this listener, the error would
-  // be uncaught.
+  // Without this listener, the error of a call that is ended below would be uncaught.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
@@ -262,15 +247,12 @@ export async function* readEnclaveEvents(
   }
 }
 
-/**
- * After `sealed`, only the end of the body may follow. At most this many bytes are read and
- * dropped.
- */
+/** Only the end of the body may follow `sealed`. At most this many bytes are dropped. */
 const DUMP_BYTES_MAX = 4096
 
 /**
- * Returns parts of the body that end at the end of an event. The bytes of an incomplete event are
- * joined only once, not at each new part.
+ * Returns parts of the body that end with an event. The bytes of an incomplete event are joined
+ * only once.
  */
 async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   let held: readonly Buffer[] = []
@@ -290,8 +272,7 @@ async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
 }
 
 /**
- * Returns the end of the last whole event in `part`. Returns 0 if no event ends in it. The two line
- * feeds may be in two parts.
+ * Returns the end of the last whole event in `part`, or 0. The two line feeds may be in two parts.
  */
 function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
   const last = part.lastIndexOf(EVENT_END)
@@ -314,7 +295,7 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
   }
 }
 
-/** A data line contains no line feed. So only a new event can follow an empty line. */
+/** A data line has no line feed, so only a new event can follow an empty line. */
 function nextNamedEvent(events: Buffer, start: number): number {
   if (events.toString('latin1', start, start + NAMED_EVENT.length) === NAMED_EVENT) return start
   const found = events.indexOf(EVENT_END + NAMED_EVENT, start)

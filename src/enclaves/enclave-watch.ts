@@ -8,8 +8,8 @@ import type { EnclaveClient } from './enclave-client.ts'
 import type { EndpointState } from './endpoint-state.ts'
 
 /**
- * Interval between looks at an enclave that answers. If the enclave stops, is restarted, or its
- * release ends, this is noticed after this time at the latest.
+ * Interval between looks at an enclave that answers. A stop, a restart and the end of a release are
+ * noticed within this time.
  */
 const WATCH_INTERVAL_MS = 1_000
 /** Pause before the next look at an unreachable enclave. */
@@ -18,37 +18,28 @@ const BACKOFF = { minMs: 100, maxMs: 5_000 }
 /** The checks that decide whether an enclave is used. */
 export type EnclaveChecks = {
   /**
-   * Returns the reasons why this gateway refuses an enclave now, one sentence for each. If the list
-   * is empty, the enclave is accepted.
+   * Returns the reasons why this gateway refuses an enclave now, one sentence for each. Empty if it
+   * is accepted.
    */
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
-  /**
-   * Returns true if the notary's log is in the database. In this case an enclave with this notary
-   * was accepted before.
-   */
+  /** Returns true if the notary's log is in the database: its enclave was accepted before. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
-  /**
-   * Sends the existing logs to an accepted enclave before its first call. Does nothing if the
-   * enclave has already received the logs.
-   */
+  /** Sends the existing logs to an accepted enclave before its first call. Sends them only once. */
   readonly register: (
     identity: Identity,
     enclave: Pick<EnclaveClient, 'stateBoot'>,
   ) => Promise<void>
 }
 
-/**
- * The result of a look. Either an enclave answers, with the reasons if this gateway refuses it, or
- * no enclave answers.
- */
+/** The result of a look: no enclave answers, or one answers, with the reasons for a refusal. */
 export type LookResult =
   | {
       readonly kind: 'answered'
       readonly identity: Identity
       readonly faults: readonly string[]
       /**
-       * True if the enclave's log is in the database. False if the same enclave answered at the
-       * previous look.
+       * True if the enclave's log is in the database. False if the enclave did not change since the
+       * last look.
        */
       readonly isKnown: boolean
     }
@@ -63,9 +54,8 @@ export type EnclaveWatchOptions = EnclaveChecks & {
 }
 
 /**
- * Looks every second which enclave answers at a socket, and checks it. An enclave is checked before
- * it is used, and when it replaces another enclave. It is also checked at every look, because
- * releases end.
+ * Looks every second which enclave answers at a socket, and checks it: before its first use, after
+ * a replacement, and at every look, because releases end.
  */
 export class EnclaveWatch {
   /** Looks now. Concurrent calls share one look. Never rejects. */

@@ -12,8 +12,8 @@ import { pause } from '../runtime/loop.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /**
- * An event of an encrypted call. It is the start of the answer, frames to pass on unchanged, or
- * data for the limits. It contains no readable content.
+ * An event of an encrypted call: the start of the answer, frames to pass on unchanged, or data for
+ * the limits. It has no readable content.
  */
 export type EncryptedEvent =
   | { readonly kind: 'head'; readonly head: EncryptedHead }
@@ -28,27 +28,25 @@ export type EncryptedAnswer =
       readonly kind: 'answer'
       /** `Ehbp-Response-Nonce`: 64 hex digits. */
       readonly responseNonce: string
-      /** The events are read during the iteration. Leaving the iteration ends the call. */
+      /** The events are read by the iteration. Leaving it ends the call. */
       readonly events: AsyncIterable<EncryptedEvent>
     }
 
-/**
- * After a commit, how long the next pull may take to bring the proofs to the enclave, milliseconds.
- */
+/** How long after a commit the next pull may bring the proofs to the enclave, milliseconds. */
 const PATIENCE_MS = 1_000
 
 /**
- * Returns how long a gateway waits for the pull that brings the proofs. Returns 0 if commits do not
- * have their own anchors.
+ * Returns how long a gateway waits for the pull that brings the proofs. 0: commits do not have
+ * their own anchors.
  */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
 }
 
 /**
- * Sends the missing part of its proof to an encrypted call, if no pull did this. An older enclave
- * gets the part at once. Another enclave gets it only if its answer did not end within `patienceMs`
- * after the commit.
+ * Sends the missing part of the proof to an encrypted call. An older enclave gets the part at once.
+ * A newer enclave gets the part only if the answer does not end within `patienceMs` after the
+ * commit.
  */
 export async function bringProof(
   { call, index }: EncryptedSealed,
@@ -70,9 +68,7 @@ export async function bringProof(
   if (!answered.aborted) await give(known)
 }
 
-/**
- * Largest record. A record is a frame with a part of a whole answer, or with one event of a stream.
- */
+/** Largest record: a frame with a part of a whole answer, or with one event of a stream. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 const HEAD_BYTES = 1 + 4
@@ -85,10 +81,9 @@ export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // When the call is ended below, the body reports an error. Without this listener, the error would
-  // be uncaught.
+  // Without this listener, the error of a call that is ended below would be uncaught.
   body.on('error', () => {})
-  // The parts are joined only when the record is complete, so that a long record is copied once.
+  // The parts of a long record are joined once, when it is complete.
   let parts: Buffer[] = []
   let heldBytes = 0
   let wantedBytes = HEAD_BYTES
@@ -118,8 +113,8 @@ export async function* readEncryptedEvents(
 }
 
 /**
- * Takes the first record from the held bytes. The record is null while it is incomplete. `wanted`
- * is the number of bytes that the record needs, as far as it is known.
+ * Takes the first record from the held bytes. The record is null while incomplete. `wanted` is the
+ * number of bytes that the record needs, as far as known.
  */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null

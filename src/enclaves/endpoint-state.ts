@@ -1,24 +1,22 @@
 /**
- * State of an endpoint. An endpoint is a socket at which an enclave is expected. The enclave at
- * this socket may be replaced by another one. Each enclave has its own key and log.
+ * State of an endpoint: a socket at which an enclave is expected. The enclave may be replaced by
+ * another one, with another key and log.
  */
 export type EndpointState = {
   /**
-   * The operator's order. `serve`: the endpoint gets calls. `drain`: the endpoint finishes its
-   * calls and is then unused.
+   * The operator's order. `serve`: the endpoint gets calls. `drain`: the endpoint only finishes its
+   * calls.
    */
   readonly order: 'serve' | 'drain'
   /** States whether an enclave answers at the socket. */
   readonly contact: 'unknown' | 'present' | 'lost'
-  /** Notary of the enclave that answered last. Null until an enclave has answered. */
+  /** Notary of the enclave that answered last. Null before any answer. */
   readonly notary: string | null
   /** States whether this gateway accepts the enclave that answered last. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'
-  /**
-   * True if the enclave's log may contain completions for callers. Then the log must be followed.
-   */
+  /** True if the log must be followed, because callers may wait for its completions. */
   readonly isFollowed: boolean
-  /** True if the whole log of the enclave has been committed since the last call. */
+  /** True if the whole log was committed after the last call. */
   readonly isSettled: boolean
   /** Calls in flight. */
   readonly calls: number
@@ -26,10 +24,7 @@ export type EndpointState = {
 
 /** An event that changes the state of an endpoint. */
 export type EndpointEvent =
-  /**
-   * An enclave answered, and was checked. `isKnown` is true if the enclave's log is in the
-   * database.
-   */
+  /** A checked enclave answered. `isKnown`: its log is in the database. */
   | {
       readonly kind: 'answered'
       readonly notary: string
@@ -40,7 +35,7 @@ export type EndpointEvent =
   | { readonly kind: 'ordered'; readonly order: EndpointState['order'] }
   | { readonly kind: 'call_began' }
   | { readonly kind: 'call_ended' }
-  /** All completions that the notary's enclave sealed are committed. */
+  /** All sealed completions of the notary's enclave are committed. */
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
@@ -78,11 +73,11 @@ export const NEW_ENDPOINT: EndpointState = {
   calls: 0,
 }
 
-/** Gives the state after an event. */
+/** Returns the state after an event. */
 export function nextEndpointState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
-  // From now on, the enclave's log may contain completions that callers wait for.
+  // Callers may wait for completions in the log from now on.
   return { ...next, isFollowed: true, isSettled: false }
 }
 
@@ -132,9 +127,7 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/**
- * Returns true if the log must be settled now, because no more calls arrive and no call is running.
- */
+/** Returns true if the log must be settled now: no call runs, and no more calls arrive. */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&
@@ -151,8 +144,7 @@ export function isToFollow({ isFollowed, isSettled }: EndpointState): boolean {
 }
 
 /**
- * Returns true if no new calls arrive. The reason is the operator's order, or that the enclave is
- * refused.
+ * Returns true if no new calls arrive, by the operator's order or because the enclave is refused.
  */
 function isClosed({ order, verdict }: EndpointState): boolean {
   return order === 'drain' || verdict === 'refused'

@@ -14,7 +14,7 @@ export type LogFollower = {
     readonly isCommitting: boolean
     /** Number of committed leaves. */
     readonly size: number
-    /** Why nothing can be committed. Empty while commits work. */
+    /** Why nothing can be committed, or empty. */
     readonly fault: string
   }
   /** Commits the sealed completions, and stops following. */
@@ -27,20 +27,20 @@ export type FollowedLogOptions = {
   readonly state: () => EndpointState
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: () => LogFollower
-  /** After a call ended, its enclave may still seal it for this long, milliseconds. */
+  /** How long after the end of a call the enclave may still seal the call, milliseconds. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }
 
 /**
- * The log of the enclave at an endpoint. It is followed while it may contain completions that
- * callers wait for. It is settled when no more calls arrive.
+ * The log of the enclave at an endpoint. It is followed while callers may wait for its completions.
+ * It is settled when no more calls arrive.
  */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
   #follower: LogFollower | null = null
-  /** True while following is paused because the log is being settled. */
+  /** True while settling pauses the following. */
   #isPaused = false
   #settling: AbortController | null = null
 
@@ -48,7 +48,7 @@ export class FollowedLog {
     this.#options = options
   }
 
-  /** Returns the follower's status. Returns null if the log is not followed. */
+  /** Returns the follower's status, or null if the log is not followed. */
   status(): ReturnType<LogFollower['status']> | null {
     return this.#follower?.status() ?? null
   }
@@ -65,10 +65,7 @@ export class FollowedLog {
     }
   }
 
-  /**
-   * Stops settling, and does not start to follow again. If the log is followed now, it stays
-   * followed until `stop`.
-   */
+  /** Stops settling, and starts no following. A followed log stays followed until `stop`. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()
@@ -82,10 +79,10 @@ export class FollowedLog {
   }
 
   /**
-   * Commits everything that the enclave sealed. It runs when no call is running and no more calls
-   * arrive. First it waits for `settleMs`, because a call whose caller left may be sealed a moment
-   * later. Then it waits until every leaf is in the database and acknowledged. It stops when the
-   * signal is aborted, or when another enclave answers. Never rejects.
+   * Commits everything that the enclave sealed, when no call runs and no more calls arrive. Waits
+   * for `settleMs`, because a call may be sealed after its caller left. Then waits until every leaf
+   * is in the database and acknowledged. Stops when the signal is aborted, or when another enclave
+   * answers. Never rejects.
    */
   async #settle(signal: AbortSignal): Promise<void> {
     const { state, settleMs, onSettled } = this.#options
@@ -120,7 +117,7 @@ export class FollowedLog {
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // If the enclave ended by itself after its whole log was committed, no completion was left.
+    // If the enclave ended by itself after the commit of its whole log, it left no completion.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

@@ -32,13 +32,10 @@ export const servedNotary = attestationReply.extend({
 
 /** The public description of the enclave: `GET /v1/attestation`. */
 export type AttestationReply = {
-  /**
-   * Attestation document, standard base64. It is a fresh document over the nonce, or the current
-   * document.
-   */
+  /** Attestation document, standard base64: a fresh document over the nonce, or the current one. */
   readonly attestation: string
   readonly public_key: string
   readonly notary: string
-  /** The user_data in the document is the digest of this configuration. */
+  /** The document's user_data is the digest of this configuration. */
   readonly boot_configuration: Identity['boot_configuration']
 }

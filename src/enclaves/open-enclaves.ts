@@ -17,15 +17,15 @@ import { joinEnclaves, type ServiceEnclaves } from './service-enclaves.ts'
 import type { EnclaveSource, ReleasesConfig } from './settings.ts'
 
 /**
- * How long the gateway waits for enclaves that are starting. An enclave process starts in about a
- * second. An enclave in an image starts in about ten seconds.
+ * How long the gateway waits for starting enclaves. An enclave process needs about a second, an
+ * enclave in an image about ten.
  */
 const ENCLAVE_WAIT_MS = 20_000
 
 type EnclaveSettings = {
   readonly isProduction: boolean
   readonly isStaging: boolean
-  /** If this is null, enclaves with any measurements are used. */
+  /** Null: enclaves with any measurements are used. */
   readonly releases: ReleasesConfig | null
   readonly enclave: EnclaveSource
   readonly verifiedCallsMax: number
@@ -41,9 +41,9 @@ type EnclaveParts = Opening &
   }
 
 /**
- * Opens the pool, and waits until one enclave is in use. The other enclaves are used as soon as
- * they answer. Rejects with StartFailure if there is no enclave, or if the gateway accepts none of
- * them. `own` has options that only tests set.
+ * Opens the pool, and waits until one enclave is in use. The others are used as soon as they
+ * answer. Rejects with StartFailure if there is no enclave, or if the gateway accepts none. `own`
+ * has options for tests.
  */
 export async function openEnclaves(
   { isProduction, isStaging, releases: list, enclave, verifiedCallsMax }: EnclaveSettings,
@@ -81,9 +81,8 @@ export async function openEnclaves(
 }
 
 /**
- * Opens the enclaves of the service. These are this gateway's enclaves and, over the bus, the
- * enclaves of the other gateways. `bus` is null if the gateway works alone. Returns the routes for
- * attestations and encryption keys.
+ * Opens the enclaves of this gateway and, over the bus, of the other gateways. `bus` is null if the
+ * gateway works alone. Returns the routes for attestations and encryption keys.
  */
 export function openServiceEnclaves(
   { anchorIntervalMs }: { readonly anchorIntervalMs: number },

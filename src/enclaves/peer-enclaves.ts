@@ -27,28 +27,26 @@ import { type AttestationReply, attestationReply, servedNotary } from './notary-
 import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
 /**
- * The endpoint that gets an encrypted call. It is an enclave of this gateway, or another gateway
- * that has the enclave.
+ * The endpoint of an encrypted call: an enclave of this gateway, or another gateway with the
+ * enclave.
  */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
-  /** If this is null, the gateway that has the enclave sends the proof to the enclave. */
+  /** Null: the gateway that has the enclave sends the proof. */
   readonly giveProof: EnclaveEndpoint['giveProof'] | null
 }
 
 /** The enclaves of the other gateways in the service. */
 export type PeerEnclaves = {
-  /**
-   * Returns the notaries of these enclaves, with the documents that their gateways published last.
-   */
+  /** Returns the notaries of these enclaves, with their last published documents. */
   notaries(): readonly ServedNotary[]
   /**
-   * Returns the attestation of this notary's enclave. Returns null if no other gateway has that
-   * enclave. Throws ApiError.
+   * Returns the attestation of this notary's enclave, or null if no other gateway has it. Throws
+   * ApiError.
    */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
   /** Returns true if another gateway has the enclave of this notary. */
   holds(notary: string): boolean
-  /** Uses this function to answer the requests for attestations from other gateways. */
+  /** Sets the function that answers other gateways' requests for attestations. */
   serveAttestations(
     attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
   ): void
@@ -57,22 +55,18 @@ export type PeerEnclaves = {
   stop(): void
 }
 
-/**
- * Returns the missing part of the proof for a sealed completion, after the completion is stored.
- */
+/** Returns the missing part of a sealed completion's proof, after the completion is stored. */
 export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
 
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/**
- * How often notaries are published. Documents and keys are renewed long before the old ones expire.
- */
+/** How often notaries are published. Documents and keys are renewed long before they expire. */
 const PUBLISH_INTERVAL_MS = 2_000
-/** If a notary is not published again within this time, it counts as gone. */
+/** A notary counts as gone after this time without a publication. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
-/** While notaries from other gateways are refused, this is logged only once in this interval. */
+/** Interval between two log lines while other gateways' notaries are refused. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 const notaries = z.array(servedNotary).max(NOTARIES_MAX)
@@ -101,27 +95,22 @@ const peerFailure = z.object({
 })
 
 /**
- * Follows the enclaves of the other gateways, and allows those gateways to use this gateway's
- * enclaves.
+ * Follows the enclaves of the other gateways, and lets those gateways use this gateway's enclaves.
  */
 export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
-  /**
-   * The check for notaries from other gateways. It is the same check as for this gateway's own
-   * enclaves.
-   */
+  /** The check for other gateways' notaries, the same as for this gateway's enclaves. */
   readonly check: IdentityCheck
   /**
-   * The operator's credentials, by provider. They are used only by the gateway that has the
-   * enclave, and are not sent to other gateways.
+   * The operator's credentials, by provider. Only the gateway with the enclave uses them. They are
+   * not sent to other gateways.
    */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Waits until a completion is stored, and returns the missing part of the completion's proof. */
+  /** Waits until a completion is stored, and returns the missing part of its proof. */
   readonly proofFor: ProofFor
   /**
-   * How long commits may take to bring the proof to an enclave, milliseconds. 0 if commits bring no
-   * proofs.
+   * How long commits may take to bring the proof to an enclave, milliseconds. 0: they bring none.
    */
   readonly patienceMs: number
   readonly log: Logger
@@ -142,7 +131,7 @@ export function openPeerEnclaves(options: {
     const atMs = performance.now()
     verifyPeerNotaries(list, { check, nowMs: Date.now(), onFault }).then(
       (verified) => {
-        // During the check, a newer list may have arrived, or the gateway may have gone.
+        // A newer list may have arrived during the check, or the gateway may have gone.
         if (bus.peers().includes(peer) && (published.get(peer)?.atMs ?? 0) <= atMs)
           published.set(peer, { notaries: verified, atMs })
       },
@@ -151,7 +140,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** Returns the recently published notaries of all other gateways, one gateway after another. */
+  /** Returns the recently published notaries of all other gateways, gateway by gateway. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...published].flatMap(([peer, { notaries: list, atMs }]) =>
@@ -208,7 +197,7 @@ function unreachable(): ApiError {
   )
 }
 
-/** An enclave that belongs to another gateway, for one encrypted call. */
+/** An enclave of another gateway, for one encrypted call. */
 class RemoteEndpoint implements EncryptedEndpoint {
   private readonly bus: Bus
   private readonly peer: string
@@ -235,8 +224,7 @@ class RemoteEndpoint implements EncryptedEndpoint {
       signal.removeEventListener('abort', leave)
       channel.abort(null)
     }
-    // The answer may arrive before the end of the body. The answer is more important than the fault
-    // of a body that was not read.
+    // The answer may arrive before the end of the body, and matters more than a fault of the body.
     sendBody(channel, body.stream).catch(leave)
     const messages = channel.messages[Symbol.asyncIterator]()
     try {
@@ -285,7 +273,7 @@ async function sendBody(channel: Channel, stream: Readable): Promise<void> {
   await channel.end()
 }
 
-/** Converts the end of the channel to an error that looks like an error of an enclave. */
+/** Converts the end of the channel to an error like an enclave's. */
 function peerErrorOf(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason
   if (!(error instanceof ChannelError)) return error
@@ -323,8 +311,7 @@ async function serveEncrypted(
       await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
       for await (const event of answer.events) {
         await channel.send(writeRecord(event))
-        // After a cut stream, no call waits for the proof. The completion is in the log, but gets
-        // no proof.
+        // After a cut stream, no call waits. The completion is in the log, but gets no proof.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
         bringProof(event.sealed, {
           proof: proofFor(event.sealed, signal),
@@ -332,7 +319,7 @@ async function serveEncrypted(
           patienceMs,
           answered: answered.signal,
         }).catch((error: unknown) => {
-          // If no proof arrives in time, the enclave itself reports this to its caller in a frame.
+          // If the proof is late, the enclave itself reports this to its caller in a frame.
           if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
         })
       }
@@ -346,9 +333,7 @@ async function serveEncrypted(
   }
 }
 
-/**
- * Returns the parts of the call's body. If the enclave does not read some parts, they are dropped.
- */
+/** Returns the parts of the call's body. Drops the parts that the enclave does not read. */
 async function* partsOf({ messages, signal }: Channel): AsyncGenerator<Buffer> {
   const parts = messages[Symbol.asyncIterator]()
   try {

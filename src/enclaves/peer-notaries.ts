@@ -9,11 +9,10 @@ import type { ServedNotary } from './enclave-pool.ts'
 export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
- * Checks the notaries that another gateway published. Returns the notaries that this gateway would
- * use itself. A notary must have its own key. The notary's document and configuration must pass the
- * same check as those of this gateway's enclaves. Only encryption keys that the notary signed are
- * kept. Data from another gateway is never trusted without a check. `nowMs` is Unix milliseconds.
- * `onFault` is called with the reason if a notary is left out.
+ * Returns those of another gateway's notaries that this gateway would use itself. A notary must
+ * have its own key. Its document and configuration must pass the check for this gateway's enclaves.
+ * Only encryption keys that the notary signed are kept. `nowMs` is Unix milliseconds. `onFault` is
+ * called with the reason if a notary is left out.
  */
 export async function verifyPeerNotaries(
   published: readonly ServedNotary[],
@@ -45,7 +44,7 @@ async function faultOf(served: ServedNotary, check: IdentityCheck): Promise<stri
   }
 }
 
-/** A key is listed only while it is usable. This is from the key's start until its end. */
+/** A key is listed only from its start until its end. */
 function withOwnKeys(notary: ServedNotary, nowMs: number): ServedNotary {
   const { chain_id: chainId, contract } = notary.boot_configuration
   const domain = { chainId, contract }

@@ -4,8 +4,8 @@ import { EnclaveError } from './enclave-errors.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
- * If an enclave was asked for its identity and sent nothing for this long, it hangs, and its calls
- * are ended. Completions that it sealed for these calls are committed when the enclave works again.
+ * An enclave that was asked for its identity and sent nothing for this long hangs. Its calls are
+ * ended. Their sealed completions are committed when the enclave works again.
  */
 const SILENCE_MAX_MS = 10_000
 
@@ -23,20 +23,20 @@ export type RunningCallsOptions = {
 
 /** A running call. */
 type RunningCall = {
-  /** Aborted when the caller's signal is aborted, and also when the enclave hangs. */
+  /** Aborted when the caller's signal is aborted, or when the enclave hangs. */
   readonly signal: AbortSignal
   readonly end: () => void
 }
 
-/** The running calls at one endpoint. They are ended if the enclave at the endpoint hangs. */
+/** The running calls at one endpoint. They are ended if the enclave hangs. */
 export class RunningCalls {
   readonly #options: RunningCallsOptions
   /** Aborting one of these controllers ends its call. */
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
   /**
-   * Number of failed looks since the enclave last answered. A single failed look may mean only that
-   * this process was blocked.
+   * Number of failed looks since the last answer. One failed look may mean only that this process
+   * was blocked.
    */
   #silentLooks = 0
 
@@ -63,8 +63,8 @@ export class RunningCalls {
 
   /**
    * Returns the answer of a call. The call ends when it fails, when its answer is complete, or when
-   * its events are read to the end. It also ends when the iteration over its events is left. If its
-   * signal is aborted, it ends even if its events are not read.
+   * the iteration over its events ends or is left. An aborted signal ends the call even if its
+   * events are not read.
    */
   async answerOf<Answer extends CompletionAnswer | EncryptedAnswer>(
     call: RunningCall,
@@ -88,7 +88,9 @@ export class RunningCalls {
     this.#silentLooks = 0
   }
 
-  /** Call this after a failed look. If the enclave has been silent for too long, ends all calls. */
+  /**
+   * Call this after a failed look. Ends all calls of an enclave that has been silent for too long.
+   */
   endSilent(fault: Error): void {
     const { silenceMaxMs = SILENCE_MAX_MS, socketPath, log } = this.#options
     if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return

@@ -3,23 +3,22 @@ import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 
-/** The enclaves of this gateway and, with a bus, the enclaves of the other gateways. */
+/** The enclaves of this gateway and, with a bus, of the other gateways. */
 export type ServiceEnclaves = {
   /**
-   * Returns the notaries whose enclaves answered at the last look. Each notary is listed once. This
-   * gateway's notaries come first. Returns at most NOTARIES_MAX notaries.
+   * Returns the notaries whose enclaves answered at the last look, each once, this gateway's first,
+   * at most NOTARIES_MAX.
    */
   notaries(): readonly ServedNotary[]
   /**
-   * Returns the endpoint for an encrypted call. It is the enclave of `notary` (0x, lower case). If
-   * `notary` is null, it is the enclave whose keys are published. Returns null if the enclave is
-   * gone or accepts no encrypted calls.
+   * Returns the endpoint for an encrypted call: the enclave of `notary` (0x, lower case). If
+   * `notary` is null: the enclave of the published keys. Returns null if the enclave is gone or
+   * accepts no encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**
-   * Returns the keys for clients that name no enclave. The keys belong to one enclave, and are the
-   * same at every gateway while that enclave is in use. Empty if no enclave accepts encrypted
-   * calls.
+   * Returns one enclave's keys, for clients that name no enclave. All gateways return the same keys
+   * while that enclave is in use. Empty if no enclave accepts encrypted calls.
    */
   wellKnownKeys(): readonly EncryptionKey[]
 }

@@ -5,8 +5,8 @@ import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
 /**
- * The maximum number of enclaves of one gateway. For each enclave, the gateway needs a connection
- * that waits, and one look per second.
+ * The maximum number of enclaves of one gateway. Each one needs a waiting connection, and one look
+ * per second.
  */
 export const ENCLAVES_MAX = 32
 
@@ -79,10 +79,7 @@ const ENCLAVE_VARIABLES = [
   'ATTESTATION_RENEW_MS',
 ] as const
 
-/**
- * The variable for the host is not in this list, because the enclave uses plain http only on
- * loopback.
- */
+/** The host has no variable here: the enclave uses plain http only on loopback. */
 const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
 
 /**
@@ -111,7 +108,7 @@ export function releasesOf({
   return file === undefined ? null : { file: resolve(file), keys }
 }
 
-/** Returns the faults that appear only when several variables are checked in combination. */
+/** Returns the faults of combinations of variables. */
 export function releaseFaults(given: Environment): readonly string[] {
   const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
   if (file === undefined)

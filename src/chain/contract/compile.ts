@@ -14,16 +14,15 @@ export const ARTIFACT_FILE = join(
 )
 
 /**
- * Key of the source in the compiler's input. It must not change, because it is hashed into the
- * bytecode's metadata.
+ * Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it must
+ * not change.
  */
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides the bytecode, except the version of the compiler. That version is fixed
- * in package-lock.json and in the pragma. `paris` is the oldest EVM without proof of work, so the
- * bytecode runs on every later chain. Newer opcodes would not help the contract measurably. `runs`
- * is high because the contract is deployed once and called very often.
+ * Everything that decides the bytecode, except the compiler's version, which package-lock.json and
+ * the pragma fix. `paris` is the oldest EVM without proof of work, so the bytecode runs on every
+ * later chain. `runs` is high because the contract is called very often.
  */
 const SETTINGS = {
   evmVersion: 'paris',
@@ -54,8 +53,7 @@ const Output = z.object({
 
 /**
  * Returns the content of the artifact file, compiled from Affidavit.sol in this folder.
- * Deterministic: the same source and the same compiler give the same bytes. On an error or a
- * warning, throws the compiler's own report.
+ * Deterministic. On an error or a warning, throws the compiler's own report.
  */
 export function compileArtifact(): string {
   const source = readFileSync(join(import.meta.dirname, 'Affidavit.sol'), 'utf8')

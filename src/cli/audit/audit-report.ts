@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: AuditFindi
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** Returns the result of the audit in words. The words claim no more than the audit has checked. */
+/** Returns the result of the audit in words, which claim no more than was checked. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
@@ -88,8 +88,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * Returns the names of checks that were not made. Every restart of an enclave leaves a log, which
- * may be empty. A check that an empty log does not need is left out.
+ * Returns the names of checks that were not made. A log may be empty, because every restart of an
+ * enclave leaves a log. Checks that an empty log does not need are left out.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -98,8 +98,8 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 }
 
 /**
- * Returns true if the log had no leaf when the audit started. If heads or attestations show that
- * there were leaves, the checks report that.
+ * Returns true if the log had no leaf at the start of the audit. If heads or attestations prove
+ * leaves, the checks report that.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
@@ -109,8 +109,8 @@ function isEmpty({ size }: LogReport): boolean {
 export const LINE_INTERVAL_MS = 10_000
 
 /**
- * Returns a progress bar if the stream is a terminal. Otherwise, for example in a log, returns a
- * progress that prints a line from time to time. `now` returns milliseconds.
+ * Returns a progress bar on a terminal. Elsewhere, prints a line from time to time. `now` returns
+ * milliseconds.
  */
 export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   return stream.isTTY === true ? createBar(stream) : createLines(stream, now)

@@ -30,7 +30,7 @@ export type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly json?: boolean
 }
 
-/** Audits the gateway at `url` with these options, and returns the report. Throws CliError. */
+/** Audits the gateway at `url`. Throws CliError. */
 export async function runAudit(
   url: string,
   options: AuditOptions,
@@ -82,7 +82,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   }
 }
 
-/** The sleep function that the audit uses to wait, and the signal with its deadline. */
+/** The audit's sleep function, and the signal with its deadline. */
 type Waiting = {
   readonly signal: AbortSignal
   readonly sleep: (durationMs: number) => Promise<void>
@@ -111,7 +111,7 @@ function openHttp(
   return convertFault(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
-/** Returns the reason why records are not checked. Returns null if they are checked. */
+/** Returns the reason why records are not checked, or null if they are. */
 function explainNoRecords(key: GatewayKey | null): string | null {
   if (key === null) return 'they were left out (--no-records)'
   if (key.apiKey !== null) return null

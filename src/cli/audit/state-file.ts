@@ -5,7 +5,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
 /**
- * Opens the state of an audit in a file. The file may not exist yet. If `path` is null, no state is
+ * Opens the state of an audit in a file that may not exist yet. Without a `path`, no state is
  * stored. Throws CliError.
  */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {

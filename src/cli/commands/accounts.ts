@@ -8,8 +8,8 @@ import { parseNameArgument } from './keys.ts'
 import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
 /**
- * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for the
- * operator: a user with access to the database or the data folder.
+ * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for an
+ * operator with access to the database or the data folder.
  */
 export function registerAccounts(program: Command): void {
   const accounts = program
@@ -142,8 +142,8 @@ function parseDays(text: string): number {
 }
 
 /**
- * Commander has already checked the form of names and tiers. So if an order is refused, the tier
- * does not exist.
+ * Commander has checked the form of names and tiers, so a refusal means that the tier does not
+ * exist.
  */
 function refusals({
   name,

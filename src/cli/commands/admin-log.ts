@@ -18,10 +18,7 @@ type LogOptions = JsonOption & {
 const LIMIT = 100
 const LIMIT_MAX = 1_000
 
-/**
- * Adds `admin-log`, for the operator. It shows who made which changes to keys, accounts and
- * enclaves.
- */
+/** Adds `admin-log`, for the operator: who changed keys, accounts and enclaves. */
 export function registerAdminLog(program: Command): void {
   program
     .command('admin-log')
@@ -52,7 +49,7 @@ async function showLog(options: LogOptions): Promise<void> {
   printList(acts, options, { titles: TITLES, toRow })
 }
 
-/** Converts Unix seconds to the text for a query. No act is older than 1970. */
+/** Converts Unix seconds to the text for a query. No act is from before 1970. */
 function textOf(seconds: number | undefined): string | null {
   return seconds === undefined ? null : String(Math.max(0, seconds))
 }

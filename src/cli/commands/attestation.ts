@@ -6,8 +6,8 @@ import { EXIT_CODES } from '../faults.ts'
 import { addAttestationOptions } from '../options.ts'
 
 /**
- * Adds `attestation FILE`. The exit code is 0 only if every requested rule holds. It is 1 if a rule
- * does not hold, and 2 for wrong usage.
+ * Adds `attestation FILE`. Exit code: 0 if every requested rule holds, 1 if a rule does not hold, 2
+ * for wrong usage.
  */
 export function registerAttestation(program: Command): void {
   const command = program

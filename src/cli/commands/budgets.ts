@@ -28,10 +28,7 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
     )
 }
 
-/**
- * Adds `budgets`, for the operator. It shows how much accounts and keys may use, and how much of
- * this is left.
- */
+/** Adds `budgets`, for the operator: how much accounts and keys may use, and what is left. */
 export function registerBudgets(program: Command): void {
   program
     .command('budgets')
@@ -83,7 +80,7 @@ async function setBudget(
     withOperations(({ budgets }) =>
       amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
     ),
-    // If a text cannot be a name, no account or key has this name.
+    // Text that cannot be a name belongs to no account or key.
     {
       not_found: `${unknown} ${printable(id)}`,
       validation_failed: `${unknown} ${printable(id)}`,

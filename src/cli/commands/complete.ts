@@ -1,10 +1,7 @@
 import type { Command } from 'commander'
 import { addGatewayOptions, type GatewayAccessOptions } from '../options.ts'
 
-/**
- * Adds `complete FILE...`. It adds evidence to saved proofs, so that each proof can be checked
- * without the gateway.
- */
+/** Adds `complete FILE...`, which adds evidence to saved proofs for checks without the gateway. */
 export function registerComplete(program: Command): void {
   const command = program
     .command('complete')

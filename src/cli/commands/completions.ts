@@ -1,9 +1,6 @@
 import { Argument, type Command } from 'commander'
 
-/**
- * Adds `completions SHELL`. It prints a script with which this shell completes the whole command
- * line.
- */
+/** Adds `completions SHELL`, which prints a script that completes the command line. */
 export function registerCompletions(program: Command): void {
   const name = program.name()
   program
@@ -38,8 +35,8 @@ type Level = {
 type Word = { readonly text: string; readonly about: string }
 
 /**
- * Returns a shell script that completes the commands, options and choices of a program. In all
- * other places it completes file names.
+ * Returns a shell script that completes a program's commands, options and choices, and file names
+ * elsewhere.
  */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())
@@ -148,7 +145,7 @@ function writeFishWord(name: string, level: Level, word: Word): string {
   return `complete -c ${name} -n ${condition} ${what}${about}`
 }
 
-/** In all three shells, only a single quote is special inside single quotes. */
+/** Inside single quotes, only a single quote is special in all three shells. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`
 }

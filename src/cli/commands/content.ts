@@ -5,8 +5,8 @@ import { timeCell } from '../printable.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
 /**
- * Adds `content key | keys | encrypt`, for the operator. These commands manage the keys with which
- * requests and answers are encrypted in the database.
+ * Adds `content key | keys | encrypt`, for the operator. They manage the keys that encrypt requests
+ * and answers in the database.
  */
 export function registerContent(program: Command): void {
   const content = program

@@ -6,8 +6,8 @@ import { parseRpcUrl, parseSeconds } from '../options.ts'
 const TIMEOUT_SECONDS_DEFAULT = 180
 
 /**
- * Adds `contract deploy`, for the operator. It is the first step of a set-up. It is also the first
- * step of each release that changes the contract.
+ * Adds `contract deploy`, for the operator. It is the first step of a set-up, and of each release
+ * that changes the contract.
  */
 export function registerContract(program: Command): void {
   const contract = program

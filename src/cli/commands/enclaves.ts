@@ -6,7 +6,7 @@ import { CliError, inWords } from '../faults.ts'
 import type { GatewayOperations } from '../operations.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/** How often a command that waits checks the state. */
+/** How often a waiting command checks the state. */
 const POLL_MS = 500
 
 /** Adds `enclaves list | add | drain | remove`, for the operator of a running gateway. */

@@ -10,12 +10,12 @@ import { type JsonOption, operations } from './operator.ts'
 type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
 
 /**
- * Result of an erasure. `found` is the number of records with the hash. `erased` is the number of
- * records whose content was erased now.
+ * Result of an erasure. `found`: number of records with the hash. `erased`: number of records whose
+ * content was erased now.
  */
 type Erased = { readonly found: number | null; readonly erased: number }
 
-/** Adds `erase`, for the operator: a user with access to the database or the data folder. */
+/** Adds `erase`, for an operator with access to the database or the data folder. */
 export function registerErase(program: Command): void {
   program
     .command('erase')
@@ -73,7 +73,7 @@ async function eraseAccount(
     const { records, is_done: isDone } = await erasures.remove({ account })
     erased += records
     if (isDone) return { found: null, erased }
-    // The running gateway is erasing records at this moment, so this command waits.
+    // The running gateway erases records now, so this command waits.
     if (records === 0) await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS))
   }
 }

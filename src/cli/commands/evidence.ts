@@ -4,8 +4,8 @@ import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
 /**
- * Adds `evidence HASH`. It fetches the evidence bundle of one completion. It writes the bundle
- * exactly as the gateway sends it, or inside a page that checks the bundle.
+ * Adds `evidence HASH`, which fetches the evidence bundle of one completion. Writes it unchanged,
+ * or inside a page that checks it.
  */
 export function registerEvidence(program: Command, openVerifier: OpenVerifier): void {
   const command = program

@@ -17,8 +17,8 @@ type CreateOptions = JsonOption & {
 }
 
 /**
- * Adds `keys create | list | revoke`, for the operator: a user with access to the database or the
- * data folder.
+ * Adds `keys create | list | revoke`, for an operator with access to the database or the data
+ * folder.
  */
 export function registerKeys(program: Command): void {
   const keys = program
@@ -63,7 +63,7 @@ export function registerKeys(program: Command): void {
     .action(revokeKey)
 }
 
-/** Reads the name of an account or a key from the command line. Throws InvalidArgumentError. */
+/** Reads an account's or a key's name from the command line. Throws InvalidArgumentError. */
 export function parseNameArgument(text: string): string {
   if (isName(text)) return text
   throw new InvalidArgumentError(
@@ -105,7 +105,7 @@ async function revokeKey(id: string): Promise<void> {
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']
 
-/** A key in the form that is printed. It contains the account's name, but not the account's id. */
+/** A key as it is printed: with the account's name, without the account's id. */
 function shown<Key extends ManagedKey>(key: Key) {
   const { id, account_id: _, account_name: account, ...more } = key
   return { id, account, ...more }
@@ -126,10 +126,7 @@ function parseScopes(text: string): readonly Scope[] {
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { d: 86_400, h: 3_600, m: 60 }
 
-/**
- * Parses a time and returns Unix seconds. A date without a time means the first moment of that day
- * in UTC.
- */
+/** Parses a time and returns Unix seconds. A date means the first moment of that day in UTC. */
 function parseExpiry(text: string): number {
   const nowMs = Date.now()
   const [, count, unit = ''] = /^(\d{1,6})([dhm])$/.exec(text) ?? []
@@ -143,7 +140,7 @@ function parseExpiry(text: string): number {
   )
 }
 
-/** Returns NaN for text that is not a date, and for a day that does not exist in the month. */
+/** Returns NaN for text that is not a date, or a day that the month does not have. */
 function parseDate(text: string): number {
   const date = new Date(/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : Number.NaN)
   return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text

@@ -2,8 +2,8 @@ import type { Command } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
 
 /**
- * Adds `measure IMAGE.eif [--json]`. The exit code is 0 if the image can be measured, 1 if it
- * cannot be measured, and 2 for wrong usage.
+ * Adds `measure IMAGE.eif [--json]`. Exit code: 0 if the image can be measured, 1 if not, 2 for
+ * wrong usage.
  */
 export function registerMeasure(program: Command): void {
   program

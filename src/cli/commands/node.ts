@@ -49,10 +49,7 @@ export function registerNodeCommands(node: Command): void {
     .action((options: NodeOptions) => act((node) => node.benchmark(options)))
 }
 
-/**
- * The module is loaded only when needed, as the agent is. So other commands start without loading
- * it.
- */
+/** The module is loaded only when needed, so other commands start faster. */
 async function act(
   action: (node: typeof import('../node/node-actions.ts')) => Promise<void>,
 ): Promise<void> {

@@ -6,7 +6,7 @@ import { jsonText, textTable } from '../printable.ts'
 /** The option that selects output for programs. */
 export type JsonOption = { readonly json?: boolean }
 
-/** Loads the modules only when needed. They load the database, which the help does not need. */
+/** Loads the modules only when needed, because they load the database. */
 export function operations() {
   return import('../operations.ts')
 }

@@ -10,7 +10,7 @@ import type {
 import type { ShowOptions } from '../release/release-report.ts'
 
 /**
- * Adds `release key | sign | show | list`. They sign the measurements of enclave images, for people
+ * Adds `release key | sign | show | list`. They sign the measurements of enclave images for people
  * who check records.
  */
 export function registerRelease(program: Command): void {
@@ -57,14 +57,14 @@ export function registerRelease(program: Command): void {
   registerReleaseList(release)
 }
 
-/** Loads the modules only when needed. So other commands start without them. */
+/** Loads the modules only when needed, so other commands start faster. */
 function releaseFiles() {
   return import('../release/release-files.ts')
 }
 
 /**
- * Adds `release list add | end | revoke | renew | sign`. These commands manage the list of releases
- * that an operator maintains.
+ * Adds `release list add | end | revoke | renew | sign`, for the list of releases that an operator
+ * maintains.
  */
 function registerReleaseList(release: Command): void {
   const list = release
@@ -130,7 +130,7 @@ function editing(command: Command): Command {
   )
 }
 
-/** Loads the modules only when needed. So other commands start without them. */
+/** Loads the modules only when needed, so other commands start faster. */
 function lists() {
   return import('../release/release-list.ts')
 }

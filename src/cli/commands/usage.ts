@@ -20,7 +20,7 @@ type Grouping = Pick<UsageQuery, 'per' | 'by'>
 const PERIODS = ['hour', 'day', 'month'] as const
 const DIMENSIONS = ['account', 'key', 'model', 'operation'] as const
 
-/** Adds `usage`, for the operator. It shows how much each account has used, and the cost. */
+/** Adds `usage`, for the operator: the usage and the cost of each account. */
 export function registerUsage(program: Command): void {
   program
     .command('usage')
@@ -60,7 +60,7 @@ async function report(options: UsageOptions): Promise<void> {
     withOperations(({ usage }) => usage.report(query)),
     {
       not_found: `no account has the name ${printable(account)}`,
-      // If a text cannot be a name, no account has this name.
+      // Text that cannot be a name belongs to no account.
       validation_failed: `no account has the name ${printable(account)}`,
       limit_reached:
         'there are too many rows: choose an account, a shorter range, or a coarser --by',
@@ -77,7 +77,7 @@ async function report(options: UsageOptions): Promise<void> {
   }
 }
 
-/** The last date in ISO 8601 whose year has four digits, Unix seconds. */
+/** The last ISO 8601 date with a four-digit year, Unix seconds. */
 const END = Date.UTC(9999, 11, 31) / 1000
 
 function beginOfMonth(): number {
@@ -85,7 +85,7 @@ function beginOfMonth(): number {
   return Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1000
 }
 
-/** Usage is always grouped by account. Without a period, the whole range is one period. */
+/** Usage is always grouped by account. Without a period, the range is one period. */
 function parseGrouping(text: string): Grouping {
   const words = text.split(',')
   const periods = PERIODS.filter((period) => words.includes(period))

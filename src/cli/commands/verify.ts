@@ -4,7 +4,7 @@ import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
 /**
  * Adds `verify SOURCE`, which checks evidence on the user's machine. README.md of src/cli explains
- * the outcomes of the check.
+ * the outcomes.
  */
 export function registerVerify(program: Command): void {
   const command = program

@@ -17,9 +17,7 @@ export async function reachChainFacts(
   }
 }
 
-/**
- * The chain's endpoint gave no usable answer. Checks that do not need the chain are still possible.
- */
+/** The chain's endpoint gave no usable answer. Checks without the chain are still possible. */
 export class ChainUnreached extends CliError {
   constructor(reason: string) {
     super(`the chain cannot be reached: ${reason}`, EXIT_CODES.unavailable)

@@ -15,10 +15,10 @@ import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { readBundle } from './read-evidence.ts'
 
 /**
- * Fetches the evidence bundle for the call of a saved proof from the gateway, and adds the bundle
- * to the file. After that, the file can be checked without a gateway. Returns a text that states
- * what was done. If anything fails, throws CliError and does not change the file. A bundle without
- * a block, or for another call, is also a failure. Does NOT check the bundle: see verifyBundle.
+ * Fetches the evidence bundle for a saved proof from the gateway, and adds it to the file. The file
+ * can then be checked without a gateway. Returns a text that states what was done. On any failure,
+ * throws CliError and does not change the file. A bundle without a block, or for another call, is a
+ * failure. Does NOT check the bundle: see verifyBundle.
  */
 export async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
@@ -48,10 +48,7 @@ function readProof(bytes: Uint8Array, file: string): SavedProof {
   return convertFault(() => parseSavedProof(parseExactJson(bytes)), FormatError, toError)
 }
 
-/**
- * Returns the hash that the answer states. A later comparison shows whether it is the real hash of
- * the answer.
- */
+/** Returns the hash that the answer states. It is compared with the answer's real hash later. */
 function hashIn(answer: KeptAnswer, file: string): string {
   const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
   const hash = memberAt(proof, 'hash')

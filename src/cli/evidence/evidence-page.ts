@@ -9,9 +9,7 @@ import {
 import { writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/**
- * Opens the page that checks evidence, without any data in it, and returns the page and its maker.
- */
+/** Opens the page that checks evidence, still without data, and returns the page and its maker. */
 export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly maker: Maker }>
 
 /** The options of the command, as commander parses them. */
@@ -22,7 +20,7 @@ export async function writePage(openVerifier: OpenVerifier, evidence: Json): Pro
   return putEvidence(emptyPage(await openVerifier()), evidence)
 }
 
-/** Describes the page, and writes it to a file if the options say so. Throws CliError. */
+/** Describes the page, and writes it to a file if asked. Throws CliError. */
 export async function printVerifier(
   openVerifier: OpenVerifier,
   { output, json = false }: VerifierOptions,
@@ -45,8 +43,8 @@ function sayMadeBy({ version, commit, verifier_sha256 }: ReturnType<typeof write
 }
 
 /**
- * Describes an attacker-controlled page: the maker that it names, and its digest. Throws
- * FormatError if the bytes are not such a page.
+ * Describes an attacker-controlled page: its maker and its digest. Throws FormatError for other
+ * bytes.
  */
 export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)

@@ -8,7 +8,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { withEvidenceErrors } from './read-evidence.ts'
 
-/** The files that a caller has stored, as commander parses their options. */
+/** The files that a caller stored, as commander parses their options. */
 export type KeptOptions = {
   readonly request?: string
   readonly answer?: string
@@ -16,9 +16,8 @@ export type KeptOptions = {
 }
 
 /**
- * Reads the files that a caller has stored. Throws CliError if a file cannot be read or has the
- * wrong form. Also throws CliError if standard input is named more than once. `source` is included
- * in this check.
+ * Reads the files that a caller stored. Throws CliError if a file cannot be read or has the wrong
+ * form. Also throws CliError if the files and `source` name standard input more than once.
  */
 export async function openKeptFiles(
   source: string,
@@ -35,8 +34,8 @@ export async function openKeptFiles(
 }
 
 /**
- * Returns the messages of an exchange as lines. Every line of a message starts with a bar. So a
- * message cannot look like a line of the report.
+ * Returns the messages of an exchange as lines. A bar before each line keeps a message from looking
+ * like the report.
  */
 export function printExchange({ asked, said }: ShownExchange): string {
   const part = (title: string, messages: readonly ShownMessage[] | null) =>

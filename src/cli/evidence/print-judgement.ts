@@ -17,15 +17,12 @@ import { adviseOnSource, saySource } from '../../../attestation/report/say-sourc
 import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
 import { printExchange } from './kept-exchange.ts'
 
-/**
- * The checked source. It is needed for advice, because a saved proof without its bundle can be
- * completed.
- */
+/** The checked source, for advice: a saved proof without its bundle can be completed. */
 export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 /**
  * Returns the report for people: the verdict, the failed checks, advice on checks that were not
- * made, the question and the answer, the facts, and every check.
+ * made, the question and the answer, the facts, every check.
  */
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
@@ -45,10 +42,7 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
   return blocks.filter((block) => block !== '').join('\n')
 }
 
-/**
- * Returns the report as one JSON object, for programs. `isOk` is true if the verdict is good enough
- * for the caller's requirements.
- */
+/** Returns the report as one JSON object. `isOk`: the verdict meets the caller's requirements. */
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const conclusion = conclude(judged)
   const { verdict, headline } = conclusion

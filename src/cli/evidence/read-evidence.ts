@@ -10,8 +10,8 @@ import type { GatewayAccessOptions } from '../options.ts'
 import { type OpenVerifier, writePage } from './evidence-page.ts'
 
 /**
- * Runs `run` and returns its result. If `run` throws an EvidenceError, throws a CliError that names
- * the options of the command line.
+ * Returns the result of `run`. Converts an EvidenceError to a CliError that names the command
+ * line's options.
  */
 export function withEvidenceErrors<Value>(run: () => Value): Value {
   return convertFault(run, EvidenceError, sayEvidenceFault)
@@ -35,8 +35,8 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError if the bytes are not a
- * bundle. `what` names the source in that error. Does NOT prove anything: see verifyBundle.
+ * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError, which names the
+ * source `what`, if the bytes are not a bundle. Does NOT prove anything: see verifyBundle.
  */
 export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   const toError = ({ message }: FormatError) =>
@@ -44,7 +44,7 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** Returns a text stating that a bundle that was fetched without a key has no content. */
+/** Returns a text: a bundle that was fetched without a key has no content. */
 export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): string {
   return `Public evidence, without question and answer. To get these: ${keyHint ?? '--key'}.\n`
 }
@@ -56,15 +56,15 @@ export type EvidenceOptions = GatewayAccessOptions & {
 }
 
 /**
- * Writes the evidence bundle of a completion, exactly as the gateway sends it, or inside a page.
- * Throws CliError for any other answer.
+ * Writes the evidence bundle of a completion, unchanged or inside a page. Throws CliError for any
+ * other answer.
  */
 export async function fetchEvidence(
   hash: string,
   options: EvidenceOptions,
   openVerifier: OpenVerifier,
 ): Promise<void> {
-  // The module is loaded only when needed, because checks of files do not need it.
+  // The module is loaded only when needed: checks of files do not need it.
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, key } = evidenceSource(hash, options)
   const bytes = await readSource(url, key)

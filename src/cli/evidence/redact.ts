@@ -44,8 +44,8 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
 }
 
 /**
- * Throws if a part was already removed, or if it differs from the signed part. Removing such a part
- * would produce a bundle that claims something false.
+ * Throws if a part was already removed, or differs from the signed part. A bundle without such a
+ * part would claim something false.
  */
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))
@@ -65,10 +65,7 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
     )
 }
 
-/**
- * Returns warnings about parts that can be guessed. The hashes of parts have no salt, unless the
- * caller or the provider added one.
- */
+/** Returns warnings about parts that a reader can guess and test against their hashes. */
 function guessableParts(
   { record }: EvidenceBundle,
   parts: readonly RedactablePart[],
@@ -79,10 +76,7 @@ function guessableParts(
     .map((part) => `Warning: ${GUESSABLE[part]} Anyone can try guesses against its hash.`)
 }
 
-/**
- * Returns true if the caller put a long enough nonce into the request (attestation/formats.md). A
- * shorter nonce could be guessed.
- */
+/** Returns true if the request has a nonce that is too long to guess (attestation/formats.md). */
 function hasNonce(request: JsonObject): boolean {
   const nonce = memberAt(request, DEMANDS_MEMBER, 'nonce')
   return typeof nonce === 'string' && NONCE_FORM.test(nonce)
@@ -94,10 +88,7 @@ const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
     'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
 }
 
-/**
- * For each part: the checks that are no longer possible without that part
- * (attestation/evidence/formats.md, Redaction).
- */
+/** The checks that are impossible without a part (attestation/evidence/formats.md, Redaction). */
 const LOST: Readonly<Record<RedactablePart, string>> = {
   request: lost('request', 'request hash', 'model that was requested'),
   response: lost('response', 'response hash', 'model that answered'),

@@ -17,15 +17,9 @@ const SESSION_FORMAT = 'affidavit-session'
 /** Longest model name that is stored, characters. */
 const MODEL_LENGTH_MAX = 200
 
-/**
- * One call of a session. The proof of a checked call is in the file `HASH.json` beside the session
- * file.
- */
+/** One call of a session. `HASH.json` beside the session file has the proof of a checked call. */
 export type SessionCall = {
-  /**
-   * When the call ended, RFC 3339. The time comes from the clock of the machine that wrote the
-   * file.
-   */
+  /** When the call ended, RFC 3339, by the clock of the machine that wrote the file. */
   readonly at: string
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
   /** The model in the request. Null if the request names no model. */
@@ -39,15 +33,15 @@ export type SessionCall = {
 /** A session file that is open for writing. */
 export type SessionFile = {
   readonly path: string
-  /** Appends a line. If the line cannot be written, `close` throws a CliError. */
+  /** Appends a line. If this fails, `close` throws a CliError. */
   add(call: SessionCall): void
   close(): Promise<void>
 }
 
 /**
- * Creates a session file in `folder`. The file has the form JSON Lines. The first line describes
- * the file (`{ "format": "affidavit-session", "version": 1, "gateway", "started" }`). Each call has
- * one line. Rejects with the fault of the file system.
+ * Creates a session file (JSON Lines) in `folder`. The first line describes the file (`{ "format":
+ * "affidavit-session", "version": 1, "gateway", "started" }`). Each call has one line. Rejects with
+ * the fault of the file system.
  */
 export async function createSessionFile(
   folder: string,
@@ -67,8 +61,7 @@ export async function createSessionFile(
   return {
     path,
     add(call) {
-      // The caller chose the model's name. A long name, or a name that strict readers refuse, would
-      // make the file unusable.
+      // The caller chose the name: a long or malformed name would make the file unusable.
       const model = call.model?.toWellFormed().slice(0, MODEL_LENGTH_MAX) ?? null
       written = written.then(() => write({ ...call, model }))
     },
@@ -87,8 +80,8 @@ export type SavedSession = { readonly calls: readonly SessionCall[]; readonly is
 
 /**
  * Reads the calls from a session file. Returns null if attacker-controlled `bytes` are not such a
- * file. A crash may leave an incomplete last line, which is ignored. If a line is malformed, throws
- * CliError with the number of the line. Does NOT prove anything: only the proofs do.
+ * file. Ignores an incomplete last line, which a crash may leave. For a malformed line, throws
+ * CliError with the line's number. Does NOT prove anything: only the proofs do.
  */
 export function readSession(bytes: Uint8Array): SavedSession | null {
   const end = bytes.indexOf(LINE_FEED)
@@ -106,10 +99,7 @@ export function readSession(bytes: Uint8Array): SavedSession | null {
 }
 
 const LINE_FEED = 0x0a
-/**
- * Only the start of the first line is searched, because a proof or a bundle may be a single long
- * line.
- */
+/** Only the start of the first line is searched: a proof or a bundle may be one long line. */
 const FIRST_LINE_BYTES_MAX = 4096
 
 function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
@@ -128,7 +118,7 @@ function parseLine(line: Uint8Array): JsonObject | null {
   return json !== null && isJsonObject(json) ? json : null
 }
 
-/** The hash becomes part of a file name, so only this form is safe. */
+/** The hash becomes a part of a file name, so only this form is safe. */
 const HASH = /^[0-9a-f]{64}$/
 const VERDICTS = ['checked', 'refused', 'error', 'left'] as const
 

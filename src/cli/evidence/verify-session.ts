@@ -12,12 +12,12 @@ import type { SavedSession, SessionCall } from './session.ts'
 /** The output of `verify`, and its exit code. */
 export type VerifyOutcome = {
   readonly output: string
-  /** Why the chain could not be asked. Null if it was asked, or if it did not need to be asked. */
+  /** Why the chain could not be asked. Null if it was asked or was not needed. */
   readonly warning: string | null
   readonly exitCode: number
 }
 
-/** The result for one file. `warning` has the same meaning as in VerifyOutcome. */
+/** The result for one file, with `warning` as in VerifyOutcome. */
 export type Judged = {
   readonly judged: EvidenceJudgement
   readonly warning: string | null
@@ -37,15 +37,15 @@ export function isEnough(
 }
 
 /**
- * Returns the exit code of a finished check. If the user wanted the chain but it could not be
- * asked, a good result does not count.
+ * Returns the exit code of a finished check. If the wanted chain could not be asked, a good result
+ * does not count.
  */
 export function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
   return EXIT_CODES[isOk ? 'done' : 'failed']
 }
 
-/** A proof that a session names. `missing` means that the proof's file cannot be read. */
+/** A proof that a session names. `missing`: the proof's file cannot be read. */
 type SessionProof = {
   readonly call: SessionCall
   readonly verdict: EvidenceJudgement['verdict'] | 'missing'
@@ -57,9 +57,8 @@ type SessionProof = {
 }
 
 /**
- * Checks the proof of every checked call of a session. The proofs are in files beside the session
- * file. The session's verdict is the verdict of its worst proof, or `missing`. Rejects with
- * CliError.
+ * Checks the proofs of a session's checked calls. The proofs are in files beside the session file.
+ * The verdict is that of the worst proof, or `missing`. Rejects with CliError.
  */
 export async function verifySession(
   { calls, isCut }: SavedSession,
@@ -199,7 +198,7 @@ function sessionJson({ proofs, calls, isCut, isOk, verdict }: SessionReport): st
     conclusion: headline,
     sentence,
     model,
-    // These values are claims of the session file, which is not signed.
+    // These values are claims, because the session file is not signed.
     listed: { at: call.at, model: call.model },
   }))
   const refused = calls.filter((call) => call.verdict === 'refused')

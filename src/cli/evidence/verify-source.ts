@@ -34,9 +34,9 @@ export type VerifyOptions = BundleOptions &
   KeptOptions & { readonly json?: boolean }
 
 /**
- * Checks each source, and prints its result. If there are several sources, prints the name before
- * each result. Returns the exit code of the worst result. If a source is not evidence, throws
- * CliError after the other sources were checked.
+ * Checks each source and prints its result, under its name if there are several. Returns the exit
+ * code of the worst result. If a source is not evidence, throws CliError after the other sources
+ * were checked.
  */
 export async function verifySources(
   sources: readonly string[],
@@ -61,12 +61,9 @@ export async function verifySources(
   return [failed, usage, unavailable].find((code) => codes.includes(code)) ?? done
 }
 
-/**
- * Checks the evidence from a source with these options. Throws CliError if the source is not
- * evidence.
- */
+/** Checks the evidence from a source. Throws CliError if the source is not evidence. */
 export async function verifySource(source: string, options: VerifyOptions): Promise<VerifyOutcome> {
-  // This is checked before anything is fetched, so that a fault in the command is reported first.
+  // A fault in the command is reported before anything is fetched.
   if (options.confirmations !== undefined && options.rpc === undefined)
     throw new CliError(
       'expected --rpc with --confirmations: only the chain shows how deep a block is',
@@ -122,7 +119,7 @@ function checkAllUsed(verifier: ListingVerifier): void {
   if (unused !== undefined) throw unused
 }
 
-/** Checks the evidence. If the endpoint does not answer, checks the evidence without the chain. */
+/** Checks the evidence, without the chain if the endpoint does not answer. */
 async function judge(
   evidence: Evidence,
   given: {
@@ -141,7 +138,7 @@ async function judge(
     }
   }
   if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
-  // The module is loaded only when needed. Without it, a check starts in half the time.
+  // The module is loaded only when needed, which halves the start of other checks.
   const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
     return { judged: await judgeBy((block) => reachChainFacts(rpc, block)), warning: null }
@@ -154,9 +151,8 @@ async function judge(
 type AskChain = (blockNumber: number | null) => Promise<ChainFacts>
 
 /**
- * Returns the place of a source, and the key with which to fetch it. The environment is read only
- * for a URL, because a file needs no key. So for a file, a fault in the key's variable has no
- * effect, and fewer modules are loaded.
+ * Returns the place of a source, and the key to fetch it. The environment is read only for a URL,
+ * because a file needs no key.
  */
 async function locate(
   source: string,
@@ -170,8 +166,8 @@ async function locate(
 }
 
 /**
- * A gateway may answer with evidence for another hash. The evidence's own checks show that its hash
- * belongs to its request and response.
+ * A gateway may answer with evidence for another hash. The evidence's own checks bind its hash to
+ * its request and response.
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)

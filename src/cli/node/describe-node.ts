@@ -55,9 +55,8 @@ const MEMBERS: ReadonlyMap<string, Shown> = new Map(
 )
 
 /**
- * Describes the members of a gateway's answer for people. Each member has one line, in the original
- * order, and figures have units. Lists follow, with one line for each item. An unknown member is
- * shown with its own name.
+ * Describes the members of a gateway's answer for people, one line each, in the original order,
+ * with units. Lists follow, one line for each item. An unknown member keeps its own name.
  */
 export function describeMembers(members: Facts): string {
   const entries = Object.entries(members).map(
@@ -92,10 +91,7 @@ function toRow(node: ListedNode): readonly string[] {
   ]
 }
 
-/**
- * Returns the models that the node serves now. If it serves no model, returns the node's measured
- * speed.
- */
+/** Returns the models that the node serves now, or else the node's measured speed. */
 function modelsOf({ models, benchmark_tokens_per_second: speed }: ListedNode): string {
   if (models && models.length > 0)
     return models
@@ -104,7 +100,7 @@ function modelsOf({ models, benchmark_tokens_per_second: speed }: ListedNode): s
   return typeof speed === 'number' ? `none now; measured at ${speedText(speed)}` : ''
 }
 
-/** Returns a text such as `model-a (84.5 tokens/s)`. Without a speed, returns only the model. */
+/** Returns a text such as `model-a (84.5 tokens/s)`, or only the model without a speed. */
 export function withSpeed(model: string, tokensPerSecond: number | null | undefined): string {
   return typeof tokensPerSecond === 'number' ? `${model} (${speedText(tokensPerSecond)})` : model
 }

@@ -11,16 +11,13 @@ import { writeFileWhole } from '../files.ts'
 /** Identifies a node: the gateway and the node's name. */
 type KeptName = { readonly gateway: string; readonly name: string }
 
-/**
- * A file with the ids of the nodes that run on one machine, by gateway and name. Methods throw
- * CliError.
- */
+/** A file with the ids of one machine's nodes, by gateway and name. Methods throw CliError. */
 export type KeptNodes = {
-  /** Returns null if the file does not exist, or if it has no node with this name. */
+  /** Returns null if there is no file, or no node with this name. */
   find(of: KeptName): Promise<string | null>
   /** Writes the whole file. Call it only under the lock. */
   keep(of: KeptName, nodeId: string): Promise<void>
-  /** Runs `run` under a lock. While `run` runs, no other process on the machine uses the file. */
+  /** Runs `run` under a lock, which keeps the machine's other processes from the file. */
   locked<Value>(run: () => Promise<Value>): Promise<Value>
 }
 
@@ -34,10 +31,7 @@ const form = z.looseObject({
 
 type Entries = z.output<typeof form>['nodes']
 
-/**
- * Returns access to the nodes in a file. The file may not exist yet. Only its owner can read the
- * file.
- */
+/** Returns access to the nodes in a file that may not exist yet. Only its owner can read it. */
 export function keptNodesIn(file: string): KeptNodes {
   return {
     async find({ gateway, name }) {
@@ -84,9 +78,7 @@ async function readEntries(file: string): Promise<Entries> {
   }
 }
 
-/**
- * How long another agent that starts may hold the lock. It makes at most two calls of 30 s each.
- */
+/** How long another starting agent may hold the lock, for at most two calls of 30 s each. */
 const LOCK_TIMEOUT_MS = 60_000
 const LOCK_POLL_MS = 100
 

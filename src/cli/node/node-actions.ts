@@ -44,10 +44,7 @@ export type NodeOptions = {
   readonly json?: boolean
 }
 
-/**
- * Runs an action. If a fault can be removed by the node's operator, reports it without a stack
- * trace.
- */
+/** Runs an action. Reports a fault without a stack trace if the node's operator can remove it. */
 export async function explain(action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -63,9 +60,8 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Runs a node agent until a signal ends it. The agent runs the node of this machine. If this node
- * does not exist, it is made first. On a terminal, the log consists of sentences. Otherwise it
- * consists of JSON lines.
+ * Runs the agent of this machine's node until a signal ends it. Makes the node if it does not
+ * exist. The log consists of sentences on a terminal, otherwise of JSON lines.
  */
 export async function run(options: NodeOptions): Promise<void> {
   const config = readRunConfig(toAccessVariables(options))
@@ -76,7 +72,7 @@ export async function run(options: NodeOptions): Promise<void> {
     nodeName: config.nodeId === null ? config.nodeName : null,
   })
   const log = await openProcessLogger(config.logLevel, (line) => {
-    // The bar is stopped first. Otherwise the next log line would continue the bar's line.
+    // Otherwise the next log line would continue the bar's line.
     bar.stop()
     return describeLine(line)
   })
@@ -88,7 +84,7 @@ export async function run(options: NodeOptions): Promise<void> {
   }
 }
 
-/** The module is loaded only when needed, because some of these commands show no bar. */
+/** The module is loaded only when needed: some commands show no bar. */
 async function openProgressBar(): Promise<ProgressBar> {
   const { createProgressBar } = await import('../../agent/progress-bar.ts')
   return createProgressBar(process.stderr)
@@ -206,7 +202,7 @@ function toVariables(options: NodeOptions): Environment {
 
 /**
  * Returns the variables for commands that call the gateway. Throws CliError if the environment's
- * key is not for the gateway of `--url`. Otherwise the key would be sent to that gateway.
+ * key is for another gateway than `--url`, so that the key is not sent there.
  */
 function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)

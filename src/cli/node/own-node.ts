@@ -6,11 +6,10 @@ import { CliError } from '../faults.ts'
 import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
 
 /**
- * Returns the id of the node that this machine's agent must run. It uses the first of these that
- * exists: the configured id, the id in the file, the account's node with this name. If none exists,
- * it makes a new node. The id that was found or made is stored in the file. Rejects with CliError
- * or GatewayError. If several agents start on one machine at the same time, only one node is made.
- * If two machines use one name and start at the same moment, they may make two nodes.
+ * Returns the id of this machine's node. It is the first of these that exists: the configured id,
+ * the id in the file, the account's node with this name, a new node. Stores the found or new id in
+ * the file. Rejects with CliError or GatewayError. Agents that start at the same time on one
+ * machine make only one node. Two machines with one name may make two.
  */
 export async function openOwnNode(
   access: NodeAccess,
@@ -34,10 +33,7 @@ export async function openOwnNode(
   })
 }
 
-/**
- * Returns the id of the same node as openOwnNode, but makes no node. Rejects with CliError or
- * GatewayError.
- */
+/** Returns the same id as openOwnNode, but makes no node. Rejects with CliError or GatewayError. */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId
   const { gatewayUrl, nodeName } = access
@@ -54,9 +50,8 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Returns true if the account still has the stored node. If the gateway does not answer, the stored
- * node is used, and the agent retries until the gateway answers. Throws CliError for an archived
- * node.
+ * Returns true if the account still has the stored node. Also returns true if the gateway does not
+ * answer: the agent then retries. Throws CliError for an archived node.
  */
 async function isUsable(
   nodeId: string,

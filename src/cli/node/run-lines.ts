@@ -2,9 +2,7 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 
-/**
- * A parsed line of the agent's log. Some texts in the line come from the gateway and the backend.
- */
+/** A parsed line of the agent's log. Some texts come from the gateway and the backend. */
 type Entry = Readonly<Record<string, unknown>>
 
 /** The node that wrote the log. */
@@ -15,8 +13,8 @@ type RunNode = {
 }
 
 /**
- * Returns a function that converts each JSON line of an agent's log to a sentence for people. The
- * function remembers the speeds in these lines, and shows them when the node is connected.
+ * Returns a function that converts each JSON line of an agent's log to a sentence. It remembers
+ * speeds, and shows them when the node is connected.
  */
 export function createRunLines(node: RunNode): (line: string) => string {
   const speeds = new Map<string, number>()
@@ -84,7 +82,7 @@ function describeDisconnected(entry: Entry): string {
   return `Disconnected after ${lengthText(openMs / 1000)} (${numberOf(entry, 'code')}): ${how}. ${again}`
 }
 
-/** Describes a line with any other message: the message, and the members of the line unchanged. */
+/** Describes a line with any other message. The members stay unchanged. */
 function describeOther({ level: _level, time: _time, msg, ...members }: Entry): string {
   const shown = Object.entries(members).map(
     ([name, value]) => `${printable(name)}=${printable(JSON.stringify(value) ?? '')}`,

@@ -39,7 +39,7 @@ export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
   readonly dataFolder: string
-  /** If this is null, the socket that the data folder names is used. */
+  /** Null: the socket that the data folder names. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
   /** If this is null, no keys are configured. */
@@ -48,8 +48,8 @@ export type CliConfig = {
 
 /** Reads the settings. Throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
-  // The keys that pay for transactions are not read here. So a command that does not need them does
-  // not report their faults.
+  // The keys for transactions are not read here: a command without transactions does not report
+  // their faults.
   const settings = readSettings(
     schema.omit({ DEPLOYER_PRIVATE_KEY: true, RELAYER_PRIVATE_KEY: true }),
     environment,
@@ -64,10 +64,7 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
   }
 }
 
-/**
- * Returns the deployer's key, 0x and lower case. Returns null if it is not set. Throws
- * ConfigurationError.
- */
+/** Returns the deployer's key, 0x and lower case, or null. Throws ConfigurationError. */
 export function readDeployerKey(environment: Environment = process.env): string | null {
   return (
     readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ??
@@ -76,8 +73,8 @@ export function readDeployerKey(environment: Environment = process.env): string 
 }
 
 /**
- * Returns the key of a relayer, 0x and lower case. Throws ConfigurationError. Also throws
- * ConfigurationError if the key is not set.
+ * Returns the key of a relayer, 0x and lower case. Throws ConfigurationError, also for a missing
+ * key.
  */
 export function readRelayerKey(environment: Environment = process.env): string {
   const { RELAYER_PRIVATE_KEY: key } = readSettings(

@@ -22,8 +22,8 @@ export type ProxyCommandOptions = {
 }
 
 /**
- * Connects to the gateway and serves the proxy until a signal stops the process. Prints a line for
- * each call, and a count at the end. Throws CliError.
+ * Connects to the gateway and serves the proxy until a signal stops it. Prints a line for each
+ * call, and a count at the end. Throws CliError.
  */
 export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const { save } = options
@@ -87,15 +87,14 @@ function entryOf({ verdict, model, detail, proof }: ProxiedCall): SessionCall {
   return { at, verdict, model, hash: proof?.hash ?? null, detail }
 }
 
-/** How many proofs may wait for their anchors at the same time. */
+/** The maximum number of proofs that wait for their anchors. */
 const COMPLETING_MAX = 64
-/** When the proxy stops, how long it waits for anchors, milliseconds. */
+/** How long a stopping proxy waits for anchors, milliseconds. */
 const CLOSE_MS = 15_000
 
 /**
- * When a block contains the anchor of a proof, adds the evidence bundle to the proof's file. If a
- * proof is still incomplete when the proxy stops, its file stays. `affidavit complete` adds the
- * bundle later.
+ * Adds the evidence bundle to a proof's file when a block contains the anchor. If the proxy stops
+ * before, the file stays, and `affidavit complete` adds the bundle later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,

@@ -5,19 +5,19 @@ import type { Affidavit } from '../../../client/connect.ts'
 import { AffidavitError, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
 
-/** One call that the proxy answered. It is used for the log line. */
+/** One call that the proxy answered, for the log line. */
 export type ProxiedCall = {
   /** The model in the request. Null if the request names no model. */
   readonly model: string | null
   /**
-   * `checked`: every check passed. `refused`: a check failed, and the caller received an error.
-   * `error`: there was no answer to check. The gateway reported an error or is unreachable, or the
-   * request was not valid. `left`: the caller left.
+   * `checked`: every check passed. `refused`: a check failed, and the caller got an error. `error`:
+   * no answer, because the gateway failed or is unreachable, or the request was not valid. `left`:
+   * the caller left.
    */
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** Code of the refusal, or code or status of the error. Null for other calls. */
+  /** Code of the refusal, or code or status of the error, otherwise null. */
   readonly detail: string | null
-  /** Proof of a checked call. Null for other calls. */
+  /** Proof of a checked call, otherwise null. */
   readonly proof: Proof | null
   readonly durationMs: number
 }
@@ -25,14 +25,14 @@ export type ProxiedCall = {
 export type CheckingProxy = {
   /** `http://127.0.0.1:PORT/v1`, the base URL for clients. */
   readonly baseURL: string
-  /** Accepts no more calls and ends the running calls. Resolves when all calls have ended. */
+  /** Accepts no more calls and ends the running ones. Resolves when all have ended. */
   close(): Promise<void>
 }
 
 /** Largest request, bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-/** Headers of the caller that are passed to the gateway. */
+/** Headers of the caller that the gateway gets. */
 const PASSED_HEADERS = [
   'authorization',
   'content-type',
@@ -41,7 +41,7 @@ const PASSED_HEADERS = [
   'x-request-id',
 ] as const
 
-/** Headers of the gateway that are passed to the caller, in addition to the content type. */
+/** Headers of the gateway that the caller gets, in addition to the content type. */
 const ANSWERED_HEADERS = [
   'retry-after',
   'retry-after-ms',
@@ -50,20 +50,19 @@ const ANSWERED_HEADERS = [
 ] as const
 
 /**
- * Serves OpenAI's chat completions on a loopback port, through `affidavit`. Every answer that the
- * proxy sends was checked. A whole answer is checked before its status is sent. Chunks of a stream
- * are sent when they arrive. The end of a stream is sent only after all checks passed. If the
- * client holds streams back, the whole stream is sent at the end. A refused answer becomes an error
- * in OpenAI's form that names the check. Rejects if the port is taken. Every program that can
- * connect to loopback can use the proxy, with the program's own key. Requests that a browser sends
- * for a web page are refused. Requests that name another host are also refused.
+ * Serves OpenAI's chat completions on a loopback port, through `affidavit`. A whole answer is
+ * checked before its status is sent. Chunks of a stream are sent when they arrive. The end of a
+ * stream is sent only after all checks passed. If the client holds streams back, the whole stream
+ * is sent at the end. A refused answer becomes an OpenAI error that names the check. Rejects if the
+ * port is taken. Every program on loopback can use the proxy, with the program's own key. Requests
+ * from web pages, and requests for another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
   /** 0 selects any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
-  /** Called with the proof of each checked call, and with the API key that the caller used. */
+  /** Called with the proof of each checked call, and with the caller's API key. */
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
   const { affidavit, onCall, onProof = () => undefined } = options
@@ -160,8 +159,7 @@ class Unanswered extends Error {
 
 /** Returns the path below the base URL. Throws Unanswered. */
 function pathOf({ method, url = '/', headers }: IncomingMessage): string {
-  // A web page can use any host name and make it resolve to this machine. So the host name is
-  // checked.
+  // A web page can make any host name resolve to this machine, so the host name is checked.
   const host = (headers.host ?? '').replace(/:\d+$/, '')
   const isOfPage = (headers['sec-fetch-site'] ?? 'none') !== 'none' || headers.origin !== undefined
   if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || isOfPage)
@@ -188,8 +186,7 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    // If a body is too large, its rest is also read but dropped. A client that is still sending
-    // would not read the answer.
+    // The rest of a too large body is read and dropped: a client that still sends reads no answer.
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }
@@ -207,12 +204,12 @@ function headersOf({ headers }: IncomingMessage): Headers {
   return passed
 }
 
-/** Returns the caller's API key. Returns null if there is no key. */
+/** Returns the caller's API key, or null. */
 function keyOf({ headers }: IncomingMessage): string | null {
   return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
-/** This is used only for the log line. The client library parses the body strictly. */
+/** This is only for the log line. The client library parses the body strictly. */
 function modelOf(body: Buffer | null): string | null {
   try {
     const { model } = JSON.parse(String(body))
@@ -222,7 +219,7 @@ function modelOf(body: Buffer | null): string | null {
   }
 }
 
-/** Passes the answer to the caller. If the answer is refused, rejects with the fault. */
+/** Passes the answer to the caller. Rejects with the fault of a refused answer. */
 async function pass(asked: Response, response: ServerResponse, signal: AbortSignal): Promise<void> {
   const isStream = /^text\/event-stream\b/i.test(asked.headers.get('content-type') ?? '')
   const head = {
@@ -242,8 +239,7 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   }
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
-    // The status is sent with the first part. So a refusal before the first part can have its own
-    // status.
+    // The status is sent with the first part, so an earlier refusal can have its own status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     const isTaken = response.write(part)
     if (!isTaken) await drained(response, signal)
@@ -252,7 +248,7 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
 }
 
 /**
- * Resolves when the caller has read the bytes that wait. Rejects if the caller left or the proxy
+ * Resolves when the caller has read the waiting bytes. Rejects if the caller left or the proxy
  * stops.
  */
 async function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
@@ -278,10 +274,7 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
 /** The error that a caller receives instead of an answer. */
 type CallerError = {
   readonly status: number
-  /**
-   * True if a check failed. Then the caller must not retry, because a retry would allow the gateway
-   * to choose among answers.
-   */
+  /** True if a check failed: a retry would allow the gateway to choose among answers. */
   readonly isFinal: boolean
   readonly error: {
     readonly message: string
@@ -291,7 +284,7 @@ type CallerError = {
   }
 }
 
-/** Sends the error to the caller, with a status or in the middle of a stream. */
+/** Sends the error to the caller, with a status or inside a stream. */
 function refuse(response: ServerResponse, { status, isFinal, error }: CallerError): void {
   const text = JSON.stringify({ error })
   if (response.headersSent) {

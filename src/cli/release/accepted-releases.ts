@@ -13,8 +13,8 @@ import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
 /**
- * Returns the signers that the options trust. Returns null if the options name no key. Throws
- * CliError for malformed keys.
+ * Returns the signers that the options trust, or null without a key. Throws CliError for malformed
+ * keys.
  */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
   const { releaseKey = [], releaseSigners } = ownMembers(options)
@@ -34,9 +34,9 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
 
 /**
  * Returns the releases that the options expect, after verifying the signatures of each file.
- * Returns undefined if the options expect no releases. Prints the files and their age on standard
- * error. Throws CliError. Its exit code is 2 if a file cannot be read or is malformed. It is 1 if a
- * file is not signed correctly or accepts no release.
+ * Returns undefined if the options expect none. Prints the files and their age on standard error.
+ * Throws CliError. Exit code 2: a file cannot be read or is malformed. Exit code 1: a file is not
+ * signed correctly or accepts no release.
  */
 export async function openExpectedReleases(
   options: ReleaseOptions,
@@ -44,7 +44,7 @@ export async function openExpectedReleases(
   return (await openSignedReleases(options))?.flatMap(({ entries }) => entries)
 }
 
-/** Does the same as openExpectedReleases, but returns the file of each entry. */
+/** Does the same as openExpectedReleases, but with the file of each entry. */
 export async function openSignedReleases(
   options: ReleaseOptions,
 ): Promise<

@@ -72,8 +72,8 @@ export async function signFile(
 }
 
 /**
- * A version of an image ends with this mark if the image cannot be reproduced from its commit
- * alone. The image builder sets the mark.
+ * Mark at the end of an image's version: the commit alone cannot reproduce the image. The image
+ * builder sets it.
  */
 const UNCOMMITTED = /\+uncommitted$/
 
@@ -84,21 +84,18 @@ function checkCommitted({ version }: Release, isAllowed: boolean): void {
   )
 }
 
-/** A signed file, or a payload that is not signed yet. */
+/** A signed file, or an unsigned payload. */
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
- * Reads a signed release or a signed list from a file, a URL or standard input (`-`). Throws
- * CliError (exit code 2) for any other content.
+ * Reads a signed release or list from a file, a URL or standard input (`-`). Throws CliError (exit
+ * code 2) for any other content.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
   return parseFile(source, await readJson(source), parseReleaseFile)
 }
 
-/**
- * Reads a release that will be signed. It is the payload that the image builder writes, or a
- * release that is already signed. Throws CliError.
- */
+/** Reads a release to sign: the image builder's payload, or a signed release. Throws CliError. */
 async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
   return parseFile(source, await readJson(source), (json) =>
     formatOf(json) === RELEASE_FORMAT
@@ -107,10 +104,7 @@ async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRel
   )
 }
 
-/**
- * Reads a list that will be signed. It is a handwritten payload, or a list that is already signed.
- * Throws CliError.
- */
+/** Reads a list to sign: a handwritten payload, or a signed list. Throws CliError. */
 export async function readUnsignedList(
   source: string,
 ): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
@@ -122,8 +116,8 @@ export async function readUnsignedList(
 }
 
 /**
- * Writes a signed file completely or not at all. For `-`, writes to standard output. All users may
- * read the file, because it will be published. Throws CliError.
+ * Writes a signed file completely or not at all, or to standard output (`-`). All users may read
+ * the file, because it will be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -156,10 +150,9 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
- * Makes a release key. The new file `path` contains the private key (PEM, PKCS #8, in the form that
- * OpenSSL writes). Only its owner can read this file. `path`.pub contains the public key, 64 hex
- * digits. Returns the public key, hex. Throws CliError. Also throws CliError if one of the files
- * exists.
+ * Makes a release key. The new file `path` contains the private key (PEM, PKCS #8, as OpenSSL
+ * writes it), for its owner only. `path`.pub contains the public key, 64 hex digits. Returns the
+ * public key, hex. Throws CliError, also if one of the files exists.
  */
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
@@ -170,9 +163,9 @@ async function createKeyFiles(path: string): Promise<string> {
 }
 
 /**
- * Returns the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519). The key is read from a
- * file that no other user can read, or from standard input (`-`). Throws CliError, whose message
- * contains no part of the file.
+ * Returns the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519). Reads a file that no
+ * other user can read, or standard input (`-`). Throws CliError, whose message contains no part of
+ * the file.
  */
 export async function readSecretKey(source: string): Promise<Uint8Array> {
   if (source !== '-') await checkPrivacy(source)
@@ -181,8 +174,8 @@ export async function readSecretKey(source: string): Promise<Uint8Array> {
 }
 
 /**
- * Returns the public release key, 32 bytes. The text is 64 hex digits, or the name of a file that
- * contains them. If the name of the file is 64 hex digits, write `./` before it. Throws CliError.
+ * Returns the public release key, 32 bytes. The text is 64 hex digits, or the name of a file with
+ * these digits. A file name of 64 hex digits needs `./` before it. Throws CliError.
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
   const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
@@ -227,8 +220,8 @@ function reasonOf(fault: unknown): string {
 }
 
 /**
- * Checks the existing signatures of the file's content before another signature is added. Without
- * this check, a signer who did not read the file could sign changed content. Throws CliError.
+ * Checks the existing signatures before another one is added. Otherwise a signer who did not read
+ * the file could sign changed content. Throws CliError.
  */
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return

@@ -39,8 +39,8 @@ export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
 /**
- * Adds a signed release to a list. The release is then accepted. If the list does not exist, makes
- * it. Throws CliError.
+ * Adds a signed release to a list, so that it is accepted. Makes the list if it does not exist.
+ * Throws CliError.
  */
 export async function addToList(
   path: string,
@@ -71,8 +71,8 @@ export async function addToList(
 }
 
 /**
- * Sets an end for a release. From then on, the release is accepted only in documents that were made
- * before this end. Throws CliError.
+ * Sets an end for a release. The release is then accepted only in documents from before this end.
+ * Throws CliError.
  */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
@@ -83,7 +83,7 @@ export async function endInList(path: string, name: string, options: EndOptions)
   })
 }
 
-/** Revokes a release. It is never accepted again. Throws CliError. */
+/** Revokes a release forever. Throws CliError. */
 export async function revokeInList(
   path: string,
   name: string,
@@ -102,10 +102,7 @@ export async function revokeInList(
   })
 }
 
-/**
- * Issues a list again without other changes. The new list is signed by only one key. Throws
- * CliError.
- */
+/** Issues a list again without changes. Only one key signs the new list. Throws CliError. */
 export async function renewList(path: string, options: RenewOptions): Promise<void> {
   await editList(path, options, { nowMs: Date.now(), change: (list) => list })
 }
@@ -122,9 +119,8 @@ export async function signList(path: string, { key }: { readonly key: string }):
 }
 
 /**
- * Changes a list in place. The current content of the list must be signed by the key that signs
- * now, or by a trusted key. Without this rule, a change would sign any text that another user put
- * into the file.
+ * Changes a list in place. The signing key, or a trusted key, must have signed the current content.
+ * Otherwise a change would sign another user's text in the file.
  */
 async function editList(
   path: string,
@@ -173,10 +169,7 @@ function verifying<Value>(path: string, verify: () => Value): Value {
   return convertFault(verify, ProofError, toError)
 }
 
-/**
- * Converts the fault of a change that makes the list invalid. Examples are an end before its start,
- * or a reason of two lines.
- */
+/** Converts the fault of a change that makes the list invalid, such as an end before its start. */
 function checked<Value>(make: () => Value): Value {
   return convertFault(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
@@ -201,18 +194,15 @@ async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * How far in the future the time of a list may be, milliseconds. If it is further in the future, a
- * clock is wrong, and a change to the list is refused.
+ * How far in the future a list's time may be, milliseconds. Beyond that a clock is wrong, and the
+ * list is not changed.
  */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
 /** The minimum number of digits in an abbreviation of a commit or an image. */
 const ABBREVIATION_MIN = 7
 
-/**
- * Returns the list with one more release. Throws CliError if the list already has the release's
- * image.
- */
+/** Returns the list with one more release. Throws CliError if the list has the release's image. */
 export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList {
   const { PCR0 } = entry.release.measurements
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)
@@ -224,9 +214,9 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 }
 
 /**
- * Replaces one release in the list by the result of `change`. `name` is the release's version, its
- * commit or PCR0, or at least the first ABBREVIATION_MIN digits of commit or PCR0. Throws CliError
- * if `name` matches no release or several releases.
+ * Replaces one release in the list by the result of `change`. `name` is the release's version,
+ * commit or PCR0. The first ABBREVIATION_MIN digits of commit or PCR0 are enough. Throws CliError
+ * if `name` matches no release or several.
  */
 export function changeRelease(
   list: ReleaseList,
@@ -249,8 +239,8 @@ export function changeRelease(
 
 /**
  * Returns the list in its canonical form. Its time is `nowMs`, or a second after its last issue if
- * that is later. Throws CliError if the list's time is in the future. In this case either the
- * signer's clock or the local clock is wrong. Throws FormatError if the result is not a valid list.
+ * that is later. Throws CliError if the list's time is in the future: a clock is wrong. Throws
+ * FormatError if the result is not a valid list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)
@@ -261,13 +251,10 @@ export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): 
   return parseReleaseList({ issued_at: formatTime(Math.max(nowMs, lastMs + 1_000)), releases })
 }
 
-/** An empty list, older than any other. */
+/** An empty list, older than any other list. */
 export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] }
 
-/**
- * Reads a time. It is `now` or has the form 2026-11-21T14:00:00Z. Returns the time in this form.
- * Throws CliError.
- */
+/** Reads a time: `now`, or the form 2026-11-21T14:00:00Z, which is returned. Throws CliError. */
 export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)
   const message = `expected a time such as 2026-11-21T14:00:00Z, or now, got ${printable(text)}`

@@ -21,7 +21,7 @@ export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
   readonly json?: boolean
 }
 
-/** Prints the content of a signed file, and whether its signatures are valid. Throws CliError. */
+/** Prints the content of a signed file and the validity of its signatures. Throws CliError. */
 export async function showFile(source: string, options: ShowOptions): Promise<void> {
   const trust = await readReleaseTrust(options)
   const atMs = Date.parse(parseListTime(options.at ?? 'now', Date.now()))
@@ -36,10 +36,7 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
 type ReleaseReport = {
   readonly file: ReleaseFile
   readonly judgement: ReleaseJudgement
-  /**
-   * The report states which releases of the list are accepted in a document that was made at
-   * `atMs`.
-   */
+  /** Time of a document. The report shows which releases are accepted in it. */
   readonly atMs: number
 }
 

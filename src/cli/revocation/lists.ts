@@ -14,14 +14,14 @@ import {
 import { CliError, convertFault } from '../faults.ts'
 import { readSource } from '../files.ts'
 
-/** Largest file with revocation lists, bytes. It can hold about 100,000 certificates. */
+/** Largest file with revocation lists, bytes: about 100,000 certificates. */
 export const LISTS_BYTES_MAX = 4 * 1024 * 1024
 /** Longest time for fetching a list, milliseconds. */
 const LISTS_TIMEOUT_MS = 30_000
 
 /**
- * Reads revocation lists from files or http(s) URLs. The lists must not be newer than `nowMs`.
- * Throws CliError and UnusableListError.
+ * Reads revocation lists, not newer than `nowMs`, from files or http(s) URLs. Throws CliError and
+ * UnusableListError.
  */
 export async function readLists(
   sources: readonly string[],
