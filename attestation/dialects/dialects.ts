@@ -25,7 +25,7 @@ export type Dialect = {
   openStream(): StreamReader
   /** The usage that an answer states. Null if it states no usage. */
   usageOf(response: JsonObject): DialectUsage | null
-  /** The member of the last event's data that holds the proof. Null if the data hold it. */
+  /** Member of the last event's data that holds the proof. Null if the data hold it directly. */
   readonly proofIn: string | null
 }
 

@@ -35,10 +35,7 @@ export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
 /** All checks. The value says when `verified` needs the check. */
 const BOOT_STATEMENT_CHECKS = {
-  /**
-   * The statement and the log's boot configuration have their form. If this check fails, no other
-   * check is made.
-   */
+  /** The statement and the boot configuration have their form. If not, no other check is made. */
   format: 'always',
   /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
@@ -63,7 +60,7 @@ export type BootStatementReport = Judgement<BootStatementCheckName> & {
   readonly facts: BootStatementFacts | null
 }
 
-/** The facts of a boot statement that is not invalid. Only facts whose checks passed. */
+/** The facts of a boot statement whose checks passed. */
 export type BootStatementFacts = {
   /** The notary of the enclave that received the heads. */
   readonly notary: string
