@@ -60,7 +60,7 @@ export type BootStatementReport = Judgement<BootStatementCheckName> & {
   readonly facts: BootStatementFacts | null
 }
 
-/** The facts of a boot statement whose checks passed. */
+/** The facts of a boot statement that is not invalid. Only facts whose checks passed. */
 export type BootStatementFacts = {
   /** The notary of the enclave that received the heads. */
   readonly notary: string

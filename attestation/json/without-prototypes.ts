@@ -1,8 +1,8 @@
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
- * The object without members called `__proto__`, at any depth. Clients that assign members one by
- * one would make such a member the prototype. Returns `object` itself if it has no such member.
+ * The object without members called `__proto__`, at any depth: clients that assign members one by
+ * one would make one the prototype. Returns `object` itself if it has none.
  */
 export function withoutPrototypes(object: JsonObject): JsonObject {
   return hasPrototypes(object) ? (strip(object) as JsonObject) : object
