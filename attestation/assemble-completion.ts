@@ -59,7 +59,7 @@ export function finishAssembly(assembly: Assembly): JsonObject {
   return completion
 }
 
-/** Skips items of another form: checkChunk refuses them. */
+/** Skips choices of a wrong form, which checkChunk refuses. */
 function addChoices(assembly: Assembly, choices: Json): void {
   for (const choice of isJsonArray(choices) ? choices : []) {
     if (!isJsonObject(choice) || typeof choice.index !== 'number') continue
@@ -81,8 +81,8 @@ function emptyChoice(): ChoiceAssembly {
 }
 
 /**
- * Adds the part of a chunk that belongs to this choice. Skips members of another form: checkChunk
- * refuses them.
+ * Adds the part of a chunk that belongs to this choice. Skips members of a wrong form, which
+ * checkChunk refuses.
  */
 function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {

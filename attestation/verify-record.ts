@@ -180,9 +180,9 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 }
 
 /**
- * The missing parts of a stored record with `redacted`. Each must be null. The receipt must say
- * that the call was encrypted, so only the caller kept the parts. Otherwise, the gateway must state
- * that it erased the parts or cannot decrypt them.
+ * The missing parts of a stored record with `redacted`: each is null. Either the receipt says that
+ * the call was encrypted, or the gateway states that it erased the parts or cannot decrypt them.
+ * Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}

@@ -185,7 +185,7 @@ type Registers = {
 
 /**
  * Returns empty registers. PCR1 copies the hash of PCR0 at the first application section. In nearly
- * every image all boot sections come before it, so boot bytes are hashed once.
+ * every image all boot sections come before that section, so boot bytes are hashed once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()

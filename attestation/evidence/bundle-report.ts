@@ -17,7 +17,7 @@ export const BUNDLE_CHECKS = {
   'request hash': 'always',
   /** The response hashes to the receipt's response_hash. */
   'response hash': 'always',
-  /** The record's hash is the hash over the two hashes above. */
+  /** The record's hash is the hash over the request hash and the response hash. */
   hash: 'always',
   /** A secp256k1 point. */
   'public key': 'always',
@@ -25,7 +25,7 @@ export const BUNDLE_CHECKS = {
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',
-  /** The record's time is the second in which the receipt says that the completion finished. */
+  /** The record's time is the second in which the completion finished, by the receipt. */
   created_at: 'always',
   /** The attestation document names the key of the record. */
   'attestation key': 'always',
@@ -64,8 +64,8 @@ export const BUNDLE_CHECKS = {
   /** The transactions root in the header covers the transaction at its index. */
   'transaction in block': 'always',
   /**
-   * The receipts root in the header covers the receipt at that index, which shows success and the
-   * contract's event for this head.
+   * The receipts root in the header covers the receipt at the same index. The receipt shows success
+   * and the contract's event for this head.
    */
   'anchor outcome': 'always',
   /** The chain has this block, with enough blocks after it. */

@@ -35,7 +35,7 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
   return node
 }
 
-/** The decoder's position in the bytes, which are never copied. */
+/** The decoder's position in the bytes, which it does not copy. */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
   offset: number

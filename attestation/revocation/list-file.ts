@@ -312,9 +312,10 @@ export type ListOfChain =
   | { readonly kind: 'silent'; readonly error: RevocationListError }
 
 /**
- * Verifies a list for a chain (DER, root first, leaf last). A CA certificate in the chain must be
- * the list's issuer, may sign lists, and its key must have signed this list. The list covers the
- * next certificate. Does NOT verify the chain: verifyAttestation does.
+ * Verifies a list for a chain (DER, root first, leaf last). The list's issuer must be the subject
+ * of a CA certificate in the chain. This certificate must be allowed to sign lists, and its key
+ * must have signed the list. The list covers the next certificate. Does NOT verify the chain:
+ * verifyAttestation does.
  */
 export async function findListOfChain(
   parsed: ParsedList,

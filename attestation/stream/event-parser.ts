@@ -30,7 +30,7 @@ export class EventParser {
   /** True if the last line ended with CR. A following LF belongs to that end. */
   private skipsLineFeed = false
 
-  /** `eventBytesMax`: limit for the lines of one event. By default, there is no limit. */
+  /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
   constructor({
     eventBytesMax = Number.POSITIVE_INFINITY,
     errorLines = false,

@@ -7,7 +7,7 @@ export type FinishReason = { readonly reason: string; readonly word: string | nu
 /**
  * Reads a finish_reason (attacker-controlled). It is null, or for some backends an empty text,
  * while the choice continues. An unknown word counts as `stop` and is kept. Throws FormatError
- * `invalid_chunk`, also for a word that means an incomplete answer.
+ * `invalid_chunk` for another type, or for a word that means an incomplete answer.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
