@@ -25,9 +25,8 @@ export type CredentialDemand = 'operator' | { readonly sha256: string }
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
- * Returns the demands in a request (attacker-controlled), or null if it has none. Throws
- * FormatError `invalid_demand` for any other form: no caller may rely on a demand that the enclave
- * ignores.
+ * Returns the demands in a request (attacker-controlled). Null without demands. Throws FormatError
+ * `invalid_demand` for any other form: no caller may rely on a demand that the enclave ignores.
  */
 export function demandsOf(request: JsonObject): Demands | null {
   const value = memberOf(request, DEMANDS_MEMBER) ?? null

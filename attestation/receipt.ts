@@ -21,7 +21,7 @@ export type ReceiptV3 = ReceiptMembers &
     readonly credential: ReceiptCredential
     /** The API of request and response. */
     readonly dialect: 'chat'
-    /** The hashed headers of the call. A chat call has none. */
+    /** The hashed headers of the call. Empty for a chat call. */
     readonly headers: Readonly<Record<string, never>>
   }
 

@@ -47,7 +47,7 @@ export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
 }
 
-/** The object without its proof member. Returns `object` itself if it has none. */
+/** The object without its proof member. Returns `object` itself if no such member exists. */
 export function withoutProof(object: JsonObject): JsonObject {
   if (!Object.hasOwn(object, PROOF_MEMBER)) return object
   const kept: Record<string, Json> = {}

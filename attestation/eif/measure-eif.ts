@@ -228,7 +228,9 @@ export type EifReport = {
   /** In the order of the file. */
   readonly sections: readonly Section[]
   readonly measurements: EifMeasurements
-  /** The image's description of itself: attacker-controlled, not measured. Null if it has none. */
+  /**
+   * The image's description of itself: attacker-controlled, not measured. Null without metadata.
+   */
   readonly metadata: JsonObject | null
   /** Null for an unsigned image. */
   readonly signature: EifSignature | null

@@ -107,7 +107,7 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements. Null if a set matched or none is expected. */
+  /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes. Compare BundlePolicy.configurations. */
   readonly configuration: Uint8Array

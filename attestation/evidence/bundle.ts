@@ -70,9 +70,9 @@ export type BundleRecord = RequestPart &
     readonly public_key: string
     readonly signature: string
     readonly tx_hash: string
-    /** Other transactions that anchor the head, in order. Absent if there are none. */
+    /** Other transactions that anchor the head, in order. Absent instead of an empty list. */
     readonly reanchored?: readonly string[]
-    /** The gateway's statement about parts that it erased. Absent if there are none. */
+    /** The gateway's statement about parts that it erased. Absent if it erased no part. */
     readonly erased?: ErasureStatement
     /** Standard base64. */
     readonly attestation: string

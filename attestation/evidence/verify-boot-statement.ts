@@ -69,7 +69,7 @@ export type BootStatementFacts = {
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements. Null if a set matched or none is expected. */
+  /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
 }
 

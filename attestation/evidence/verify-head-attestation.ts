@@ -77,7 +77,7 @@ export type HeadAttestationFacts = {
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements. Null if a set matched or none is expected. */
+  /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
 }
 

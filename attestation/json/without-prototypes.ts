@@ -2,7 +2,7 @@ import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
  * The object without members called `__proto__`, at any depth: clients that assign members one by
- * one would make one the prototype. Returns `object` itself if it has none.
+ * one would set a prototype. Returns `object` itself if nothing changes.
  */
 export function withoutPrototypes(object: JsonObject): JsonObject {
   return hasPrototypes(object) ? (strip(object) as JsonObject) : object

@@ -40,8 +40,8 @@ export type AttestationPolicy = {
   readonly releases?: readonly ReleaseEntry[]
   /**
    * `current` (default): everything must be valid at the caller's time. `historical`: certificates
-   * must be valid at the document's own timestamp, whatever its age. It is for stored records,
-   * whose time has another proof: with a stolen enclave key, an attacker could backdate a document.
+   * must be valid at the document's own timestamp, at any age. It is for stored records, whose time
+   * has another proof: with a stolen enclave key, an attacker could backdate a document.
    */
   readonly mode?: 'current' | 'historical'
   /** The nonce (0 to 1024 bytes) that the document must have. Default: not checked. */

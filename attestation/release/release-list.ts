@@ -30,7 +30,7 @@ export type ReleaseEntry = {
   readonly accepted_from: string | null
   /** The second from which documents are no longer accepted, ISO 8601. Null: no end is known. */
   readonly accepted_until: string | null
-  /** If revoked, its documents are never accepted, whatever their time. */
+  /** If the release is revoked, its documents are never accepted. */
   readonly revoked: { readonly at: string; readonly reason: string } | null
 }
 

@@ -97,7 +97,7 @@ export function parseRelease(json: Json, name = 'release'): Release {
   return { ...payload, configuration: hexOf(configuration, `${name}.configuration`, SHA256_BYTES) }
 }
 
-/** The digest of a release's boot configuration, 32 bytes. Null if the release has none. */
+/** The digest of a release's boot configuration, 32 bytes. Null if it is not stated. */
 export function configurationOf(release: Release): Uint8Array | null {
   const { configuration } = ownMembers(release)
   return configuration === undefined ? null : decodeHex(configuration)

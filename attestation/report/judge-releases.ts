@@ -49,7 +49,7 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   return { ...found, verdict: 'verified', fault: null }
 }
 
-/** True if a file's signature is valid for its content, whoever made it. */
+/** True if a file's signature, by any key, is valid for its content. */
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)

@@ -94,7 +94,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
   '2.5.29.20',
   '2.5.29.35',
 ])
-/** Extensions in an entry: reason and date. A certificate is refused whatever the reason. */
+/** Extensions in an entry: reason and date. Every reason leads to refusal. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
 function parseList(der: Uint8Array<ArrayBuffer>, source: string): ParsedList {
