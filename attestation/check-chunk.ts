@@ -14,7 +14,7 @@ export type ChoiceAssembly = {
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
-  /** Highest index among the tool calls. -1 if there are no tool calls. */
+  /** Highest index of a tool call. -1 without tool calls. */
   lastToolCall: number
   readonly logprobs: MergedMembers
 }

@@ -120,8 +120,8 @@ function fillPart(
 }
 
 /**
- * Returns the response from a kept answer in the form of a record, without proof members. Assembles
- * the chunks of a stream. Throws FormatError.
+ * Returns the response of a kept answer, assembled and without proof members, as a record has it.
+ * Throws FormatError.
  */
 export function keptResponseOf(answer: KeptAnswer): JsonObject {
   const response =

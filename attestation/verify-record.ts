@@ -321,7 +321,7 @@ function checkStreamHash(subject: Subject): Finding {
 const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
 
-/** No stream hash covers these chunks. Readers may understand some splits differently. */
+/** Refuses splits that readers may understand differently: no stream hash covers these chunks. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)

@@ -9,10 +9,10 @@ import {
   setMember,
 } from '../json/value.ts'
 
-/** The member of an answer that carries its proof. It is not hashed. */
+/** The member with the proof of an answer. It is not hashed. */
 export const PROOF_MEMBER = 'affidavit'
 
-/** A server-sent event with its data. `event` is '' if the stream did not name the event. */
+/** A server-sent event with its data. `event` is '' if the event has no name. */
 export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 
 /**
@@ -42,7 +42,7 @@ export function canonicalRequest(
   return canonicalizeJson({ dialect, headers, body })
 }
 
-/** The line for one event in the text whose hash is `stream_hash`. */
+/** The line of one event in the text that `stream_hash` covers. */
 export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
 }

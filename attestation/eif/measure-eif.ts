@@ -170,7 +170,7 @@ export type EifMeasurements = {
   readonly pcr1: Uint8Array
   /** The other ramdisks: the application. If there is only one ramdisk, the hash of no bytes. */
   readonly pcr2: Uint8Array
-  /** DER of the signing certificate. Null for an unsigned image, which has a PCR8 of zero. */
+  /** DER of the signing certificate. Null for an unsigned image, whose PCR8 is zero. */
   readonly pcr8: Uint8Array | null
 }
 

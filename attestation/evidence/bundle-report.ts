@@ -91,7 +91,7 @@ export type BundleReport = Judgement<BundleCheckName> & {
   readonly facts: BundleFacts | null
 }
 
-/** The facts of a bundle that is not invalid. A fact whose check did not pass is null. */
+/** The facts of a bundle that is not invalid. A fact is null unless its check passed. */
 export type BundleFacts = {
   readonly hash: string
   /** The account that signed. Its address also names the log: 0x, lower case. */

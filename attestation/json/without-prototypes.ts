@@ -15,7 +15,7 @@ function strip(value: Json): Json {
   return Object.fromEntries(kept.map(([name, member]) => [name, strip(member)]))
 }
 
-/** Allocates no memory, because almost no chunk has such a member. */
+/** Almost no chunk has such a member, so this check allocates no memory. */
 function hasPrototypes(value: Json | undefined): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (isJsonArray(value)) {

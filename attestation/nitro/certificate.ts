@@ -246,7 +246,7 @@ function refuseDer(where: string, expected: string): AttestationError {
 }
 
 /**
- * Decodes all of `bytes`, a field of the certificate called `where`, as DER. Throws
+ * Decodes all of `bytes` as DER. `where` names the certificate in messages. Throws
  * AttestationError.
  */
 function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {

@@ -279,6 +279,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** This byte is also the digit 0. In a certificate, a byte above 127 (not ASCII) follows. */
+/** The first byte of a certificate, and the digit 0. In a certificate, a byte above 127 follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

@@ -56,7 +56,7 @@ export class MessagesReader implements StreamReader {
     return message
   }
 
-  /** Returns the data of the events for callers that result from this event. */
+  /** Returns the data of the resulting events for callers. */
   private readData(type: string, data: JsonObject): readonly JsonObject[] {
     switch (type) {
       case 'message_start':
@@ -168,7 +168,7 @@ function reasonOf(data: JsonObject): string {
   return typeof message === 'string' ? message : 'no reason given'
 }
 
-/** Members of message_delta, and of its delta, that SDKs read. All others are left out. */
+/** Members that SDKs read in message_delta and its delta. All others are left out. */
 const TOP_MEMBERS = ['context_management', 'input_transformations']
 const DELTA_MEMBERS = ['stop_reason', 'stop_sequence', 'stop_details', 'container']
 

@@ -163,7 +163,7 @@ export class ResponsesReader implements StreamReader {
     const done = withId(objectIn(data, 'item'))
     const index = memberOf(data, 'output_index') ?? undefined
     const item = this.openItem(index === undefined ? { item_id: textIn(done, 'id') } : data)
-    // Some readers order items by their index, others by the time of their end.
+    // Items must end in order: some readers sort by index, others by end.
     if (item.index !== this.ended)
       throw refuse('unfinished', 'expected the items before to have ended')
     checkItem(item, done)
@@ -293,7 +293,7 @@ export class ResponsesReader implements StreamReader {
     }
   }
 
-  /** Writes the events that end a part if they are missing. Some providers leave them out. */
+  /** Writes missing events that end a part: some providers leave these events out. */
   private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     if (part.isClosed) return
     this.giveAnnotations(item, part, end)
