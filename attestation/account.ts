@@ -10,9 +10,8 @@ export const PUBLIC_KEY_BYTES = 65
 export const SIGNATURE_BYTES = 65
 
 /**
- * The Ethereum address of `publicKey` (65 bytes, uncompressed): 0x and 40 lower-case hex digits,
- * without a checksum case. Throws FormatError `invalid_public_key`. It throws the same error when
- * the point is not on the curve.
+ * The Ethereum address of `publicKey` (65 bytes, uncompressed): 0x and 40 lower-case hex digits.
+ * Throws FormatError `invalid_public_key` for a wrong form or a point that is not on the curve.
  */
 export function addressOf(publicKey: Uint8Array): string {
   checkPublicKey(publicKey)
@@ -20,8 +19,8 @@ export function addressOf(publicKey: Uint8Array): string {
 }
 
 /**
- * The digest (32 bytes) to sign for the `hash` of a completion (32 raw bytes). EIP-191, version
- * 0x45 (`personal_sign`). Throws FormatError `invalid_hash`.
+ * The digest (32 bytes) that an account signs for the `hash` (32 raw bytes) of a completion:
+ * EIP-191, version 0x45 (`personal_sign`). Throws FormatError `invalid_hash`.
  */
 export function completionDigest(hash: Uint8Array): Uint8Array {
   if (hash.length !== HASH_BYTES)
@@ -33,11 +32,11 @@ export function completionDigest(hash: Uint8Array): Uint8Array {
 }
 
 /**
- * Recovers the public key (65 bytes) of the account that signed `digest` (32 bytes). Every
- * well-formed signature results in some key, so compare the key with the expected key. Throws
- * FormatError `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out of range), `high_s`
- * (EIP-2: s over half the order), ProofError `unrecoverable` (no point has this r). `recover`
- * computes the point after these checks. The gateway passes a faster function.
+ * Recovers the public key (65 bytes) of the account that signed `digest` (32 bytes). A forged
+ * signature results in a key too, so compare the key with the expected key. Throws FormatError
+ * `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out of range), `high_s` (EIP-2: s over
+ * half the order), ProofError `unrecoverable` (no point has this r). `recover` computes the point:
+ * the gateway passes a faster function.
  */
 export function recoverPublicKey(
   signed: { readonly digest: Uint8Array; readonly signature: Uint8Array },

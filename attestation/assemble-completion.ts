@@ -9,10 +9,8 @@ import { isProofMember } from './completion-hash.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
 
 /**
- * Assembles the chat completion (interface 2.2) from the chunks of a stream. The record of the
- * stream holds this completion. A caller who kept the chunks can compute the hash again. Throws
- * FormatError as checkChunk does, for chunks that readers could assemble differently. The rules:
- * formats.md, Assembling a stream.
+ * Assembles the chat completion (interface 2.2) from the chunks of a stream, as the record holds it
+ * (formats.md, Assembling a stream). Throws FormatError as checkChunk does.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   const assembly = emptyAssembly()
@@ -26,9 +24,8 @@ export function emptyAssembly(): Assembly {
 }
 
 /**
- * Adds one chunk without its proof members, changes `assembly` in place and returns it. A copy for
- * each chunk would take quadratic time for a long stream with logprobs. Throws FormatError as
- * checkChunk does. `assembly` is then unchanged.
+ * Adds one chunk without its proof members. Changes `assembly` in place and returns it: copies
+ * would take quadratic time. Throws FormatError as checkChunk does. `assembly` is then unchanged.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   checkChunk(assembly, chunk)
@@ -41,8 +38,8 @@ export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
 }
 
 /**
- * Adds text to the content of a choice that already has text. Changes `assembly` in place and
- * returns it. addChunk has the same result for a chunk that adds only this text.
+ * Adds text to a choice that has text, as addChunk does for a chunk with only this text. Changes
+ * `assembly` in place and returns it.
  */
 export function addText(assembly: Assembly, index: number, text: string): Assembly {
   const message = assembly.choices.get(index)?.message
@@ -62,7 +59,7 @@ export function finishAssembly(assembly: Assembly): JsonObject {
   return completion
 }
 
-/** checkChunk has checked the form of `choices`. This function skips items of another form. */
+/** Skips choices of a wrong form, which checkChunk refuses. */
 function addChoices(assembly: Assembly, choices: Json): void {
   for (const choice of isJsonArray(choices) ? choices : []) {
     if (!isJsonObject(choice) || typeof choice.index !== 'number') continue
@@ -84,8 +81,8 @@ function emptyChoice(): ChoiceAssembly {
 }
 
 /**
- * Adds the part of one chunk that belongs to this choice. checkChunk has accepted the chunk. Leaves
- * out members of an unexpected form.
+ * Adds the part of a chunk that belongs to this choice. Skips members of a wrong form, which
+ * checkChunk refuses.
  */
 function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
@@ -183,16 +180,15 @@ function objectOf(value: Json): JsonObject {
 
 /**
  * Adds one member of a chunk. Null adds nothing. Strings and arrays are appended. Objects are
- * merged member by member, by the same rules. Any other value replaces the earlier value. A value
- * of another type replaces it too.
+ * merged member by member. Any other value, or a value of a new type, replaces the earlier value.
  */
 function mergeMember(members: MergedMembers, name: string, value: Json): void {
   if (value !== null) members.set(name, mergeValue(members.get(name), value))
 }
 
 /**
- * Same as mergeMember, but a string that is not empty replaces the earlier string. It is for names
- * and ids, which providers send whole.
+ * Same as mergeMember, but a string that is not empty replaces the earlier string: providers send
+ * names and ids whole.
  */
 function replaceMember(members: MergedMembers, name: string, value: Json): void {
   if (typeof value !== 'string') mergeMember(members, name, value)
@@ -222,10 +218,7 @@ function finishMembers(members: MergedMembers): Record<string, Json> {
   return object
 }
 
-/**
- * Adds the items one by one. A long array from an attacker would overflow the stack if it were
- * spread into arguments.
- */
+/** Adds the items one by one: a long array, spread into arguments, would overflow the stack. */
 function appendItems(known: Json[], items: readonly Json[]): Json[] {
   for (const item of items) known.push(item)
   return known

@@ -1,6 +1,6 @@
 /**
- * Bytes that arrive in parts, kept in one growing array. A list of packets would need much more
- * memory if a hostile sender sends packets of one byte.
+ * Bytes that arrive in parts, kept in one growing array. A list of one-byte parts would need much
+ * more memory.
  */
 export class ByteBuffer {
   private bytes: Uint8Array = new Uint8Array(0)
@@ -17,8 +17,8 @@ export class ByteBuffer {
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // Usually this is the only part, so it is not copied. It has no free space, so the next part
-      // makes a new array.
+      // The first part is usually the only one, so it is not copied. It has no free space, so the
+      // next part makes a new array.
       this.bytes = part
       this.used = part.length
       return
@@ -33,7 +33,7 @@ export class ByteBuffer {
     this.used = needed
   }
 
-  /** Returns all bytes so far, in order, and empties the buffer. Does not copy a single part. */
+  /** Returns all bytes so far, in order, and empties the buffer. A single part is not copied. */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)
     this.bytes = new Uint8Array(0)

@@ -37,14 +37,13 @@ export function encodeBase64(bytes: Uint8Array): string {
   }
   const missing = (3 - (bytes.length % 3)) % 3
   digits.fill(PADDING_CODE, digits.length - missing)
-  // Decoded in one step. A text that is joined from thousands of pieces is slow at each use.
+  // Decoded in one step: a text that is joined from thousands of pieces is slow at each use.
   return utf8Decoder.decode(digits)
 }
 
 /**
- * The bytes of standard base64 (RFC 4648 section 4). It must be padded, without white space or
- * another alphabet, and unused bits must be zero. So two different texts never decode to the same
- * bytes. Throws FormatError `invalid_base64`.
+ * The bytes of standard base64 (RFC 4648 section 4): padded, no white space, unused bits zero. So
+ * two different texts never decode to the same bytes. Throws FormatError `invalid_base64`.
  */
 export function decodeBase64(text: string): Uint8Array {
   if (text.length % 4 !== 0)
@@ -85,10 +84,7 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
   return joined
 }
 
-/**
- * True if the two arrays hold the same bytes. The time does not depend on where they differ.
- * Returns at once for arrays of different length.
- */
+/** True if the two arrays hold the same bytes. The time depends only on their lengths. */
 export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   if (left.length !== right.length) return false
   let difference = 0

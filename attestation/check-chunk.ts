@@ -10,11 +10,11 @@ export type Assembly = {
 
 /** One choice, assembled from its chunks so far. Changed in place. */
 export type ChoiceAssembly = {
-  /** finish_reason, and members that this code does not know: their last value. */
+  /** Last value of finish_reason, and of each unknown member. */
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
-  /** Highest index among the tool calls. -1 if there are no tool calls. */
+  /** Highest index of a tool call. -1 without tool calls. */
   lastToolCall: number
   readonly logprobs: MergedMembers
 }
@@ -48,7 +48,7 @@ export type MergedMembers = Map<string, MergedValue>
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
     throw invalidChunk('expected object to be chat.completion.chunk')
-  // An error of null is refused too, because some readers only ask whether the member exists.
+  // Refuses null too: some readers only check whether the member exists.
   if (memberOf(chunk, 'error') !== undefined) throw invalidChunk('expected no error')
   // LangChain for Python skips a chunk of this type, and reads choices in a member `chunk`.
   if (memberOf(chunk, 'type') === 'content.delta' || isGiven(memberOf(chunk, 'chunk')))
@@ -68,7 +68,7 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   }
 }
 
-/** Some readers assign members one by one. For them, `__proto__` adds members that no one sent. */
+/** In a reader that assigns members one by one, `__proto__` adds members that no one sent. */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
   else if (isJsonObject(value)) {
@@ -118,7 +118,7 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   }
 }
 
-/** An empty role is refused. Some readers take it for a role without calls. */
+/** Refuses an empty role: some readers take it for a role without calls. */
 function checkRole(before: MergedValue | undefined, value: Json): void {
   if (value === '') throw changed('expected role not to be empty')
   checkSame(before, value, 'role')
@@ -148,10 +148,10 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
   }
 }
 
-/** The index of a call in a chunk, and the ids and names in earlier items of the same chunk. */
+/** The index of a call in a chunk, and the ids and names of earlier items in that chunk. */
 type Place = { readonly index: number; readonly given: Set<string> }
 
-/** Some readers create an id for a call that has a name but not an id yet. */
+/** An id must not follow the name: some readers create an id for a call with only a name. */
 function checkId(before: MergedMembers | undefined, call: JsonObject, place: Place): void {
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return
@@ -209,7 +209,7 @@ function checkMembers(before: MergedMembers | undefined, members: JsonObject, wh
     if (value !== null) checkMerged(before?.get(name), value, `${where}.${name}`)
 }
 
-/** Members that this code does not know must keep their first type, at every depth. */
+/** An unknown member keeps the type of its first value, at every depth. */
 function checkMerged(before: MergedValue | undefined, value: Json, where: string): void {
   if (before !== undefined && before !== null && kindOf(before) !== kindOf(value))
     throw changed(`expected ${where} to go on in the type that it began with`)

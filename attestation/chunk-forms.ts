@@ -3,20 +3,19 @@ import { formsOf } from './json/forms.ts'
 import type { Json, JsonObject } from './json/value.ts'
 
 /*
- * The forms of chunks that all programs share. The enclave and the gateway convert chunks from
- * other senders into this form. Verifiers check it. Each program decides for itself which other
- * forms it accepts.
+ * The forms of chunks. The enclave and the gateway convert chunks into these forms, and verifiers
+ * check the forms. Each program decides which other forms it accepts.
  */
 
 /**
- * Readers keep choices and calls in arrays, which lose items with an index above 2^32-2. Providers
- * send indexes below 128.
+ * Readers keep choices and calls in arrays. An array loses items with an index above 2^32-2.
+ * Providers send indexes below 128.
  */
 export const INDEX_MAX = 1_023
 
 /**
- * The most members that may wait for the next chunk with choices. They come from chunks without
- * choices. Providers and nodes send one or two.
+ * The most members that may wait for the next chunk with choices. Providers and nodes send one or
+ * two.
  */
 export const CARRIED_MEMBERS_MAX = 64
 
@@ -28,7 +27,7 @@ export type ChunkIdentity = {
   readonly model: string
 }
 
-/** Makes a chunk (interface 2.2). `members` are its additional members. */
+/** Makes a chunk (interface 2.2) with the additional `members`. */
 export function makeChunk(
   { id, created, model }: ChunkIdentity,
   {
@@ -45,9 +44,8 @@ export function makeChunk(
 }
 
 /**
- * Collects members of chunks without choices for the next chunk with choices. Their number is
- * limited, because they are copied for each such chunk, and a sender may send such chunks without
- * end. Throws FormatError `invalid_chunk`.
+ * Collects members of chunks without choices for the next chunk with choices. Throws FormatError
+ * `invalid_chunk` for too many: a sender may send such chunks without end.
  */
 export function carryMembers(carried: JsonObject, members: JsonObject): JsonObject {
   const both = { ...carried, ...members }
@@ -66,7 +64,7 @@ export function indexOf(value: Json | undefined, owner: string): number {
   return value
 }
 
-/** The error for a chunk that has a wrong form. */
+/** The error for a chunk of a wrong form. */
 export function invalidChunk(message: string): FormatError {
   return new FormatError('invalid_chunk', message)
 }

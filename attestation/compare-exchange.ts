@@ -12,7 +12,7 @@ import { parseReceipt, type Receipt } from './receipt.ts'
 import { hashCompletion } from './record-hash.ts'
 import { verifyRecord } from './verify-record.ts'
 
-/** An answer that its caller kept: the whole answer, or all chunks of its stream in their order. */
+/** An answer that its caller kept: whole, or all chunks of its stream in order. */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
   | {
@@ -97,9 +97,8 @@ export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchan
 
 /**
  * Fills the missing parts of a record with parts that a caller kept, so that they can be checked.
- * Parts are missing in redacted evidence. They are missing after an encrypted call, because its
- * content is not stored. A part is used only if the receipt has its hash. A response without its
- * usage does not match, so it stays left out.
+ * Redacted evidence and records of encrypted calls lack parts. A part is used only if the receipt
+ * has its hash. A response without its usage has another hash.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(compareExchange(record, kept), kept)
@@ -121,8 +120,8 @@ function fillPart(
 }
 
 /**
- * Returns the response from a kept answer in the form of a record, without proof members. Assembles
- * the chunks of a stream. Throws FormatError.
+ * Returns the response of a kept answer, assembled and without proof members, as a record has it.
+ * Throws FormatError.
  */
 export function keptResponseOf(answer: KeptAnswer): JsonObject {
   const response =
@@ -143,10 +142,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/**
- * The kept answer and the record's proof together have the form of a create response, so
- * verifyRecord can check the two.
- */
+/** A kept answer with the record's proof is a create response, so verifyRecord can check it. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const withheld = { request: receiptOf(record).request_hash }
   const proof = proofOf(record)
@@ -171,8 +167,8 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
 }
 
 /**
- * True if a kept stream is the response of the evidence without its usage. That occurs with version
- * 1 receipts (no stream hash) when the caller did not ask for usage.
+ * True if a kept stream is the evidence's response without usage. That occurs with version 1
+ * receipts (no stream hash) when the caller did not ask for usage.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
@@ -199,7 +195,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** A log that has grown has a newer head. The grown log must hold the same receipt. */
+/** A log that has grown has a newer head, but it must hold the same receipt. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

@@ -10,8 +10,8 @@ import {
 } from './json/value.ts'
 
 /**
- * Members of an answer that are about the completion and do not belong to the completion. They are
- * not hashed. If a provider sends members with these names, callers do not get them.
+ * Members that describe a completion. They are not hashed. Callers do not get a provider's members
+ * with these names.
  */
 export const PROOF_MEMBERS = [
   'hash',
@@ -23,10 +23,10 @@ export const PROOF_MEMBERS = [
   'log',
 ] as const
 
-/** Version of a receipt. The way of hashing a completion depends on it (isProofMember). */
+/** Version of a receipt. It decides which members are hashed (isProofMember). */
 export type ReceiptVersion = 1 | 2 | 3
 
-/** The hashes of one completion (hex, no prefix) and the texts that are hashed. */
+/** The hashes of one completion (hex, no prefix) and the hashed texts. */
 export type CompletionHash = {
   /** SHA-256 of canonicalRequest. */
   readonly requestHash: string
@@ -39,12 +39,11 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (formats.md, Hash of a completion). The request is passed as its digest and
- * as canonical text without unset members. Leaves out the proof members of the response. `version`
- * is the version of the receipt: with version 1, `log` is not a proof member. `digest` is SHA-256.
- * The enclave passes a native function. Throws JsonError as canonicalizeJson does.
- *
- * A hash does not show who made it: see verifyCompletionSignature.
+ * Hashes a completion (formats.md, Hash of a completion), without the proof members of the
+ * response. The request is passed as its digest and as canonical text without unset members.
+ * `version` is the version of the receipt. `digest` is SHA-256: the enclave passes a native
+ * function. Throws JsonError as canonicalizeJson does. A hash does not show who made it: see
+ * verifyCompletionSignature.
  */
 export function hashResponse(
   completion: {
@@ -75,7 +74,7 @@ export function asksForUsage(request: JsonObject): boolean {
 
 /**
  * The request without members that are null, at its top level and at the top level of each message.
- * Nulls at deeper levels stay. Returns `request` itself if it has no such member.
+ * Returns `request` itself if it has no such member.
  */
 export function stripUnsetMembers(request: JsonObject): JsonObject {
   const { messages } = request

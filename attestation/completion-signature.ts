@@ -6,7 +6,7 @@ import { ProofError } from './errors.ts'
 export type SignatureFacts = {
   /** The account that signed: 0x and 40 lower-case hex digits. */
   readonly address: string
-  /** Always true. A high s is refused, so each signature has only one form. */
+  /** Always true: a high s is refused, so each signature has only one form. */
   readonly lowS: true
 }
 

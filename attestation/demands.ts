@@ -8,8 +8,8 @@ const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
- * What a caller demands for a call (formats.md, Demands of a caller). The demands are hashed with
- * the request. The provider does not receive them.
+ * What a caller demands for a call (formats.md, Demands of a caller). Hashed with the request, but
+ * not sent to the provider.
  */
 export type Demands = {
   /** 16 to 64 bytes in lower-case hex. */
@@ -25,9 +25,8 @@ export type CredentialDemand = 'operator' | { readonly sha256: string }
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
- * Returns the demands in a request (attacker-controlled), or null if it has no demands. Refuses any
- * other form. If the enclave ignored a demand, its caller would rely on a protection that does not
- * exist. Throws FormatError `invalid_demand`.
+ * Returns the demands in a request (attacker-controlled). Null without demands. Throws FormatError
+ * `invalid_demand` for any other form: no caller may rely on a demand that the enclave ignores.
  */
 export function demandsOf(request: JsonObject): Demands | null {
   const value = memberOf(request, DEMANDS_MEMBER) ?? null
@@ -56,9 +55,9 @@ function parseCredential(value: Json): CredentialDemand {
 }
 
 /**
- * The digest (hex) of a caller's credential, for `affidavit.credential`. It is SHA-256 of
- * `affidavit credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without
- * `Bearer `. Because of the nonce, digests cannot be compared between calls or guessed beforehand.
+ * The digest (hex) of a caller's credential, for `affidavit.credential`: SHA-256 of `affidavit
+ * credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without `Bearer `.
+ * With the nonce, digests cannot be compared between calls or guessed beforehand.
  */
 export function digestCredential(nonce: string, credential: string): string {
   const label = encodeUtf8('affidavit credential\0')

@@ -1,15 +1,15 @@
 import { FormatError } from './errors.ts'
 
 /*
- * The parts of EHBP (the Encrypted HTTP Body Protocol) that the two ends of an encrypted call
- * share: names, frames, nonces. Each end has its own cryptography.
+ * What the two ends of an encrypted call share of EHBP (the Encrypted HTTP Body Protocol): names,
+ * frames and nonces, but no cryptography.
  */
 
-/** `info` for the context of a request, and for the context of a sealed credential. */
+/** `info` for a request's context, and for a sealed credential's context. */
 export const REQUEST_INFO = 'ehbp request'
 export const CREDENTIAL_INFO = 'affidavit credential'
 
-/** The exporter context for the secret of an answer. The secret has 32 bytes. */
+/** The exporter context for the secret of an answer, 32 bytes. */
 export const RESPONSE_EXPORT = 'ehbp response'
 
 /** Labels for the keys that are derived from the secret (RFC 9458 section 4.4). */
@@ -18,12 +18,12 @@ export const RESPONSE_NONCE_LABEL = 'nonce'
 
 /** Header with the encapsulated key, 64 lower-case hex digits. It marks an encrypted call. */
 export const ENCAPSULATED_KEY_HEADER = 'ehbp-encapsulated-key'
-/** Header of the answer that holds its nonce: 32 random bytes, as 64 lower-case hex digits. */
+/** Header of an answer with its nonce: 32 random bytes, as 64 lower-case hex digits. */
 export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
-/** Header with the notary of the enclave to whose key the call is encrypted. */
+/** Header: the notary whose key encrypts the call. */
 export const NOTARY_HEADER = 'affidavit-notary'
 
-/** `type` of the problem that a server reports if it does not have the key used for the call. */
+/** `type` of the problem that a server reports if it does not have the call's key. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
 /** Sizes in bytes: the big-endian length before each frame, then the nonce and the AES-GCM tag. */
@@ -49,11 +49,9 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 }
 
 /**
- * Splits a body into the ciphertexts of its frames. The body may arrive in any parts. Skips frames
- * of length 0. `lengthMax`: the most bytes of one ciphertext. Throws FormatError `invalid_frame`.
- *
- * Copies an incomplete frame into one array. A sender can write millions of parts of one byte, and
- * an object for each part takes a hundred times as much memory.
+ * Splits a body, in any parts, into the ciphertexts of its frames. Skips frames of length 0.
+ * `lengthMax`: the most bytes of one ciphertext. Throws FormatError `invalid_frame`. An incomplete
+ * frame is one array: a list of one-byte parts would take a hundred times as much memory.
  */
 export function createFrameReader(lengthMax: number) {
   let held = new Uint8Array(FRAME_LENGTH_BYTES)

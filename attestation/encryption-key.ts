@@ -8,10 +8,7 @@ const { invalid } = formsOf('invalid_encryption_key')
 /** Bytes of an X25519 public key (RFC 7748). */
 export const ENCRYPTION_KEY_BYTES = 32
 
-/**
- * Longest lifetime of one key, seconds. An enclave makes a new key every hour, and a key is usable
- * for two hours.
- */
+/** Longest lifetime of one key, seconds. An enclave makes a new key every hour. */
 export const ENCRYPTION_KEY_SECONDS_MAX = 2 * 3_600
 
 /** A key for encrypting calls, with the notary's signature over it. */
@@ -26,8 +23,8 @@ export type EncryptionKey = {
 }
 
 /**
- * EIP-712 digest (32 bytes) of the statement that a key belongs to an enclave. Domain: the log's.
- * Type: EncryptionKey(bytes32 publicKey,uint64 notBefore,uint64 notAfter), Unix seconds. Throws
+ * EIP-712 digest (32 bytes) that a notary signs for its enclave's key. Domain: the log's. Type:
+ * EncryptionKey(bytes32 publicKey,uint64 notBefore,uint64 notAfter), Unix seconds. Throws
  * FormatError `invalid_encryption_key` and `invalid_log_domain`.
  */
 export function encryptionKeyDigest(

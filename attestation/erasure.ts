@@ -1,15 +1,15 @@
 import { isJsonObject, type Json, memberOf } from './json/value.ts'
 import { isStatedText } from './stated-text.ts'
 
-/** Maximum length of the reason that a gateway may state, in code points. */
+/** Longest reason that a gateway may state, code points. */
 export const ERASURE_REASON_MAX = 500
 
 /** Who may ask for an erasure. `retention`: a rule about how long content is kept. */
 export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
- * A gateway's statement in place of a request and response that it erased. It has no signature. It
- * only says that the gateway no longer returns the request and the response.
+ * A gateway's statement in place of a request and response that it erased. Not signed. It says only
+ * that the gateway no longer returns the request and the response.
  */
 export type ErasureStatement = {
   /** Unix seconds. */
@@ -41,14 +41,14 @@ export function isErasureReason(text: string): boolean {
 export const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
 
 /**
- * The reason why a stored record with `redacted` lacks request and response, as the record states
- * it. The gateway erased them, or cannot decrypt them. Null if the record states no reason.
+ * Why a stored record with `redacted` lacks request and response, as the record states it: the
+ * gateway erased them, or cannot decrypt them. Null if the record states no reason.
  */
 export type StatedAbsence =
   | ({ readonly kind: 'erased' } & ErasureStatement)
   | { readonly kind: 'withheld'; readonly code: (typeof WITHHOLDING_CODES)[number] }
 
-/** Reads what an attacker-controlled record states about its missing content. Null if nothing. */
+/** Reads why an attacker-controlled record lacks content. Null if it states no reason. */
 export function statedAbsence(record: Json): StatedAbsence | null {
   if (!isJsonObject(record) || memberOf(record, 'redacted') !== true) return null
   const erased = readErasure(memberOf(record, 'erased'))

@@ -1,7 +1,6 @@
 /**
- * The input has a wrong form, so the input must be fixed. `code` is stable, snake_case, and
- * distinct for each check. The message says what was expected and where, and never contains a value
- * of the input.
+ * The input has a wrong form. `code` is stable, snake_case, and distinct for each check. The
+ * message says what was expected and where, and never contains a value of the input.
  */
 export class FormatError extends Error {
   override readonly name: string = 'FormatError'
@@ -14,9 +13,8 @@ export class FormatError extends Error {
 }
 
 /**
- * The evidence is well-formed, but does not prove its claim: for example, a signature from another
- * key, or a path to another root. The evidence cannot be trusted. `code` is stable, snake_case, and
- * distinct for each check.
+ * The evidence is well-formed, but does not prove its claim: for example, another key signed it.
+ * `code` is stable, snake_case, and distinct for each check.
  */
 export class ProofError extends Error {
   override readonly name: string = 'ProofError'

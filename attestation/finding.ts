@@ -1,8 +1,8 @@
 import { AttestationError } from './nitro/attestation-error.ts'
 
 /**
- * The outcome of one check. A check that was not made has not passed. `detail` says what holds, or
- * what was expected, or why the check was not made.
+ * The outcome of one check. A check that was not made has not passed. `detail`: what holds, what
+ * was expected, or why the check was not made.
  */
 export type Check<Name extends string> = {
   readonly name: Name

@@ -1,7 +1,4 @@
-/**
- * The exports of this folder for other projects. README.md says what each check proves and what it
- * does not.
- */
+/** The exports of this folder for other projects. README.md says what each check proves. */
 
 export { addressOf, completionDigest } from './account.ts'
 export {

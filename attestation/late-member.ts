@@ -1,10 +1,9 @@
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Describes a member that is too late in the chunks or that they repeat. Returns null if there is
- * no such member. A choice must not continue after its `finish_reason`, because some readers stop
- * there. A second `usage` is a fault too, because some readers take the first. For chunks without a
- * stream hash.
+ * Describes a member that comes too late in the chunks, or null. A choice must not continue after
+ * its `finish_reason`, because some readers stop there. A second `usage` is refused, because some
+ * readers take the first. For chunks without a stream hash.
  */
 export function findLateMember(chunks: readonly JsonObject[]): string | null {
   const finished = new Set<string>()

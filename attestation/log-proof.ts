@@ -35,11 +35,9 @@ export function verifyReceiptInLog(input: {
 }
 
 /**
- * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for the chain and
- * contract in the proof. `recover` and errors: see verifyTreeHead.
- *
- * Does NOT prove that the head was anchored in this contract, nor that the log has no second
- * version.
+ * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for its chain and
+ * contract. `recover` and errors: see verifyTreeHead. Does NOT prove that the head was anchored in
+ * this contract, nor that the log has no second version.
  */
 export function verifyLogHead(
   input: { readonly proof: LogProof; readonly publicKey: Uint8Array },

@@ -1,5 +1,5 @@
 /**
- * Most notaries in the answer of `GET /v1/notaries`. A client accepts at most this number. A client
- * finds a further enclave when that enclave answers a call.
+ * Most notaries in the answer of `GET /v1/notaries`. A client finds any further enclave when it
+ * answers a call.
  */
 export const NOTARIES_MAX = 64

@@ -5,15 +5,15 @@ import { isJsonObject, type Json, memberOf } from './json/value.ts'
 const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt')
 
 /**
- * What the enclave states about one completion in addition to the five proof fields (formats.md,
- * Receipt). Enclaves make version 3 now. Older records have the other versions.
+ * What the enclave states about one completion besides the five proof fields (formats.md, Receipt).
+ * Enclaves make version 3. Older records have the other versions.
  */
 export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2 | ReceiptV3
 
-/** A receipt of version 2. It has the members of version 1 and three more. */
+/** A receipt of version 2: version 1 and three more members. */
 export type ReceiptV2 = ReceiptMembers & StreamMembers & { readonly version: 2 }
 
-/** A receipt of version 3. It has the members of version 2 and three more. */
+/** A receipt of version 3: version 2 and three more members. */
 export type ReceiptV3 = ReceiptMembers &
   StreamMembers & {
     readonly version: 3
@@ -21,14 +21,13 @@ export type ReceiptV3 = ReceiptMembers &
     readonly credential: ReceiptCredential
     /** The API of request and response. */
     readonly dialect: 'chat'
-    /** The hashed headers of the call. A chat call has no hashed headers. */
+    /** The hashed headers of the call. Empty for a chat call. */
     readonly headers: Readonly<Record<string, never>>
   }
 
 export type ReceiptCredential = {
   /**
-   * For an unencrypted call that demanded no credential, the gateway states this. Otherwise, the
-   * enclave states it.
+   * Stated by the enclave, or by the gateway for an unencrypted call that demanded no credential.
    */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
@@ -41,10 +40,7 @@ type StreamMembers = {
    * stream.
    */
   readonly stream_hash: string | null
-  /**
-   * The number of recent requests to this log for a completion of this request_hash, including this
-   * request.
-   */
+  /** How many recent requests to this log had this request_hash, this request included. */
   readonly attempt: number
   /** True if request and answer were encrypted end to end. */
   readonly encrypted: boolean
@@ -81,10 +77,8 @@ export type ReceiptTls = {
 /**
  * Reads the receipt in `value`. It must have exactly the members of its version: hashes as 64
  * lower-case hex digits, counts and times as whole numbers from 0, `attempt` from 1, `tls` null
- * only with an http origin. Throws FormatError `invalid_receipt` naming the member.
- *
- * Does NOT prove that an enclave made it. Only the leaf in the enclave's log proves that
- * (verifyLogProof).
+ * only with an http origin. Throws FormatError `invalid_receipt` naming the member. Does NOT prove
+ * that an enclave made it: see verifyLogProof.
  */
 export function parseReceipt(value: Json): Receipt {
   const version = isJsonObject(value) ? memberOf(value, 'version') : undefined
@@ -155,7 +149,7 @@ const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encry
 
 const RECEIPT_V3_MEMBERS = ['credential', 'dialect', 'headers'] as const
 
-/** The ways in which a completion can end. Only a `complete` answer has its end. */
+/** The ways in which a completion can end. Only a `complete` answer is whole. */
 export const OUTCOMES: readonly Receipt['outcome'][] = [
   'complete',
   'client_disconnected',

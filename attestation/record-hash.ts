@@ -32,8 +32,8 @@ export function hashCompletion(
 }
 
 /**
- * The `stream_hash` of a receipt (hex): SHA-256 over the chunks that the enclave sent, in order.
- * Each chunk is canonical JSON without proof members. A line feed follows each chunk.
+ * The `stream_hash` of a receipt (hex): SHA-256 over the chunks that the enclave sent, in order,
+ * each as canonical JSON without proof members and with a line feed.
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()

@@ -3,10 +3,9 @@ import { canonicalizeJson } from './json/canonical.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Finds a member of chunks or their choices that changes its value, and returns its name. Null if
- * there is no such member. In an assembly, the last value counts. The first value is then not
- * signed, though a reader may have shown it. Null does not count as a value. `delta` and `logprobs`
- * are not checked, because their text continues and no value is replaced.
+ * Returns the name of a member that changes its value between chunks, or null. An assembly signs
+ * only the last value, though a reader may have shown the first. Null does not count as a value.
+ * `delta` and `logprobs` are not checked: their text continues.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()

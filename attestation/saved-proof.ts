@@ -10,9 +10,8 @@ const { arrayOf, membersOf, objectOf } = formsOf('invalid_proof_file')
 export const SAVED_PROOF_FORMAT = 'affidavit-proof'
 
 /**
- * A call that its caller kept: the request, and the answer with its proof. `bundle`: the evidence
- * for the call, which exists after a block has the anchor. With the bundle, the file no longer
- * needs a gateway.
+ * A call that its caller kept: the request, and the answer with its proof. `bundle`: the evidence,
+ * which exists once a block has the anchor. With it, the file needs no gateway.
  */
 export type SavedProof = {
   readonly request: JsonObject
@@ -21,10 +20,10 @@ export type SavedProof = {
 }
 
 /**
- * Writes the file for one call: `{ "format": "affidavit-proof", "version": 1, "request", "answer"
- * }`. For a stream, `chunks` replaces `answer`: all chunks in their order, with the proof.
- * `"idempotent": true` is added if the call was sent with an `Idempotency-Key`. With `bundle`, the
- * version is 2. Canonical JSON.
+ * Writes the file for one call as canonical JSON: `{ "format": "affidavit-proof", "version": 1,
+ * "request", "answer" }`. For a stream, `chunks` replaces `answer`: all chunks in order, with the
+ * proof. `"idempotent": true`: the call was sent with an `Idempotency-Key`. With `bundle`, the
+ * version is 2.
  */
 export function writeSavedProof({ request, answer, bundle }: SavedProof): string {
   const said: JsonObject =
@@ -39,11 +38,10 @@ export function writeSavedProof({ request, answer, bundle }: SavedProof): string
 }
 
 /**
- * Reads the call in attacker-controlled `json`. Read its text with parseExactJson. Throws
- * FormatError `unknown_proof_format`, `invalid_proof_file` naming the member.
- *
- * Does NOT prove anything: verifyRecord checks an answer, verifyStream checks chunks, verifyBundle
- * checks the bundle, and compareExchange checks that the bundle belongs to this call.
+ * Reads the call in attacker-controlled `json` (read its text with parseExactJson). Throws
+ * FormatError `unknown_proof_format`, `invalid_proof_file` naming the member. Does NOT prove
+ * anything: verifyRecord checks an answer, verifyStream checks chunks, verifyBundle checks the
+ * bundle, and compareExchange checks that the bundle belongs to this call.
  */
 export function parseSavedProof(json: Json): SavedProof {
   const version = isJsonObject(json) ? memberOf(json, 'version') : null

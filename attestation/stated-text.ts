@@ -1,5 +1,5 @@
 /**
- * True if a gateway may state this text on one line: 1 to `lengthMax` code points, without control
+ * True if a gateway may state this text: one line of 1 to `lengthMax` code points, without control
  * characters.
  */
 export function isStatedText(text: string, lengthMax: number): boolean {

@@ -4,13 +4,10 @@ import { concatBytes, decodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { isCount } from './json/value.ts'
 
-/** The state of a notary's log: its number of leaves, and their Merkle root (32 bytes). */
+/** The state of a notary's log: its number of leaves, and its Merkle root (32 bytes). */
 export type TreeHead = { readonly size: number; readonly root: Uint8Array }
 
-/**
- * The chain and contract where a notary's heads are anchored. The signature covers them, so a head
- * for one chain is not valid on another chain.
- */
+/** The chain and contract where a notary's heads are anchored. A head's signature covers them. */
 export type LogDomain = {
   readonly chainId: number
   /** The anchor contract: 0x and 40 lower-case hex digits. */
@@ -45,10 +42,9 @@ export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Arr
 /**
  * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain
  * and contract. Returns the head. `recover`: see recoverPublicKey. Throws FormatError as
- * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`.
- *
- * Does NOT prove that the head is the newest, that it was anchored, or that the notary signed no
- * other history. To check that, compare it with the heads on the chain (verifyConsistency).
+ * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`. Does NOT prove that the head
+ * is the newest, that it was anchored, or that the notary signed no other history (compare with the
+ * heads on the chain by verifyConsistency).
  */
 export function verifyTreeHead(
   signed: {

@@ -32,13 +32,12 @@ const PUBLIC_KEY_FORM = formOf(/^[0-9a-f]{64}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
 /**
- * Verifies that `notary` (an address: 0x, lower case) signed the key, for this chain and contract.
- * Verifies that the key is usable at `atMs` (Unix milliseconds). Returns the key, 32 bytes. Throws
+ * Verifies that `notary` (an address: 0x, lower case) signed the key for this chain and contract,
+ * and that the key is usable at `atMs` (Unix milliseconds). Returns the key, 32 bytes. Throws
  * FormatError as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`,
- * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`.
- *
- * Does NOT prove that the notary's key belongs to an enclave: the attestation document proves that.
- * Does NOT prove that the enclave still has the key: the enclave may have ended since.
+ * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`. Does NOT
+ * prove that the notary's key belongs to an enclave (the attestation document does), or that the
+ * enclave still has the key.
  */
 export function verifyEncryptionKey(
   signed: {

@@ -48,30 +48,28 @@ export type RecordCheck = Check<RecordCheckName>
 /** The result of verifyRecord. */
 export type RecordReport = {
   readonly checks: readonly RecordCheck[]
-  /** True if no check failed. Some checks may not have been made: read them. */
+  /** True if no check failed. Some checks may not have been made. */
   readonly ok: boolean
 }
 
 /** Optional inputs of verifyRecord. */
 export type RecordOptions = {
-  /** The request, if the record is a create response (interface 2.3), which lacks the request. */
+  /** The request, if `record` is a create response (interface 2.3), which lacks it. */
   readonly request?: Json
   /**
    * All chunks of a streamed answer, in order, with the proof. `record` is then the chunk with the
-   * proof. The other members of that chunk are checked together with the chunks.
+   * proof.
    */
   readonly chunks?: readonly JsonObject[]
   /**
-   * True if the caller sent the call with an `Idempotency-Key`. The gateway may answer such a call
-   * again, with other chunks for the same content. Default: false. Then the chunks must be exactly
-   * the chunks that the enclave sent.
+   * True if the caller sent the call with an `Idempotency-Key`: a repeated answer may have other
+   * chunks for the same content. Default: false. Then the chunks must be exactly the enclave's.
    */
   readonly idempotent?: boolean
   /**
-   * Hashes of parts that a stored record lacks (64 hex digits each), for redacted evidence. The
-   * checks of these parts are not made, and the model in the receipt is not compared with them. All
-   * else is checked from the hashes. Not needed for an encrypted call, because its receipt has the
-   * hashes.
+   * Hashes of parts that a stored record lacks (64 hex digits each), for redacted evidence. These
+   * parts and their model are not checked, all else is checked from the hashes. The receipt of an
+   * encrypted call has the hashes.
    */
   readonly withheld?: Withheld
   /**
@@ -79,14 +77,11 @@ export type RecordOptions = {
    * Default: decodeAttestationPayload.
    */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
-  /**
-   * Recovers the public key from a signature, for callers with a faster implementation. See
-   * recoverPublicKey.
-   */
+  /** Recovers the public key from a signature faster. See recoverPublicKey. */
   readonly recover?: PointRecovery
 }
 
-/** SHA-256 (hex) of the missing request, or of the missing response. */
+/** SHA-256 (hex) of the missing request or response. */
 type Withheld = { readonly request?: string; readonly response?: string }
 
 /**
@@ -132,21 +127,18 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
   return { checks, ok: checks.every(({ outcome }) => outcome !== 'failed') }
 }
 
-/**
- * The parts of a record. If a part cannot be read, each check that needs it fails with the fault in
- * this part.
- */
+/** The parts of a record. The fault of an unreadable part fails each check that needs the part. */
 type Subject = {
   readonly isStored: boolean
   /** Null if the answer is not a kept stream. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
-  /** True if a create response has the log proof, which stored records have. */
+  /** True if a create response has a log proof, as stored records do. */
   readonly hasLog: boolean
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  /** `computed`: hash of the response in the record. `responseHash`: the hash that is signed. */
+  /** `computed`: hash of the record's response. `responseHash`: the signed hash. */
   readonly hashes: Readonly<
     Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
   >
@@ -188,9 +180,9 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 }
 
 /**
- * The missing parts of a stored record with `redacted`. Each must be null. If the receipt says that
- * the call was encrypted, only the caller kept the parts. Otherwise, the gateway must state that it
- * erased the parts or cannot decrypt them. Any other missing part is a fault.
+ * The missing parts of a stored record with `redacted`: each is null. Either the receipt says that
+ * the call was encrypted, or the gateway states that it erased the parts or cannot decrypt them.
+ * Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
@@ -232,8 +224,8 @@ function hashParts(
       hashCompletion({ request: need(subject.request), response: {} }).requestHash,
   )
   const computed = attempt(() => {
-    // A gateway adds `log` to every answer. Only in stored records of version 1 does the hash cover
-    // a `log` that a provider sent.
+    // A gateway adds `log` to every answer. Only stored records of version 1 hash a provider's
+    // `log`.
     const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version }).responseHash
   })
@@ -245,9 +237,8 @@ function hashParts(
 }
 
 /**
- * The signed response always has the usage. The caller's chunks have it only if the caller asked
- * for usage. Without usage, only the stream hash proves the chunks, so the response's hash is taken
- * from the receipt.
+ * The signed response has the usage, but the caller's chunks have it only on request. Without
+ * usage, only the stream hash proves the chunks, so the response's hash is the receipt's.
  */
 function responseHashOf(
   { receipt, request, isStream }: Pick<Subject, 'receipt' | 'request' | 'isStream'>,
@@ -330,7 +321,7 @@ function checkStreamHash(subject: Subject): Finding {
 const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
 
-/** No stream hash covers these chunks. Readers may understand some splits differently. */
+/** Refuses splits that readers may understand differently: no stream hash covers these chunks. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
@@ -381,7 +372,7 @@ function checkReceipt(subject: Subject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${credentialWords(receipt)}${attempt}`
 }
 
-/** The owner of the credential. If not demanded and not encrypted, only the gateway states it. */
+/** The owner of the credential. Only the gateway states it if not demanded and not encrypted. */
 function credentialWords(receipt: Receipt): string {
   if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential
@@ -390,7 +381,7 @@ function credentialWords(receipt: Receipt): string {
   return `, ${words}${demanded ? ' as the request demands' : ', which the request did not demand'}`
 }
 
-/** Enclaves refuse a call that does not meet its demands, so the receipt must meet them. */
+/** Enclaves refuse a call whose demands they cannot meet, so the receipt must meet them. */
 function checkCredential({ request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version !== 3) return
   const demand = demandsOf(need(request))?.credential
@@ -482,7 +473,7 @@ function withheldReason(part: keyof Withheld): string {
 const PUBLIC_KEY_FORM = formOf(/^0x[0-9a-f]{130}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
-/** The message without the error code, because this file judges no document. */
+/** The message without the error code: this file judges no document. */
 function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : 'unknown fault'
 }

@@ -40,9 +40,9 @@ function invalid(message: string): FormatError {
 /**
  * The data of a kept stream's events, in order, without the final `[DONE]`. Accepts only lines that
  * every reader of server-sent events reads in the same way: lines of `data`, one per event, and
- * comments, `id` and `retry` in plain ASCII. Throws FormatError `invalid_stream`: on an event with
- * a name, which some readers drop, on an event called error, on any other line, on a stream that
- * does not end with `[DONE]`, on anything after it, and on bytes that are not UTF-8.
+ * comments, `id` and `retry` in plain ASCII. Throws FormatError `invalid_stream` for an event with
+ * a name (some readers drop it), any other line, a stream that does not end with `[DONE]`, and
+ * bytes that are not UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
   const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)
@@ -53,8 +53,7 @@ export function splitEvents(stream: Uint8Array): readonly string[] {
 }
 
 /**
- * Keeps byte order marks. Some readers drop a byte order mark at the beginning of every line, and
- * then use this line.
+ * Keeps byte order marks: some readers drop one at the beginning of every line, and use that line.
  */
 function decode(stream: Uint8Array): string {
   try {
@@ -65,8 +64,8 @@ function decode(stream: Uint8Array): string {
 }
 
 /**
- * The data of one event, whose lines end with a line feed. An empty array for a comment, otherwise
- * one text. Throws FormatError `invalid_stream` as splitEvents does.
+ * The data of one event, whose lines end with a line feed: one text, or an empty array for a
+ * comment. Throws FormatError `invalid_stream` as splitEvents does.
  */
 export function readEvent(text: string): readonly string[] {
   // A regular expression with `.` and `$` would also split at U+2028, which JSON does not escape.
@@ -82,5 +81,5 @@ export function readEvent(text: string): readonly string[] {
   return data.map((line) => line.replace(/^data: ?/, ''))
 }
 
-/** Lines that no reader shows. Only ASCII, because some readers end a line at other characters. */
+/** Lines that no reader shows, in ASCII: some readers end a line at other characters. */
 const UNSHOWN_LINE = /^(?:id|retry)?:[\x20-\x7e]*$/

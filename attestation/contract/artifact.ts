@@ -3,10 +3,9 @@ import { concatBytes, decodeHex, encodeHex } from '../bytes.ts'
 import artifact from './artifact.json' with { type: 'json' }
 
 /**
- * The compiled contract (src/chain/contract/Affidavit.sol). `bytecode` creates the contract (no
- * constructor arguments, no value). `deployedBytecode` is then the code at its address. It has no
- * immutables, so it is the same on every chain. The two values are 0x hex. A test recompiles the
- * source and compares every byte of the file.
+ * The compiled contract (src/chain/contract/Affidavit.sol), 0x hex. `bytecode` creates the contract
+ * (no constructor arguments, no value). `deployedBytecode` is then the code at its address, the
+ * same on every chain. A test recompiles the source and compares every byte of the file.
  */
 export const AFFIDAVIT: {
   readonly compiler: string
@@ -23,9 +22,9 @@ const CREATE2_PROXY = '0x4e59b44847b379578588920ca78fbf26c0b4956c'
 const SALT = `0x${'00'.repeat(32)}`
 
 /**
- * The deployment of the contract. A transaction to `proxy` with `data` and no value creates the
- * contract at `address` (EIP-1014). Any sender can do this at any time. The address changes only if
- * the bytecode changes. All values are 0x, lower case.
+ * The deployment of the contract. A transaction from any sender to `proxy` with `data` and no value
+ * creates the contract at `address` (EIP-1014). The address changes only if the bytecode changes.
+ * All values are 0x, lower case.
  */
 export const DEPLOYMENT: {
   readonly proxy: string
@@ -37,7 +36,7 @@ export const DEPLOYMENT: {
   address: create2Address(AFFIDAVIT.bytecode),
 }
 
-/** This function is written here because audits load this file and are installed without ethers. */
+/** Written here because audits load this file and are installed without ethers. */
 function create2Address(bytecode: string): string {
   const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
   const code = keccak_256(decodeHex(bytecode.slice(2)))

@@ -9,25 +9,24 @@ import {
   setMember,
 } from '../json/value.ts'
 
-/** The member of an answer that carries its proof. It is not hashed. */
+/** The member with the proof of an answer. It is not hashed. */
 export const PROOF_MEMBER = 'affidavit'
 
-/** A server-sent event with its data. `event` is '' if the stream did not name the event. */
+/** A server-sent event with its data. `event` is '' if the event has no name. */
 export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 
 /**
- * Reads one stream from a provider (attacker-controlled), event by event, and returns the events
- * for callers. Accepts only streams that every reader assembles to the same answer (README.md,
- * Streams). Repairs harmless differences: it adds missing names and leaves out unknown events.
+ * Reads one stream from a provider (attacker-controlled) and returns the events for callers.
+ * Accepts only streams that every reader assembles to the same answer (README.md, Streams). Adds
+ * missing names and leaves out unknown events.
  */
 export type StreamReader = {
-  /** True after `read` has returned the last event. `read` then returns no more events. */
+  /** True after `read` has returned the last event. */
   readonly isEnded: boolean
   /**
-   * Returns the events for callers that result from the next event: zero or more. Throws
-   * FormatError for an event that two readers would understand differently, and `upstream_failure`
-   * for an event that reports an error. The stream ends then, and `response` covers the earlier
-   * events.
+   * Returns the events for callers that result from the next event. Throws FormatError for an event
+   * that two readers would understand differently, and `upstream_failure` for an event that reports
+   * an error. The stream then ends, and `response` covers the earlier events.
    */
   read(event: DialectEvent): readonly DialectEvent[]
   /** The answer from all events so far, without its proof member. */
@@ -43,12 +42,12 @@ export function canonicalRequest(
   return canonicalizeJson({ dialect, headers, body })
 }
 
-/** The line for one event in the text whose hash is `stream_hash`. */
+/** The line of one event in the text that `stream_hash` covers. */
 export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
 }
 
-/** The object without its proof member. Returns `object` itself if it has no proof member. */
+/** The object without its proof member. Returns `object` itself if no such member exists. */
 export function withoutProof(object: JsonObject): JsonObject {
   if (!Object.hasOwn(object, PROOF_MEMBER)) return object
   const kept: Record<string, Json> = {}
@@ -63,9 +62,8 @@ export function refuse(code: string, message: string): FormatError {
 }
 
 /**
- * The name of an event. The data repeat the name as `type`. The stream may leave it out. Throws
- * FormatError `changed_type` if the two differ, because some readers use the name and others the
- * `type`.
+ * The name of an event, or the `type` in its data if the stream has no name. Throws FormatError
+ * `changed_type` if the two differ: some readers use the name, others the `type`.
  */
 export function eventNameOf({ event, data }: DialectEvent): string {
   const type = memberOf(data, 'type')

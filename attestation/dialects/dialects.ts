@@ -25,7 +25,7 @@ export type Dialect = {
   openStream(): StreamReader
   /** The usage that an answer states. Null if it states no usage. */
   usageOf(response: JsonObject): DialectUsage | null
-  /** The member of the last event's data that holds the proof. Null if the data hold it. */
+  /** Member of the last event's data that holds the proof. Null if the data hold it directly. */
   readonly proofIn: string | null
 }
 
@@ -71,7 +71,7 @@ export function proofOfEvent({ proofIn }: Dialect, { data }: DialectEvent): Json
   return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
 }
 
-/** Tokens of the input and of the output. The members in `more` count as input too. */
+/** Counts input tokens, with the members in `more`, and output tokens. */
 function countsOf(response: JsonObject, more: readonly string[]): DialectUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null

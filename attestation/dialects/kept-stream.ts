@@ -15,16 +15,12 @@ export type KeptStream = {
 }
 
 /**
- * Reads all events of a stream in the order in which its caller received them. They are
- * attacker-controlled. Accepts only a whole stream that every reader assembles to the same answer.
- * A stream from an enclave passes unchanged. Skips bare pings and keep-alives, which are not
- * hashed.
- *
- * Throws FormatError as StreamReader.read does, `unsettled_event` for an event that an enclave
- * would leave out or write differently, `cut_stream` if the last event is missing, `late_event` for
- * an event after the last, `missing_proof` if the last event has no proof.
- *
- * Does NOT check the proof.
+ * Reads all events of a stream in the order of their arrival. They are attacker-controlled. Accepts
+ * only a whole stream that every reader assembles to the same answer, as an enclave sends it. Skips
+ * bare pings and keep-alives, which are not hashed. Throws FormatError as StreamReader.read does,
+ * `unsettled_event` for an event that an enclave would leave out or write differently, `cut_stream`
+ * if the last event is missing, `late_event` for an event after the last, `missing_proof` if the
+ * last event has no proof. Does NOT check the proof.
  */
 export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]): KeptStream {
   const reader = dialect.openStream()
@@ -64,7 +60,7 @@ function isBare({ event, data }: DialectEvent): boolean {
   )
 }
 
-/** The event without the proof that an enclave adds to it. This form is hashed. */
+/** The event as it is hashed: without the proof that an enclave adds. */
 function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): DialectEvent {
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }

@@ -7,7 +7,7 @@ const SCHEMAS = ['parameters', 'input_schema', 'schema']
 /** A member of a request that hides a part of the prompt, with its path and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
 
-/** Returns the first member of `object` that `reasons` names and that is present and not null. */
+/** Returns the first member of `object` that is in `reasons` and is neither left out nor null. */
 export function findGiven(
   object: JsonObject,
   reasons: ReadonlyMap<string, string>,
@@ -18,8 +18,8 @@ export function findGiven(
 }
 
 /**
- * Returns the first object in `value`, at any depth, that refers to content stored elsewhere. For
- * such an object, `whyRefused` returns a reason. The `input` of a tool is not searched.
+ * Returns the first object in `value`, at any depth, for which `whyRefused` returns a reason: it
+ * refers to content stored elsewhere. The `input` of a tool is not searched.
  */
 export function findReference(
   value: Json,

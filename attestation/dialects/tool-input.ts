@@ -5,9 +5,8 @@ import { isJsonObject, type JsonObject } from '../json/value.ts'
 import { refuse } from './dialect.ts'
 
 /**
- * Parses the text of a tool's input, a JSON object. Refuses any other text. Some readers take such
- * a text for an empty object, some repair it, others fail, so they would show different tool calls.
- * Throws FormatError `invalid_tool_input`.
+ * Parses the text of a tool's input, a JSON object. Throws FormatError `invalid_tool_input` for any
+ * other text: readers would show different tool calls.
  */
 export function parseToolInput(text: string): JsonObject {
   try {

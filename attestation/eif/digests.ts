@@ -3,13 +3,13 @@ import { sha384 } from '@noble/hashes/sha2.js'
 /** A SHA-384 that is being computed. node:crypto's Hash has this form. */
 export type RunningHash = {
   update(bytes: Uint8Array): unknown
-  /** Copies the state. Updates of the copy do not change the original. */
+  /** Copies the state. The two do not affect each other. */
   copy(): RunningHash
   /** Ends the hash and returns its 48 bytes. */
   digest(): Uint8Array
 }
 
-/** The hash functions to use. The defaults run everywhere, but native functions are faster. */
+/** The hash functions to use. The defaults run everywhere. Native functions are faster. */
 export type Digests = {
   /** In Node: `() => createHash('sha384')` */
   readonly sha384: () => RunningHash

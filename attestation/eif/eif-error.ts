@@ -33,7 +33,7 @@ export type EifErrorCode =
   | 'signature_invalid' //       not signed by the certificate's key
   | 'source_changed' //          the source gave fewer or more bytes than its size
 
-/** An enclave image has a wrong form, so it cannot be measured. */
+/** The image has a wrong form, so it cannot be measured. */
 export class EifError extends FormatError {
   override readonly name = 'EifError'
   declare readonly code: EifErrorCode

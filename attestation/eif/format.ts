@@ -13,7 +13,7 @@ export type EifHeader = {
   readonly version: number
   /** Read from a flag that no measurement covers. */
   readonly architecture: 'x86_64' | 'aarch64'
-  /** The image's default. The host may override it. No measurement covers it. */
+  /** The image's default, which the host may override. No measurement covers it. */
   readonly defaultMemoryBytes: bigint
   readonly defaultCpus: bigint
   readonly crc32: number
@@ -25,10 +25,10 @@ export type EifHeader = {
 type SectionPlace = { readonly offset: number; readonly dataBytes: number }
 
 /**
- * Reads the header of an attacker-controlled image of `fileBytes` bytes. Checks that its table
- * covers every byte of the file exactly once. The hypervisor reads the table, but AWS's tools read
- * the file from start to end. A measurement has only one meaning if the hypervisor and the tools
- * see the same sections in the same order, so every other layout is refused. Throws EifError.
+ * Reads the header of an attacker-controlled image of `fileBytes` bytes. Its table must cover every
+ * byte of the file exactly once, in order. In another layout, the hypervisor (which reads the
+ * table) and AWS's tools (which read from start to end) could see different sections. Throws
+ * EifError.
  */
 export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader {
   if (bytes.length < EIF_HEADER_BYTES)
@@ -76,7 +76,7 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/** Uses exact sums. An offset plus a size above 64 bits must not wrap around into the file. */
+/** Exact sums: an offset plus a size above 64 bits must not wrap around into the file. */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)
@@ -113,7 +113,7 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** The end of an error message. nitro-cli causes this fault if it signs a signed image again. */
+/** End of an error message: nitro-cli causes this fault when it signs a signed image. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 
@@ -138,15 +138,15 @@ export type SectionKind = 'kernel' | 'cmdline' | 'ramdisk' | 'signature' | 'meta
 
 export type Section = SectionPlace & { readonly kind: SectionKind }
 
-/** Largest size of a section that is read into memory whole. */
+/** Largest section that is read into memory whole, bytes. */
 export const SECTION_BYTES_MAX: Readonly<Record<'signature' | 'metadata', number>> = {
   signature: 65_536,
   metadata: 1_048_576,
 }
 
 /**
- * Reads the 12-byte header of the section at `place`. Checks the header against the table, the
- * `version` and the sections `before` it. Throws EifError.
+ * Reads the 12-byte section header at `place`. Checks it against the table, the `version` and the
+ * sections `before` it. Throws EifError.
  */
 export function parseSectionHeader(
   bytes: Uint8Array,
@@ -183,7 +183,7 @@ export function parseSectionHeader(
   return { ...place, kind }
 }
 
-/** Refuses an image that lacks a section that every enclave needs to boot. Throws EifError. */
+/** Throws EifError if a section that every enclave needs to boot is missing. */
 export function checkComplete(sections: readonly Section[]): void {
   for (const kind of ['kernel', 'cmdline', 'ramdisk'] as const)
     if (!sections.some((section) => section.kind === kind))

@@ -129,10 +129,7 @@ function chooseRegister(registers: Registers, section: Section, before: readonly
   return application ? registers.addApplication : registers.addBoot
 }
 
-/**
- * Parses leniently. Nothing depends on the metadata, so an unusual number in them does not make an
- * image invalid.
- */
+/** Nothing depends on the metadata, so an unusual number in them does not make an image invalid. */
 function parseMetadata(bytes: Uint8Array): JsonObject {
   try {
     const value = parseLenientJson(bytes)
@@ -173,7 +170,7 @@ export type EifMeasurements = {
   readonly pcr1: Uint8Array
   /** The other ramdisks: the application. If there is only one ramdisk, the hash of no bytes. */
   readonly pcr2: Uint8Array
-  /** DER of the signing certificate. Null for an unsigned image, which has a PCR8 of zero. */
+  /** DER of the signing certificate. Null for an unsigned image, whose PCR8 is zero. */
   readonly pcr8: Uint8Array | null
 }
 
@@ -187,9 +184,8 @@ type Registers = {
 }
 
 /**
- * Returns empty registers. In nearly every image, the boot sections come before the application. Up
- * to the first application section, PCR1 has the same hash as PCR0, so the hash is copied at that
- * point. The boot bytes are then hashed only once.
+ * Returns empty registers. PCR1 copies the hash of PCR0 at the first application section. In nearly
+ * every image all boot sections come before that section, so boot bytes are hashed once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()
@@ -233,8 +229,7 @@ export type EifReport = {
   readonly sections: readonly Section[]
   readonly measurements: EifMeasurements
   /**
-   * The image's description of itself. Null if it has no metadata section. Attacker-controlled and
-   * not measured.
+   * The image's description of itself: attacker-controlled, not measured. Null without metadata.
    */
   readonly metadata: JsonObject | null
   /** Null for an unsigned image. */
@@ -306,8 +301,8 @@ type ByteReader = {
 }
 
 /**
- * Reads `chunks` once, from the start. Throws EifError `source_changed` when the stream ends too
- * early or too late.
+ * Reads `chunks` once, from the start. Throws EifError `source_changed` if the stream is shorter or
+ * longer than expected.
  */
 export function createByteReader(chunks: AsyncIterator<Uint8Array>): ByteReader {
   let rest: Uint8Array = new Uint8Array()

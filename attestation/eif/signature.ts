@@ -21,10 +21,9 @@ type ImageSignature = {
 }
 
 /**
- * Reads a signature section: CBOR `[{signing_certificate, signature}]`. The two members are arrays
- * of integers instead of byte strings (aws-nitro-enclaves-image-format, PcrSignature). The
- * certificate is PEM, the signature COSE_Sign1 (RFC 9052). The whole section is
- * attacker-controlled. Throws EifError.
+ * Reads an attacker-controlled signature section: CBOR `[{signing_certificate, signature}]`. The
+ * two members are arrays of integers instead of byte strings (aws-nitro-enclaves-image-format,
+ * PcrSignature): a PEM certificate and a COSE_Sign1 (RFC 9052). Throws EifError.
  */
 export function parseImageSignature(section: Uint8Array): ImageSignature {
   const list = decodeStrict(section, 'signature_malformed')
@@ -42,8 +41,8 @@ export function parseImageSignature(section: Uint8Array): ImageSignature {
 
 /**
  * Checks that the certificate's key signed exactly the PCR0 of this image. Does not check whether
- * the certificate can be trusted. Anyone can sign any image with their own certificate. PCR8 then
- * shows this certificate. Throws EifError `signature_payload` or `signature_invalid`.
+ * the certificate can be trusted: anyone can sign an image with their own certificate, which PCR8
+ * shows. Throws EifError `signature_payload` or `signature_invalid`.
  */
 export async function verifyImageSignature(image: ImageSignature, pcr0: Uint8Array): Promise<void> {
   if (!equalBytes(image.pcr0, pcr0))
@@ -81,7 +80,7 @@ function parseCose(bytes: Uint8Array, { curve }: SigningCertificate): CoseParts 
   }
 }
 
-/** `{register_index: 0, register_value: [integers]}`: AWS's signer signs only the register PCR0. */
+/** `{register_index: 0, register_value: [integers]}`: AWS's signer signs only PCR0. */
 function parsePayload(payload: Uint8Array): Uint8Array {
   const info = decodeStrict(payload, 'cose_malformed')
   const value = readIntegers(info, 'register_value')
@@ -145,8 +144,7 @@ type SigningCertificate = {
 
 /**
  * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Checks only
- * its encoding and its key, not its issuer, its validity or its allowed uses. The Nitro hypervisor
- * measures the certificate. A verifier that knows PCR8 decides whether to trust it. Throws EifError
+ * its encoding and its key. A verifier that knows PCR8 decides whether to trust it. Throws EifError
  * `certificate_malformed`.
  */
 export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
@@ -192,8 +190,8 @@ function decodeCertificateDer(der: Uint8Array<ArrayBuffer>): DerNode {
 }
 
 /**
- * The field that holds the public key. It comes after version (which may be left out), serial,
- * algorithm, issuer, validity and subject (RFC 5280, 4.1).
+ * The field that holds the public key. It follows version (optional), serial, algorithm, issuer,
+ * validity and subject (RFC 5280, 4.1).
  */
 function findPublicKey(certificate: DerNode): DerNode {
   const fields =

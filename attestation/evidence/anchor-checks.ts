@@ -16,10 +16,7 @@ import type { BundleCheck, BundleCheckName } from './bundle-report.ts'
 import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
 
-/**
- * Checks that the transaction anchors the log's head, that the block holds the transaction, and
- * that the transaction succeeded.
- */
+/** Checks that the transaction anchors the log's head, is in the block, and succeeded. */
 export function checkAnchor(
   bundle: EvidenceBundle,
   given: { readonly chain: ChainFacts | undefined; readonly confirmationsMin: number | undefined },
@@ -50,7 +47,7 @@ export function headerOf(bundle: EvidenceBundle): BlockHeader {
   return decodeBlockHeader(decodeHex(bundle.block.header))
 }
 
-/** The gateway's reason why the bundle has no block, and what the reader can do about it. */
+/** Why the bundle has no block, by its gateway, and what the reader can do. */
 export function sayNoBlock({
   no_block,
   record,
@@ -70,10 +67,9 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
 }
 
 /**
- * How much earlier than the completion the block's time may be, milliseconds. Clocks differ. A
- * block has the time at which its slot starts (on Ethereum, up to 12 s before its last
- * transaction). A sequencer's clock may be slow, and the enclave's clock may be fast. A block that
- * is earlier by more than this existed before the completion.
+ * How much earlier than the completion the block's time may be, milliseconds. A block has the time
+ * at which its slot starts (on Ethereum, up to 12 s before its last transaction), and clocks
+ * differ.
  */
 export const ANCHOR_SKEW_MS = 60_000
 
@@ -118,9 +114,8 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
 }
 
 /**
- * Checks that the anchor is not older than the completion. A good anchor proves that the completion
- * was made before the block's time. Without this check, a forged block with an earlier time would
- * make the completion look older than it is.
+ * Checks that the anchor is not older than the completion. A forged block with an earlier time
+ * would make the completion look older than it is.
  */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
@@ -181,10 +176,7 @@ function wrongAnchor(expectation: string): ProofError {
 
 /**
  * Checks that the chain has this block, with enough blocks after it. `hash`: 0x, lower case. Throws
- * ProofError.
- *
- * Does NOT prove that the facts of the chain are true: the caller must trust the source of the
- * facts.
+ * ProofError. Does NOT prove that the facts of the chain are true.
  */
 export function checkBlockOnChain(
   block: { readonly chainId: number; readonly number: number; readonly hash: string },

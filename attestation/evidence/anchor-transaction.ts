@@ -16,12 +16,9 @@ import {
 /** Most bytes of a raw anchor transaction. This project's transactions have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
-/**
- * The content of a signed anchor transaction. The hash covers all other members. `relayer` is the
- * account that signed.
- */
+/** The content of a signed anchor transaction. */
 export type AnchorTransaction = {
-  /** Keccak-256 of the raw transaction: 0x, lower case. */
+  /** Keccak-256 of the raw transaction, which holds all other members: 0x, lower case. */
   readonly hash: string
   /** The account that signed the transaction and pays for it: 0x, lower case. */
   readonly relayer: string
@@ -106,8 +103,8 @@ export type AnchorCall = {
 
 /**
  * Decodes the arguments in the call data `anchor(uint64 size, bytes32 root, bytes signature)`.
- * Accepts only the canonical encoding of the contract ABI specification, 228 bytes. Another offset,
- * other padding or bytes at the end are refused. Throws FormatError `invalid_anchor_call`.
+ * Accepts only the canonical encoding of the contract ABI specification, 228 bytes. Throws
+ * FormatError `invalid_anchor_call`.
  */
 export function decodeAnchorCall(data: Uint8Array): AnchorCall {
   if (data.length !== CALL_BYTES)
@@ -118,7 +115,7 @@ export function decodeAnchorCall(data: Uint8Array): AnchorCall {
     root: words.slice(WORD_BYTES, 2 * WORD_BYTES),
     signature: words.slice(4 * WORD_BYTES, 4 * WORD_BYTES + SIGNATURE_BYTES),
   }
-  // Checks the parts that are not read above: selector, offset, length, padding.
+  // Checks the rest: selector, offset, length, padding.
   if (!equalBytes(encodeAnchorCall(call), data)) throw invalidCall('a canonical call of anchor')
   return call
 }

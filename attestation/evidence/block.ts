@@ -22,14 +22,11 @@ export type BlockHeader = {
 }
 
 /**
- * Decodes the header in attacker-controlled `bytes`, RLP (Ethereum yellow paper, section 4.4). It
- * begins with the 15 fields that every header has. Each field must have its form. Any number of
- * byte strings may follow, because later forks added fields (base fee, withdrawals root, …). The
- * hash covers these byte strings, but they are not checked. Throws FormatError
- * `invalid_block_header` and `invalid_rlp`.
- *
- * Does NOT prove that any chain has this block: anyone can write a header. Compare its hash with
- * the chain's.
+ * Decodes the header in attacker-controlled `bytes`, RLP (Ethereum yellow paper, section 4.4).
+ * Checks the forms of the 15 fields that every header has. Any number of byte strings may follow,
+ * because later forks added fields (base fee, withdrawals root, …). The hash covers them. Throws
+ * FormatError `invalid_block_header` and `invalid_rlp`. Does NOT prove that any chain has this
+ * block: compare its hash with the chain's.
  */
 export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   if (bytes.length > HEADER_BYTES_MAX)
@@ -129,8 +126,8 @@ export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt 
 }
 
 /**
- * True if this receipt has the event in which the contract at `contract` (0x, lower case) reports
- * that it accepted the head of `notary`.
+ * True if the receipt has the event of the contract at `contract` (0x, lower case) that it accepted
+ * the head of `notary`.
  */
 export function hasAnchoredEvent(
   receipt: TransactionReceipt,

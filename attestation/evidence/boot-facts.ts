@@ -15,16 +15,14 @@ export type BootFacts = {
 }
 
 /**
- * Reads attacker-controlled `json`, a boot configuration. It may have members that are not read
- * here. Its digest covers all members. It must not have a member `format`
- * (headAttestationUserData). Throws FormatError `invalid_bundle` naming the member.
- *
- * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the
- * attestation document.
+ * Reads attacker-controlled `json`, a boot configuration. It may have other members, which its
+ * digest covers too. It must not have a member `format` (headAttestationUserData). Throws
+ * FormatError `invalid_bundle` naming the member. Does NOT prove that an enclave booted with it:
+ * compare digestBootConfiguration with the attestation document.
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // The statement in a head attestation has a member `format`, so the two are always different.
+  // A head statement has a member `format`, so the digests of the two differ.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

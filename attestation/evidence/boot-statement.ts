@@ -21,7 +21,7 @@ export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
 /** Most heads in one statement. A gateway with more logs sends the heads of its newest logs. */
 export const BOOT_HEADS_MAX = 1_000
 
-/** A head of another notary's log, with the signature of that notary, as an enclave receives it. */
+/** A head of another notary's log, signed by that notary, as an enclave receives it. */
 export type BootHead = {
   /** 0x, lower case. */
   readonly notary: string
@@ -33,7 +33,7 @@ export type BootHead = {
   readonly signature: string
 }
 
-/** A boot statement in the form in which the gateway serves the statement with its log. */
+/** A boot statement as the gateway serves it. */
 export type BootStatement = {
   readonly heads: readonly BootHead[]
   /** The time of the document in whole seconds, Unix time. */
@@ -43,11 +43,10 @@ export type BootStatement = {
 }
 
 /**
- * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX. Each head has exactly its
- * members in their one form. The notaries are in ascending order, each only once. Throws
- * FormatError `invalid_boot_statement`.
- *
- * Does NOT prove that a notary signed a head: see verifyBootHeads.
+ * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX, each with exactly its
+ * members in their one form, in ascending order of the notaries, without repetition. Throws
+ * FormatError `invalid_boot_statement`. Does NOT prove that a notary signed a head: see
+ * verifyBootHeads.
  */
 export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
   if (!isJsonArray(json) || json.length > BOOT_HEADS_MAX)
@@ -80,8 +79,8 @@ export function verifyBootHeads(
 
 /**
  * Computes the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
- * canonical JSON. Its `format` distinguishes the kinds of documents: head attestations have another
- * format, and boot configurations have no format. Throws FormatError `invalid_boot_statement`.
+ * canonical JSON. Its `format` makes it differ from a head attestation and a boot configuration.
+ * Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,

@@ -54,10 +54,10 @@ function decodedLength(text: string): number {
 }
 
 /**
- * Checks an origin. It must have the form in the enclave's table of providers, which is the
- * serialization of the WHATWG URL Standard: http or https; an IPv6 address, or a host of printable
- * ASCII without upper case, escapes and characters that end a host; a port unless it is the
- * scheme's default. Throws FormatError `invalid_bundle` naming `name`.
+ * Checks that an origin has the form of the enclave's table of providers (WHATWG URL Standard,
+ * serialized): http or https; an IPv6 address, or a host of printable ASCII without upper case,
+ * escapes and characters that end a host; a port unless it is the scheme's default. Throws
+ * FormatError `invalid_bundle` naming `name`.
  */
 export function originOf(text: string, name: string): string {
   if (text.length > ORIGIN_LENGTH_MAX || !ORIGIN.test(text) || DEFAULT_PORT.test(text))

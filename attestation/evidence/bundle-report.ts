@@ -11,10 +11,7 @@ export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
 /** All checks. The value says when the verdict `verified` needs the check. */
 export const BUNDLE_CHECKS = {
-  /**
-   * The bundle has version 1, and every member has the required form. If this check fails, no other
-   * check is made.
-   */
+  /** The bundle has version 1 and the required form. If not, no other check is made. */
   format: 'always',
   /** The request hashes to the receipt's request_hash. */
   'request hash': 'always',
@@ -24,11 +21,11 @@ export const BUNDLE_CHECKS = {
   hash: 'always',
   /** A secp256k1 point. */
   'public key': 'always',
-  /** The signature over the hash is valid for this key, with low s. */
+  /** This key made the signature over the hash, with low s. */
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',
-  /** The record's time is the second in which the completion finished, according to the receipt. */
+  /** The record's time is the second in which the completion finished, by the receipt. */
   created_at: 'always',
   /** The attestation document names the key of the record. */
   'attestation key': 'always',
@@ -39,13 +36,13 @@ export const BUNDLE_CHECKS = {
   /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',
   /**
-   * The document has the digest of this boot configuration. The configuration is for the log's
-   * chain and contract.
+   * The document has the digest of this boot configuration, which is for the log's chain and
+   * contract.
    */
   'boot configuration': 'always',
   /** The caller expects this boot configuration. */
   'expected configuration': 'always',
-  /** The boot configuration lists the receipt's provider, with the same origin. */
+  /** The boot configuration lists the receipt's provider with the same origin. */
   provider: 'always',
   /** The answer is whole, or the caller accepts the outcome that the receipt states. */
   outcome: 'always',
@@ -54,18 +51,15 @@ export const BUNDLE_CHECKS = {
   /** The notary signed the log's head, for this chain and contract. */
   'tree head': 'always',
   /**
-   * The transaction's hash is the record's `tx_hash`, or one of the hashes in its `reanchored`. The
-   * detail says which one.
+   * The transaction's hash is the record's `tx_hash` or one of its `reanchored`. The detail says
+   * which.
    */
   'transaction hash': 'always',
   /** The transaction sends exactly this head and signature to this contract on this chain. */
   anchor: 'always',
   /** The header has the block's number and hash. */
   'block header': 'always',
-  /**
-   * The block is not older than the completion and the attestation document, with a tolerance of
-   * ANCHOR_SKEW_MS.
-   */
+  /** The block is not older than the completion and the document. Tolerance: ANCHOR_SKEW_MS. */
   'anchor time': 'always',
   /** The transactions root in the header covers the transaction at its index. */
   'transaction in block': 'always',
@@ -89,23 +83,21 @@ export type BundleReport = Judgement<BundleCheckName> & {
   /** The gateway's statement about parts that it erased. Not proved. Null without a statement. */
   readonly erased: ErasureStatement | null
   /**
-   * Where the bundle comes from, as the bundle states it: a hint for its reader. It is not proved
-   * and not checked. Null if the bundle does not state it, or has another form.
+   * Where the bundle says that it comes from: a hint, not proved and not checked. Null if the
+   * bundle does not say it, or has another form.
    */
   readonly source: BundleSource | null
   /** The facts that the checks of the bundle prove. Null if the bundle is invalid. */
   readonly facts: BundleFacts | null
 }
 
-/** The facts of a bundle that is not invalid. A fact whose check did not pass is null. */
+/** The facts of a bundle that is not invalid. A fact is null unless its check passed. */
 export type BundleFacts = {
   readonly hash: string
   /** The account that signed. Its address also names the log: 0x, lower case. */
   readonly notary: string
   readonly index: number
-  /**
-   * How the answer ended. If not `complete`, the end is missing. There is no proof of who cut it.
-   */
+  /** How the answer ended. If not `complete`, its end is missing, and nothing proves who cut it. */
   readonly outcome: Receipt['outcome']
   /** The provider that answered: its name and origin in the enclave's table. */
   readonly provider: { readonly name: string; readonly origin: string }
@@ -115,11 +107,11 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements. Null if a set matched or none is expected. */
+  /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes. Compare BundlePolicy.configurations. */
   readonly configuration: Uint8Array
-  /** The block that holds the anchor. Null if the bundle does not prove it completely. */
+  /** The block that holds the anchor. Null if this is not proved. */
   readonly block: BlockFacts | null
   /** The completion was not made after this block. Null unless the chain has the block. */
   readonly anchoredIn: BlockFacts | null

@@ -40,15 +40,15 @@ export type EvidenceBundle = {
   readonly boot_configuration: JsonObject
   /** The signed transaction that anchors the log's head: 0x hex. */
   readonly transaction: string
-  /** The block that holds the transaction. Null if the gateway did not have it for this bundle. */
+  /** The block that holds the transaction. Null if the gateway did not have it. */
   readonly block: BundleBlock | null
-  /** The gateway's reason why there is no block. Absent if the gateway states no reason. */
+  /** The gateway's reason why there is no block. Absent if it states none. */
   readonly no_block?: NoBlock
-  /** Where the bundle comes from, as its gateway states it. Absent if it is not stated. */
+  /** Where the bundle says that it comes from. Absent if it does not say it. */
   readonly source?: BundleSource
 }
 
-/** The reason why a bundle has no block. It is not proved. */
+/** Why a bundle has no block. Not proved. */
 export type NoBlock = {
   readonly reason: NoBlockReason
   /** The transaction in the bundle, to look up on the chain: 0x hex. */
@@ -63,17 +63,14 @@ const NO_BLOCK_REASONS = [
   'not_readable', // the gateway cannot read the block
 ] as const
 
-/** A stored record without its `id`, because the `id` cannot be verified. */
+/** A stored record without its `id`, which cannot be verified. */
 export type BundleRecord = RequestPart &
   ResponsePart & {
     readonly hash: string
     readonly public_key: string
     readonly signature: string
     readonly tx_hash: string
-    /**
-     * Other transactions that anchor the head instead of `tx_hash`, in order. Absent if there are
-     * no other transactions.
-     */
+    /** Other transactions that anchor the head, in order. Absent instead of an empty list. */
     readonly reanchored?: readonly string[]
     /** The gateway's statement about parts that it erased. Absent if it erased no part. */
     readonly erased?: ErasureStatement
@@ -106,12 +103,11 @@ export type BundleBlock = {
 }
 
 /**
- * Reads the bundle in attacker-controlled `json`. It must have exactly the members of the format,
- * each in its one form, hex in lower case. Its receipt must have the version of the bundle. Read
- * its text with parseExactJson. Throws FormatError `unknown_bundle` (another format or version),
- * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`. The messages name the member.
- *
- * Does NOT prove anything: see verifyBundle.
+ * Reads the bundle in attacker-controlled `json` (read its text with parseExactJson). It must have
+ * exactly the members of the format, each in its one form, hex in lower case, and a receipt of its
+ * version. Throws FormatError `unknown_bundle` (another format or version), `invalid_bundle`,
+ * `invalid_log_proof`, `invalid_receipt`. The messages name the member. Does NOT prove anything:
+ * see verifyBundle.
  */
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
@@ -234,7 +230,7 @@ function parseRequestPart(record: JsonObject): RequestPart {
       }),
     }
   const request = objectOf(record.request, 'record.request')
-  // The hash does not cover unset members, so anyone could change them unnoticed. Refuses them.
+  // Refuses unset members: the hash does not cover them, so anyone could change them.
   if (stripUnsetMembers(request) !== request)
     throw invalid('record.request', 'without members of null, also in its messages')
   return { request }
@@ -278,7 +274,7 @@ function parseNoBlock(
   return { reason, transaction }
 }
 
-/** A leaf is larger than its receipt by its path and prefixes. A branch has at most 532 bytes. */
+/** A leaf holds a receipt, its path and prefixes. A branch has at most 532 bytes. */
 const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
 
 function parseNodes(json: Json, name: string): readonly string[] {
@@ -287,12 +283,11 @@ function parseNodes(json: Json, name: string): readonly string[] {
 }
 
 /**
- * Creates the bundle from a stored record in the form of the API (interface 2.4, with `receipt` and
- * `log`), and from other data that the gateway keeps. Leaves out the record's `id` and the
- * request's unset members, which cannot be verified. For versions before 3, it also leaves out the
- * source and the reason for a missing block. Throws FormatError as parseEvidenceBundle does.
- *
- * Does NOT check that the parts belong together: see verifyBundle.
+ * Creates the bundle from a stored record (interface 2.4, with `receipt` and `log`) and other data
+ * that the gateway keeps. Leaves out what cannot be verified: the record's `id` and the request's
+ * unset members. Before version 3, also leaves out the source and the reason for a missing block.
+ * Throws FormatError as parseEvidenceBundle does. Does NOT check that the parts belong together:
+ * see verifyBundle.
  */
 export function createBundle(parts: {
   readonly record: JsonObject
@@ -301,7 +296,7 @@ export function createBundle(parts: {
   readonly transaction: string
   /** The block, or the reason why there is no block. Null if neither is known. */
   readonly block: BundleBlock | NoBlock | null
-  /** Where the bundle comes from. Absent or null if this is unknown. */
+  /** Where the bundle comes from. Absent or null if unknown. */
   readonly source?: BundleSource | null
 }): EvidenceBundle {
   const { block, source = null } = parts
@@ -325,9 +320,9 @@ export function createBundle(parts: {
 }
 
 /**
- * The record without members that cannot be verified. These are its `id` and, if it is `redacted`,
- * its `usage` and the reason why content is `withheld`. Missing parts are replaced by their hashes
- * from the receipt. The gateway's statement `erased` stays.
+ * The record without members that cannot be verified: its `id` and, if it is `redacted`, its
+ * `usage` and `withheld`. Missing parts are replaced by their hashes from the receipt. The
+ * gateway's statement `erased` stays.
  */
 function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
   if (memberOf(record, 'redacted') !== true) return record

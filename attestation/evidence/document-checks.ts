@@ -18,8 +18,7 @@ import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**
  * Returns the facts of a document that was genuine at its own time (historical mode), or the fault.
- * Does not check the measurements, because another check does. Rejects with PolicyError if the
- * policy is invalid.
+ * Does not check the measurements. Rejects with PolicyError if the policy is invalid.
  */
 export async function verifyDocument(
   bytes: Attempt<Uint8Array>,
@@ -27,7 +26,7 @@ export async function verifyDocument(
   attestations: AttestationVerifier = { verify: verifyAttestation },
 ): Promise<Attempt<AttestationFacts>> {
   const policy: AttestationPolicy = {
-    // Measurements have their own check. This check only asks whether the document is genuine.
+    // Another check compares the measurements.
     measurements: 'any',
     mode: 'historical',
     ...(roots === undefined ? {} : { roots }),
@@ -42,7 +41,7 @@ export async function verifyDocument(
   }
 }
 
-/** Not used, because historical mode takes the document's own time. */
+/** Not used: historical mode takes the document's own time. */
 const UNUSED_TIME = new Date(0)
 
 /** Describes in words which enclave made the document, and when. */
@@ -56,8 +55,8 @@ export function describeDocument({
 }
 
 /**
- * Checks that the caller expects the measurements in the document. Not checked without `facts`: a
- * document that is not genuine can state any measurements. Throws AttestationError.
+ * Checks that the caller expects the document's measurements. Not checked without `facts`: a forged
+ * document can state any measurements. Throws AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -88,10 +87,9 @@ export function findExpectedCode(
 }
 
 /**
- * Checks that the caller expects the digest of a boot configuration. If the document matches an
- * expected release that names a configuration, the digest must also be the digest of that
- * configuration. Do not take the expected digest from the gateway under test, which always agrees
- * with itself. Throws ProofError.
+ * Checks that the caller expects the digest of a boot configuration. If the matched release names a
+ * configuration, it must have this digest too. Do not take the expected digest from the gateway
+ * under test, which always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -144,8 +142,8 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 }
 
 /**
- * The expected release that the document matches. Null if no release matches. The check of
- * measurements reports that case.
+ * The expected release that the document matches. Null if none does: the check of measurements
+ * reports that.
  */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
@@ -153,9 +151,8 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 }
 
 /**
- * Checks, by the attestation document, which code holds the key and with which configuration the
- * enclave booted. The document is checked at its own time (historical mode). The anchor of the log
- * limits how late the record was made.
+ * Checks, by the attestation document at its own time (historical mode), which code holds the key
+ * and with which configuration the enclave booted. The anchor limits how late the record was made.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,
@@ -182,7 +179,7 @@ export async function checkEnclave(
 
 /**
  * Checks that the completion finished while the document was valid, with a tolerance for clocks.
- * Not checked without `facts`: a document that is not genuine can state any times.
+ * Not checked without `facts`: a forged document can state any times.
  */
 function checkTime({ record }: EvidenceBundle, facts: Attempt<AttestationFacts>): Finding {
   if ('fault' in facts) return sayNotValid(facts.fault)
@@ -229,12 +226,10 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
 }
 
 /**
- * Checks that the answer is whole, or that its caller accepts how the answer was cut. There is no
- * proof about the missing part. So for any other cut answer this check stays open, and the bundle
- * is not verified.
- *
- * Does NOT prove who cut the answer. `client_disconnected` means that the gateway closed its
- * connection to the enclave, perhaps on purpose.
+ * Checks that the answer is whole, or that its caller accepts how it was cut. For any other cut
+ * answer the check stays open, so the bundle is not verified. Does NOT prove who cut the answer.
+ * `client_disconnected` means that the gateway closed its connection to the enclave, perhaps on
+ * purpose.
  */
 export function checkOutcome(
   { outcome }: Receipt,

@@ -6,12 +6,12 @@ import { BUNDLE_DOCUMENT_BYTES_MAX, base64FormOf } from './bundle-forms.ts'
 const { countOf, invalid, textOf } = formsOf('invalid_head_attestation', 'head attestation: ')
 const base64Of = base64FormOf(invalid)
 
-/** A head attestation in the form in which the gateway serves it with the heads of its log. */
+/** A head attestation as the gateway serves it. */
 export type HeadAttestation = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
-  /** The block's number, as the gateway states it. The document has only the block's hash. */
+  /** The block's number, stated by the gateway. The document has only the block's hash. */
   readonly block_number: number
   /** 0x hex. */
   readonly block_hash: string

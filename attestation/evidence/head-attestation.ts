@@ -11,16 +11,16 @@ export type HeadStatement = {
   readonly configuration: Uint8Array
   /** The log: its notary's address, 0x and lower case. */
   readonly notary: string
-  /** Number of leaves in the enclave's log at that moment. The gateway may lack some leaves. */
+  /** Number of leaves in the enclave's log. The gateway may lack some of them. */
   readonly size: number
   /** Merkle root of these leaves, 32 bytes. */
   readonly root: Uint8Array
 }
 
 /**
- * Computes the `user_data` of a head attestation's document, 32 bytes: SHA-256 of the canonical
- * JSON of the statement. A boot configuration has no member `format`, so the digests of the two
- * kinds of documents always differ. Throws FormatError `invalid_head_statement`.
+ * Computes the `user_data` of a head attestation's document, 32 bytes: SHA-256 of the statement's
+ * canonical JSON. A head statement has a member `format` and a boot configuration does not, so
+ * their digests differ. Throws FormatError `invalid_head_statement`.
  */
 export function headAttestationUserData({
   configuration,

@@ -12,35 +12,31 @@ import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
- * What the caller demands from a bundle. If the caller expects no code or no configuration, it is
- * not checked, and the bundle is not `verified`. Unknown names and wrong forms are refused with
- * PolicyError.
+ * What the caller demands from a bundle. Without an expected code and configuration, no bundle is
+ * `verified`. Unknown names and wrong forms are refused with PolicyError.
  */
 export type BundlePolicy = {
   /**
-   * The accepted code: sets of measurements. The attestation document must match all values of one
-   * set. Not checked if left out or an empty list. An empty set is refused.
+   * The accepted code: the document must match all values of one set. Not checked if left out or an
+   * empty list. An empty set is refused.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * Same as in AttestationPolicy: releases that are accepted in addition to the sets. If left out,
-   * no releases are expected. An empty list accepts no code, so every document fails.
+   * Same as in AttestationPolicy: releases that are accepted besides the sets. If left out, none is
+   * expected. With an empty list, every document fails.
    */
   readonly releases?: AttestationPolicy['releases']
   /**
    * The accepted boot configurations, by digest (32 bytes, digestBootConfiguration). A
-   * configuration says which providers at which origins, which certificate authorities, which chain
-   * and contract. Measurements do not cover these settings. The operator, who makes them, could add
-   * a CA and answer in a provider's name. If the matched release has a configuration, that
-   * configuration is expected as well. If there is neither, the configuration is not checked. Never
-   * take it from the gateway under test.
+   * configuration sets providers with their origins, certificate authorities, chain and contract.
+   * The operator writes it and could add a CA to answer in a provider's name. The configuration of
+   * a matched release is expected as well. If there is neither, the configuration is not checked.
+   * Never take it from the gateway under test.
    */
   readonly configurations?: readonly Uint8Array[]
   /**
-   * Outcomes that are accepted besides `complete`. An answer with such an outcome was cut: by its
-   * caller, by a gateway that closed the connection in mid-stream, or by its provider. With an
-   * outcome that is not accepted, the check `outcome` does not pass, and the bundle is `consistent`
-   * at best. Default: [].
+   * Outcomes that are accepted besides `complete`: answers that their caller, a gateway or their
+   * provider cut. With any other outcome, the bundle is `consistent` at best. Default: [].
    */
   readonly outcomes?: readonly Receipt['outcome'][]
   /** Same as in AttestationPolicy. Default: AWS's root. */
@@ -50,7 +46,7 @@ export type BundlePolicy = {
   /** Same as in AttestationPolicy. Default: false. */
   readonly allowDebug?: boolean
   /**
-   * The number of blocks that the chain must have from this block on, itself included. Used if a
+   * The number of blocks that the chain must have from this block on, the block included. Used if a
    * chain is passed. Default CONFIRMATIONS_MIN_DEFAULT. At least 1.
    */
   readonly confirmationsMin?: number
@@ -61,13 +57,10 @@ export function expectsCode({ measurements = [], releases }: BundlePolicy): bool
   return measurements.length > 0 || releases !== undefined
 }
 
-/** 1: the block is on the chain. A safe number depends on the chain. On Ethereum, 64 is final. */
+/** 1: the block is on the chain. A safe number differs by chain. On Ethereum, 64 is final. */
 export const CONFIRMATIONS_MIN_DEFAULT = 1
 
-/**
- * Facts that the caller read from the chain. They are as trustworthy as the endpoint that the
- * caller asked.
- */
+/** Facts that the caller read from the chain, as trustworthy as their endpoint. */
 export type ChainFacts = {
   readonly chainId: number
   /**
@@ -83,30 +76,22 @@ export type ChainFacts = {
 export type BundleContext = {
   /** If left out, the bundle is checked without a chain. */
   readonly chain?: ChainFacts
-  /**
-   * Caches the certificate chains that it verified. This saves time with many bundles from one
-   * enclave. By default, nothing is cached.
-   */
+  /** Caches verified certificate chains, for many bundles from one enclave. Default: no cache. */
   readonly attestations?: AttestationVerifier
 }
 
 /**
- * Checks the form of the policy and returns its own members. JavaScript callers can pass any
- * object. An expectation that is misspelt or malformed must not count as met. A member that is
- * undefined counts as left out. Throws PolicyError naming the member.
- *
- * Does NOT check that the policy expects anything. A policy without members expects nothing, and
- * then nothing is `verified`.
+ * Checks the form of the policy and returns its own members: a misspelt or malformed expectation
+ * must not count as met. An undefined member counts as left out. Throws PolicyError naming the
+ * member. Does NOT check that the policy expects anything. Without expectations, nothing is
+ * `verified`.
  */
 export function readPolicy(policy: BundlePolicy): BundlePolicy {
   checkMembers(policy, 'policy', POLICY_FORMS)
   return ownMembers(policy)
 }
 
-/**
- * Same as readPolicy, for a BundleContext (the optional inputs). Throws PolicyError naming the
- * member.
- */
+/** Same as readPolicy, for a BundleContext. Throws PolicyError naming the member. */
 export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
   return ownMembers(context)
@@ -206,7 +191,7 @@ function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
 }
 
-/** Refuses an array, a Map or an instance of a class. Their content is not in own members. */
+/** Refuses an array, a Map or an instance of a class: own members do not hold their content. */
 function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return hasOwnMembersAlone(value)
 }

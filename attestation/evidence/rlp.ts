@@ -4,10 +4,7 @@ import { FormatError } from '../errors.ts'
 /** A value of RLP: a byte string or a list of values. */
 export type RlpItem = Uint8Array | readonly RlpItem[]
 
-/**
- * Most levels of nested lists. The deepest value that this folder reads has 4: the topics of a
- * receipt.
- */
+/** Most levels of nested lists. A receipt, the deepest value read here, has 4. */
 export const RLP_DEPTH_MAX = 16
 
 /**

@@ -4,23 +4,20 @@ import { FormatError, ProofError } from '../errors.ts'
 import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
 
 /**
- * Most nodes of a proof. The key of the largest index has 8 bytes, which are 16 nibbles. Each node
- * except the last uses at least one nibble.
+ * Most nodes of a proof. The longest key has 8 bytes, which are 16 nibbles. Each node except the
+ * last uses at least one nibble.
  */
 export const TRIE_NODES_MAX = 17
 
 /**
  * Verifies that entry `index` of a block's transactions or receipts is in the trie with `root` (32
- * bytes, from the block's header). Returns the entry. `nodes` are the nodes of the Merkle-Patricia
- * trie from the root to the leaf (Ethereum yellow paper, appendix D). The key is RLP(index). All
- * nodes must be used, and the last is the leaf.
- *
- * Entries have at least 32 bytes, so a node that contains another node is refused. A key is never
- * the beginning of another key, so a branch with a value is refused. Throws FormatError
- * `invalid_rlp` and `invalid_trie_proof`. Throws ProofError `wrong_trie_node` if a node does not
- * have the hash in its parent, `not_in_trie` if the nodes lead to another key.
- *
- * Does NOT prove that the header is from a chain.
+ * bytes, from the block's header), and returns the entry. `nodes`: exactly the nodes of the
+ * Merkle-Patricia trie from the root to the leaf (Ethereum yellow paper, appendix D), with the key
+ * RLP(index). Refuses a node inside a node, because entries have at least 32 bytes, and a branch
+ * with a value, because no key begins another key. Throws FormatError `invalid_rlp` and
+ * `invalid_trie_proof`. Throws ProofError `wrong_trie_node` if a node does not have the hash in its
+ * parent, `not_in_trie` if the nodes lead to another key. Does NOT prove that the header is from a
+ * chain.
  */
 export function verifyTrieProof(proof: {
   readonly root: Uint8Array
@@ -108,11 +105,11 @@ function invalid(message: string): FormatError {
 }
 
 /**
- * Builds the trie from all `entries` of a block (its raw transactions or raw receipts, in order).
- * Returns its root and the nodes from the root to entry `index`, for verifyTrieProof. Compare
- * `root` with the block's header: only this shows that the entries are complete. Throws FormatError
- * `invalid_trie_entries` if the entry does not exist or has less than 32 bytes. Signed transactions
- * and receipts have more. A rollup's own entries may have less.
+ * Builds the trie from all `entries` of a block (raw transactions or receipts, in order). Returns
+ * its root and the nodes from the root to entry `index`, for verifyTrieProof. Compare `root` with
+ * the block's header: only this shows that the entries are complete. Throws FormatError
+ * `invalid_trie_entries` if the entry does not exist or has less than 32 bytes, as some rollups'
+ * own entries do.
  */
 export function buildTrieProof(
   entries: readonly Uint8Array[],
@@ -150,7 +147,7 @@ function buildSubtree(
   return { items, bytes }
 }
 
-/** How the parent refers to a node: by its hash, or by the node if below 32 bytes (appendix D). */
+/** How a parent refers to a node: by hash, or by the node itself below 32 bytes (appendix D). */
 function referTo(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
   const { items, bytes } = buildSubtree(leaves, nodes)
   return bytes.length < HASH_BYTES ? items : keccak_256(bytes)

@@ -11,7 +11,7 @@ export type Judgement<Name extends string> = {
    * so trust no part of the evidence.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
-  /** The checks that `verified` needs and that were not made. */
+  /** The checks that `verified` needs but that were not made. */
   readonly open: readonly Name[]
 }
 
@@ -29,10 +29,7 @@ export function judgeChecks<Name extends string>(
   return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
 }
 
-/**
- * The checks in the order of the table. A missing check counts as failed. Otherwise it would look
- * like a check that was not needed.
- */
+/** The checks in the order of the table. A missing check counts as failed. */
 export function orderChecks<Name extends string>(
   checks: readonly Check<Name>[],
   table: CheckTable<Name>,
@@ -43,9 +40,7 @@ export function orderChecks<Name extends string>(
   })
 }
 
-/**
- * The report on evidence with a wrong form. `detail` is the reason. No other check was possible.
- */
+/** The report on evidence with a wrong form: no other check was possible. `detail`: the reason. */
 export function refuseForm<Name extends string>(
   table: CheckTable<Name>,
   { subject, detail }: { readonly subject: string; readonly detail: string },

@@ -35,10 +35,7 @@ export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
 /** All checks. The value says when `verified` needs the check. */
 const BOOT_STATEMENT_CHECKS = {
-  /**
-   * The statement and the log's boot configuration have their form. If this check fails, no other
-   * check is made.
-   */
+  /** The statement and the boot configuration have their form. If not, no other check is made. */
   format: 'always',
   /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
@@ -72,7 +69,7 @@ export type BootStatementFacts = {
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements. Null if a set matched or none is expected. */
+  /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
 }
 

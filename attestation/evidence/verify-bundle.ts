@@ -74,10 +74,7 @@ export async function verifyBundle(
   }
 }
 
-/**
- * The checks of verifyRecord, without two: this file checks the anchor, and a bundle has no chunks
- * of a stream.
- */
+/** The checks of verifyRecord without two: the anchor, which this file checks, and the stream. */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),

@@ -26,10 +26,7 @@ export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
 /** All checks. The value says when `verified` needs the check. */
 export const HEAD_ATTESTATION_CHECKS = {
-  /**
-   * The attestation and the log's boot configuration have their form. If this check fails, no other
-   * check is made.
-   */
+  /** The attestation and the boot configuration have their form. If not, no other check is made. */
   format: 'always',
   /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
@@ -70,20 +67,17 @@ export type HeadAttestationFacts = {
   /** 32 bytes. */
   readonly root: Uint8Array
   /**
-   * The leaves below `size` existed at this time. Unix milliseconds, by the security module's
+   * At this time, the leaves below `size` existed. Unix milliseconds, by the security module's
    * clock.
    */
   readonly timestampMs: number
-  /** The hash that the enclave received before it read the head of its log: 0x, lower case. */
+  /** The hash that the enclave received before it read its log: 0x, lower case. */
   readonly blockHash: string
-  /**
-   * Leaves from `size` on were appended after this block, which is on the chain. Null if this was
-   * not checked.
-   */
+  /** Leaves from `size` on were appended after this block of the chain. Null if not checked. */
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The policy's release with these measurements. Null if a set matched or none is expected. */
+  /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
 }
 

@@ -2,18 +2,15 @@ import { JsonError } from './json-error.ts'
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
- * Deepest value for canonicalizeJson. The parsers accept much less. The call stack allows much
- * more.
+ * Deepest value for canonicalizeJson. Parsers accept much less, the call stack allows much more.
  */
 export const CANONICAL_DEPTH_MAX = 1024
 
 /**
  * RFC 8785 (JCS) text of `value`: no white space; members sorted by the UTF-16 code units of their
- * names; numbers as ECMAScript writes doubles (-0 as 0); the shortest escapes. Hash the UTF-8 bytes
- * of the text.
- *
- * Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and `too_deep`,
- * with path [] and offset 0, because a value has no position in a text.
+ * names; numbers as ECMAScript writes doubles (-0 as 0); the shortest escapes. Hash its UTF-8
+ * bytes. Throws JsonError `lone_surrogate`, `number_overflow` (NaN and the infinities) and
+ * `too_deep`, with path [] and offset 0.
  */
 export function canonicalizeJson(value: Json): string {
   return writeValue(value, 0)
@@ -33,7 +30,7 @@ function writeValue(value: Json, depth: number): string {
         throw refuse('too_deep', `expected at most ${CANONICAL_DEPTH_MAX} levels`)
       return isJsonArray(value) ? writeArray(value, depth + 1) : writeObject(value, depth + 1)
     default:
-      // The types exclude this case. If the value were skipped, the hash would not cover it.
+      // The types exclude this case. The hash would not cover a skipped value.
       throw new TypeError(`expected a JSON value, got ${typeof value}`)
   }
 }
@@ -59,7 +56,7 @@ function writeArray(array: readonly Json[], depth: number): string {
 }
 
 function writeString(text: string): string {
-  // Most names and words need no escape. For them, this test is faster than JSON.stringify.
+  // Most texts need no escape. For them, this test is faster than JSON.stringify.
   if (text.length <= 64 && PLAIN_TEXT.test(text)) return `"${text}"`
   if (!text.isWellFormed()) throw refuse('lone_surrogate', 'expected whole surrogate pairs')
   // JSON.stringify escapes exactly as RFC 8785 section 3.2.2.2 requires.
@@ -71,8 +68,7 @@ const PLAIN_TEXT = /^[ !#-[\]-~]*$/
 
 function writeNumber(value: number): string {
   if (!Number.isFinite(value)) throw refuse('number_overflow', 'expected a finite number')
-  // ECMAScript's Number::toString is the number form of RFC 8785 section 3.2.2.3. It writes -0 as
-  // 0.
+  // Number::toString has the number form of RFC 8785 section 3.2.2.3. It writes -0 as 0.
   return String(value)
 }
 

@@ -13,7 +13,7 @@ export function decodeUtf8(bytes: Uint8Array): string {
 const fatalDecoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 const lenientDecoder = new TextDecoder('utf-8', { ignoreBOM: true })
 
-/** The offset of the first invalid byte. A lenient decoder writes U+FFFD in its place. */
+/** The offset of the first invalid byte, where a lenient decoder writes U+FFFD. */
 function offsetOfFault(bytes: Uint8Array): number {
   let offset = 0
   for (const character of lenientDecoder.decode(bytes)) {

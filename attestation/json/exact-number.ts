@@ -1,11 +1,11 @@
 /**
- * True if `literal`, a number in JSON text, keeps its exact decimal value when it is parsed as the
- * double `value` and written as canonical JSON. True for 1E30, 4.50 and 100. False for
- * 9007199254740993, 1e-400 and 0.1000000000000000001.
+ * True if `literal`, a number in JSON text, has the decimal value that canonical JSON writes for
+ * the double `value`. True for 1E30, 4.50 and 100. False for 9007199254740993, 1e-400 and
+ * 0.1000000000000000001.
  */
 export function isExactNumber(literal: string, value: number): boolean {
   if (!Number.isFinite(value)) return false
-  // A double that is not subnormal keeps up to 15 digits with any exponent (DBL_DIG of C).
+  // A double keeps up to 15 digits with any exponent unless it is subnormal (DBL_DIG of C).
   if (literal.length <= 15 && Math.abs(value) >= SMALLEST_NORMAL) return true
   const written = decimalOf(literal)
   const kept = decimalOf(String(value))

@@ -19,8 +19,8 @@ export function formOf(form: RegExp): TextForm {
 const ANY_TEXT: TextForm = { form: /(?:)/, expectation: 'a string' }
 
 /**
- * Readers for the parts of attacker-controlled JSON. Each reader returns the value if it has the
- * form. Otherwise it throws FormatError `code`. The message begins with `prefix`, calls the value
+ * Readers for the parts of attacker-controlled JSON. Each returns a value that has its form. For
+ * any other value it throws FormatError `code`: the message begins with `prefix`, calls the value
  * `name`, and says what was expected.
  */
 export function formsOf(code: string, prefix = '') {

@@ -17,11 +17,11 @@ export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode
   /**
-   * Member names and array indexes from the top to the value. The names are the sender's own text,
-   * so do not show them to others.
+   * Member names and array indexes from the top to the value. The sender wrote the names, so do not
+   * show them to others.
    */
   readonly path: readonly (string | number)[]
-  /** Bytes before the fault. If the input was a string: UTF-16 code units before the fault. */
+  /** Bytes before the fault, or UTF-16 code units if the input was a string. */
   readonly offset: number
 
   constructor(

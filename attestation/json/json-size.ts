@@ -1,7 +1,4 @@
-/**
- * The numbers of values in a JSON text. A value may need a hundred bytes of memory, but only two
- * bytes of text.
- */
+/** The numbers of values in a JSON text. Two bytes of text may need a hundred bytes of memory. */
 export type JsonSize = {
   /** Arrays and objects. */
   readonly containers: number
@@ -14,7 +11,7 @@ export type JsonSize = {
 /**
  * Limits for a provider's answer. An answer of 24 MiB with 20 top tokens for each token has 0.8
  * million containers, 1.2 million members and 2 million items. 24 MiB of `{},` would be 8 million
- * objects. No real answer has so many.
+ * objects.
  */
 export const ANSWER_SIZE_MAX: JsonSize = {
   containers: 1_000_000,
@@ -24,7 +21,7 @@ export const ANSWER_SIZE_MAX: JsonSize = {
 
 /**
  * Counts the values of `input` (attacker-controlled, UTF-8 bytes or text) without creating them. If
- * `input` is not JSON, a parser creates at most this many values before it finds the fault.
+ * `input` is not JSON, a parser creates at most this many values.
  */
 export function measureJson(input: Uint8Array | string): JsonSize {
   const codeAt =
@@ -33,7 +30,7 @@ export function measureJson(input: Uint8Array | string): JsonSize {
       : (index: number) => input[index]
   let containers = 0
   let members = 0
-  // A value is the first in its container or comes after a comma, except the outermost value.
+  // Each value except the outermost is the first in its container or comes after a comma.
   let children = 0
   let isEmpty = false
   for (let index = 0; index < input.length; index++) {

@@ -5,13 +5,11 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
 
 /**
  * Parses a provider's answer and changes it so that canonical JSON can represent it. Bytes that are
- * not UTF-8 and lone surrogates become U+FFFD. A number becomes the nearest finite double. If
- * members have the same name, the last member counts. A byte order mark is dropped. `__proto__` is
- * a normal member.
- *
- * Throws JsonError `syntax` (path [], offset 0, because the platform's parser gives no reliable
- * position), `too_many` over ANSWER_SIZE_MAX, before any value is created, and `too_deep` over
- * JSON_DEPTH_MAX. Do not use it for data that were already hashed or signed.
+ * not UTF-8 and lone surrogates become U+FFFD. A number becomes the nearest finite double. Of
+ * members with the same name, the last counts. A byte order mark is dropped. `__proto__` is a
+ * normal member. Throws JsonError `syntax` (path [], offset 0), `too_many` over ANSWER_SIZE_MAX,
+ * before any value is created, and `too_deep` over JSON_DEPTH_MAX. Do not use it for data that were
+ * already hashed or signed.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
   return makeWellFormed(parseBounded(input))
@@ -25,7 +23,7 @@ export function parseUnsettled(input: Uint8Array | string): Json {
 }
 
 function parseBounded(input: Uint8Array | string): Json {
-  // Each value takes at least one byte, so a short text cannot have too many values.
+  // A short text cannot have too many values: each value takes at least one byte.
   const isShort = input.length <= ANSWER_SIZE_MAX.containers
   if (!isShort && !isWithinSize(measureJson(input), ANSWER_SIZE_MAX))
     throw new JsonError('too_many', 'expected fewer arrays, objects, members and items', {
@@ -48,7 +46,7 @@ function parse(text: string): Json {
 
 /**
  * Replaces lone surrogates by U+FFFD and makes numbers finite. Returns `value` itself if nothing
- * changes, the usual case. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
+ * changes. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
  */
 export function makeWellFormed(value: Json): Json {
   return normalize(value, 0)

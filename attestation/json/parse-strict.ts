@@ -9,28 +9,26 @@ export const JSON_DEPTH_MAX = 128
 
 /**
  * Most arrays and objects in a request, in all. Ten thousand messages with several parts have
- * 50,000. A body of 10 MiB of brackets would have millions, and every program that reads it would
- * work for seconds.
+ * 50,000. A body of 10 MiB of brackets would have millions, and block a program for seconds.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
 /**
  * Most members in a request, in all its objects. Ten thousand messages with several parts have
- * 100,000. A body of 10 MiB of members would have nearly a million. They would block a program for
- * many seconds.
+ * 100,000. A body of 10 MiB of members would have nearly a million, and block a program for
+ * seconds.
  */
 export const JSON_MEMBERS_MAX = 200_000
 
 /**
  * Most items in a request, in all its arrays. The largest batch of embeddings has 300,000 token
- * numbers. A body of 10 MiB of `0,` would have 5 million items. Hashing them would need half a
- * gigabyte.
+ * numbers. A body of 10 MiB of `0,` would have 5 million, and need half a gigabyte to hash.
  */
 export const JSON_ITEMS_MAX = 1_000_000
 
 /**
- * Limits for stored evidence. They are ten times the limits for an answer, because a page holds
- * several records. A process with an ordinary heap can read evidence within these limits.
+ * Limits for stored evidence, ten times those for an answer: a page holds several records. An
+ * ordinary heap is large enough for such evidence.
  */
 const EVIDENCE_SIZE_MAX: JsonSize = {
   containers: 10 * ANSWER_SIZE_MAX.containers,
@@ -42,15 +40,14 @@ const EVIDENCE_SIZE_MAX: JsonSize = {
 export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
 
 /**
- * Parses a request body. It must be UTF-8 JSON (RFC 8259) that has the same value for all readers
- * and that canonical JSON can represent. `__proto__` is a normal member.
- *
- * Throws JsonError on everything else: a byte order mark; two members of one name (compared after
- * unescaping); lone surrogates; nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and
- * objects, JSON_MEMBERS_MAX members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number
- * with a fraction or an exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value
- * (1E30 and 1.5e300 are kept, 9007199254740993.0 is not); a number beyond the largest double.
- * Within ±(2^53-1) a fraction is rounded to the nearest double.
+ * Parses a request body: UTF-8 JSON (RFC 8259) that has the same value for all readers and that
+ * canonical JSON can represent. `__proto__` is a normal member. Throws JsonError on everything
+ * else: a byte order mark; two members of one name (compared after unescaping); lone surrogates;
+ * nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and objects, JSON_MEMBERS_MAX
+ * members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number with a fraction or an
+ * exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and 1.5e300 are
+ * kept, 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a fraction
+ * is rounded to the nearest double.
  */
 export function parseStrictJson(bytes: Uint8Array): Json {
   return new JsonReader({
@@ -62,10 +59,10 @@ export function parseStrictJson(bytes: Uint8Array): Json {
 }
 
 /**
- * Parses stored evidence (records, bundles). Same as parseStrictJson, but with the limits
+ * Parses stored evidence (records, bundles) as parseStrictJson does, with the limits
  * EVIDENCE_DEPTH_MAX and EVIDENCE_SIZE_MAX. Every number must have exactly the decimal value that
- * canonical JSON writes for it. So it reads large numbers in a provider's answer, and a change of
- * any digit in a record changes the value. Throws JsonError.
+ * canonical JSON writes for it, so changing a digit in a record always changes the value. Throws
+ * JsonError.
  */
 export function parseExactJson(bytes: Uint8Array): Json {
   return new JsonReader({

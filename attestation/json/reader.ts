@@ -8,21 +8,21 @@ export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow
 
 /** The inputs of one reading. */
 type ReaderInput = {
-  /** Well-formed, because the decoder ensures it. Only an escape can produce a lone surrogate. */
+  /** Well-formed: only an escape can produce a lone surrogate. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
   /**
-   * Returns the reason to refuse a number, or null. `isInteger`: true if written without fraction
-   * and exponent. Not called for integers of up to 15 digits, because a double holds all of them.
+   * Returns the reason to refuse a number, or null. `isInteger`: written without fraction and
+   * exponent. Not called for integers of up to 15 digits: a double holds all of them.
    */
   readonly numberFault: (literal: string, value: number, isInteger: boolean) => NumberFault | null
 }
 
 /**
- * Reads one attacker-controlled text in one pass. Time and memory are linear in its length.
- * `sizeMax` limits memory, because each part is counted before it is created. `depthMax` limits the
- * call depth. Every refusal is a JsonError.
+ * Reads one attacker-controlled text in one pass, in linear time and memory. `sizeMax` limits
+ * memory: parts are counted before they are created. `depthMax` limits the call depth. Every
+ * refusal is a JsonError.
  */
 export class JsonReader {
   private readonly input: ReaderInput
@@ -149,10 +149,7 @@ export class JsonReader {
     return text.slice(start, end)
   }
 
-  /**
-   * Reads a string whose first backslash is at `index`. Finds its end. JSON.parse then unescapes
-   * it.
-   */
+  /** Reads a string whose first backslash is at `index`. JSON.parse unescapes it. */
   private readEscapedString(index: number): string {
     const { text } = this
     const start = this.position
@@ -207,7 +204,7 @@ export class JsonReader {
     return value
   }
 
-  /** Sums up to 15 digits exactly. So a usual number needs no string. */
+  /** Sums up to 15 digits exactly, so a usual number needs no string. */
   private shortInteger(start: number, wholeStart: number, end: number): number {
     let value = 0
     for (let index = wholeStart; index < end; index++)

@@ -50,8 +50,8 @@ export function hasExactMembers<Name extends string>(
 }
 
 /**
- * Sets a member of a new object. The name may come from an attacker. A plain assignment to
- * `__proto__` would replace the object's prototype instead of creating a member.
+ * Sets a member of a new object, under any name. A plain assignment to `__proto__` would replace
+ * the object's prototype.
  */
 export function setMember<Value>(object: Record<string, Value>, name: string, value: Value): void {
   if (name === '__proto__')

@@ -1,8 +1,8 @@
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
- * The object without members called `__proto__`, at any depth. Clients that assign members one by
- * one would make such a member the prototype. Returns `object` itself if it has no such member.
+ * The object without members called `__proto__`, at any depth: clients that assign members one by
+ * one would set a prototype. Returns `object` itself if nothing changes.
  */
 export function withoutPrototypes(object: JsonObject): JsonObject {
   return hasPrototypes(object) ? (strip(object) as JsonObject) : object
@@ -15,7 +15,7 @@ function strip(value: Json): Json {
   return Object.fromEntries(kept.map(([name, member]) => [name, strip(member)]))
 }
 
-/** Allocates no memory, because almost no chunk has such a member. */
+/** Almost no chunk has such a member, so this check allocates no memory. */
 function hasPrototypes(value: Json | undefined): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (isJsonArray(value)) {

@@ -3,15 +3,14 @@ import { FormatError } from '../errors.ts'
 import { foldSubtrees, hashChildren } from './hash.ts'
 
 /**
- * The right edge of a log: its number of leaves, and the hashes of the perfect subtrees that these
- * leaves form. One hash for each 1 bit of `size`, the largest (leftmost) subtree first. An append
- * needs no other data, so it takes O(log size) memory.
+ * The right edge of a log: its number of leaves, and the hashes of its perfect subtrees, one for
+ * each 1 bit of `size`, largest (leftmost) first. An append needs no other data.
  */
 export type Edge = { readonly size: number; readonly hashes: readonly Uint8Array[] }
 
 /**
  * A perfect subtree in a log: 2^level leaves, starting at leaf index × 2^level. Level 0 is a leaf.
- * A complete subtree never changes, so it can be stored.
+ * It never changes, so it can be stored.
  */
 export type LogNode = { readonly level: number; readonly index: number; readonly hash: Uint8Array }
 
@@ -20,9 +19,9 @@ export const emptyEdge: Edge = { size: 0, hashes: [] }
 
 /**
  * Appends `leafHashes` (32 bytes each, from hashLeaf). Returns the new edge and every perfect
- * subtree that became complete. These include the leaves. Each subtree comes after its two halves.
- * Throws FormatError `invalid_edge` if `edge` does not have one hash for each 1 bit of its size,
- * `invalid_leaf` on a hash of another length.
+ * subtree that became complete, leaves included, each after its two halves. Throws FormatError
+ * `invalid_edge` if `edge` does not have one hash for each 1 bit of its size, `invalid_leaf` on a
+ * hash of another length.
  */
 export function appendLeaves(
   edge: Edge,
@@ -37,8 +36,8 @@ export function appendLeaves(
       throw new FormatError('invalid_leaf', `expected a leaf hash of ${HASH_BYTES} bytes`)
     nodes.push({ level: 0, index: size, hash: leafHash })
     let hash = leafHash
-    // Each trailing 1 bit of the old size stands for a subtree. The new leaf completes it to a
-    // subtree of twice its size.
+    // Each trailing 1 bit of the old size is a subtree that the new leaf completes to twice its
+    // size.
     let index = size
     for (let level = 1; index % 2 === 1; level++) {
       const left = hashes.pop()

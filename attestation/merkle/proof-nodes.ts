@@ -5,9 +5,8 @@ import { foldSubtrees } from './hash.ts'
 export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
- * The nodes from which one hash of a proof is computed: the perfect subtrees of its range of
- * leaves, leftmost first. Usually there is one. A range at the log's ragged right edge has several.
- * foldSubtrees over their hashes returns the proof's hash.
+ * The nodes for one hash of a proof: the perfect subtrees of its leaves, leftmost first. Usually
+ * one, several at the log's right edge. foldSubtrees over their hashes returns the proof's hash.
  */
 export type ProofNode = readonly NodeCoordinate[]
 
@@ -37,9 +36,9 @@ export function inclusionNodes(index: number, size: number): readonly ProofNode[
 }
 
 /**
- * The stored nodes that prove that the log of `second` leaves continues the log of `first` leaves.
- * They are in the order of the proof (RFC 9162 section 2.1.4.1). Empty if `first` is 0 or equals
- * `second`. Throws FormatError `invalid_position` unless 0 ≤ first ≤ second.
+ * The stored nodes that prove that the log of `second` leaves continues the log of `first` leaves,
+ * in the order of the proof (RFC 9162 section 2.1.4.1). Empty if `first` is 0 or equals `second`.
+ * Throws FormatError `invalid_position` unless 0 ≤ first ≤ second.
  */
 export function consistencyNodes(first: number, second: number): readonly ProofNode[] {
   checkSize(first)
@@ -60,21 +59,18 @@ export function consistencyNodes(first: number, second: number): readonly ProofN
       start = middle
     }
   }
-  // If start is 0, this range is the whole first log. The verifier knows the root of that log.
+  // A range from 0 is the whole first log, whose root the verifier knows.
   if (start > 0) nodes.push(subtreesOf(start, end))
   return nodes.reverse()
 }
 
-/**
- * The perfect subtrees in a log of `size` leaves, largest first. Their stored hashes are the hashes
- * of the log's edge.
- */
+/** The perfect subtrees in a log of `size` leaves, largest first: the nodes of its edge. */
 export function edgeNodes(size: number): ProofNode {
   checkSize(size)
   return subtreesOf(0, size)
 }
 
-/** Computes the hashes of the proof. `hashAt` looks up stored nodes. Its errors are not caught. */
+/** Computes the hashes of the proof. `hashAt` looks up stored nodes, and may throw. */
 export function buildProof(
   nodes: readonly ProofNode[],
   hashAt: (coordinate: NodeCoordinate) => Uint8Array,
@@ -90,8 +86,8 @@ function splitOf(size: number): number {
 }
 
 /**
- * Perfect subtrees of the leaves from `start` to before `end`. `start` must be a multiple of the
- * largest power of two in the range. The splits above ensure this.
+ * Perfect subtrees of the leaves from `start` to before `end`. `start` is a multiple of the largest
+ * power of two in the range.
  */
 function subtreesOf(start: number, end: number): ProofNode {
   const subtrees: NodeCoordinate[] = []

@@ -45,7 +45,7 @@ export function verifyInclusion(proof: {
 
 /**
  * Verifies that the log of `second` begins with all leaves of the log of `first`, in the same order
- * (RFC 9162 section 2.1.4.2). Returns the number of added leaves. If the first log has size 0, the
+ * (RFC 9162 section 2.1.4.2). Returns the number of added leaves. For a first log of size 0, the
  * path is empty. Throws FormatError `invalid_proof` (sizes in the wrong order, path too long or too
  * short, hashes not of 32 bytes), ProofError `inconsistent` if the path leads to another root.
  */
@@ -70,7 +70,7 @@ export function verifyConsistency(proof: {
 
 /** Does steps 2 to 7 of RFC 9162 section 2.1.4.2, for 0 < first.size < second.size. */
 function walkConsistency(first: TreeHead, second: TreeHead, path: readonly Uint8Array[]): void {
-  // If the first log is one perfect subtree, the proof starts at its root and leaves this root out.
+  // If the first log is one perfect subtree, the proof starts at its root and omits it.
   const [start, ...rest] = isPowerOfTwo(first.size) ? [first.root, ...path] : path
   if (start === undefined) throw invalidProof('expected a longer path')
   let position = first.size - 1

@@ -1,13 +1,12 @@
 /**
- * The stages in which a document is checked, in order. A stage begins only if all checks of the
- * previous stage passed.
+ * The stages of checking a document, in order. A stage begins only if the previous stage passed.
  */
 export type AttestationStage = 'decode' | 'parse' | 'chain' | 'signature' | 'policy'
 
 /** The number of a validation rule, as in rules.md. */
 export type RuleNumber = keyof typeof RULES
 
-/** All rules, each with its stage and its statement. The statement is true if the rule passed. */
+/** All rules, each with its stage and the statement that is true if the rule passed. */
 export const RULES = {
   1: { stage: 'decode', title: 'size of the document' },
   2: { stage: 'decode', title: 'COSE_Sign1 envelope, nothing after it' },
@@ -37,8 +36,7 @@ export const RULES = {
 } as const satisfies Readonly<Record<number, { stage: AttestationStage; title: string }>>
 
 /**
- * All reasons for refusing a document, each with its broken rule. Codes are stable. Each code
- * stands for one distinct check.
+ * All reasons for refusing a document, each with its broken rule. Codes are stable and distinct.
  */
 export const ATTESTATION_CODES = {
   document_too_large: 1,
@@ -136,9 +134,8 @@ export const ATTESTATION_CODES = {
 export type AttestationCode = keyof typeof ATTESTATION_CODES
 
 /**
- * The document must not be trusted. `code` is the check that refused the document. `rule` is the
- * rule that this check belongs to. The message says what was expected and where. It never contains
- * bytes of the document.
+ * The document must not be trusted. `code` is the failed check, which belongs to `rule`. The
+ * message says what was expected and where. It never contains bytes of the document.
  */
 export class AttestationError extends Error {
   override readonly name = 'AttestationError'

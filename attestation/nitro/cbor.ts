@@ -18,8 +18,8 @@ export type CborFault =
   | 'invalid_utf8' //   text that is not UTF-8
 
 /**
- * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array that
- * contains the fault.
+ * CBOR that is not in the strict form. `path` (keys and indexes) leads to the map or array with the
+ * fault.
  */
 export class CborError extends Error {
   override readonly name = 'CborError'
@@ -42,10 +42,10 @@ type Decoded<Value> = { readonly value: Value; readonly end: number }
  * Decodes the one CBOR item (RFC 8949) at `offset` in attacker-controlled `bytes`. Returns the item
  * and the offset after it. Accepts exactly what security modules write: minimal heads, definite
  * lengths, no tags, no floats, no simple values except false, true and null, keys that are text or
- * integers and unique, depth ≤ CBOR_DEPTH_MAX. `indefinite` says which maps may have indefinite
- * length: none, the outermost item, or all. Maps become Map, byte strings views of `bytes`,
- * integers of eight bytes bigint, all others number. The caller must refuse bytes after the item.
- * Throws CborError. Time is linear in the length.
+ * integers and unique, depth ≤ CBOR_DEPTH_MAX. `indefinite`: which maps may have indefinite length.
+ * Maps become Map, byte strings views of `bytes`, integers of eight bytes bigint, all others
+ * number. The caller must refuse bytes after the item. Throws CborError. Time is linear in the
+ * length.
  */
 export function decodeCbor(
   bytes: Uint8Array,
@@ -153,7 +153,7 @@ function readText(reader: Reader, head: Head, offset: number): Decoded<string> {
   }
 }
 
-/** ignoreBOM keeps a leading U+FEFF. If it were dropped, two different keys could look equal. */
+/** ignoreBOM keeps a leading U+FEFF. Without it, two different keys could look equal. */
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function readArray(
@@ -203,7 +203,7 @@ function readMap(
   return { value, end: position }
 }
 
-/** Heads are minimal, so two integers or texts are equal exactly if their encodings are equal. */
+/** Heads are minimal, so equal keys have equal encodings. */
 function readKey(reader: Reader, offset: number): Decoded<string | number | bigint> {
   const head = readHead(reader, offset)
   if (head.major === 3) return readText(reader, head, offset)

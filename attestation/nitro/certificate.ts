@@ -17,10 +17,7 @@ export type Certificate = Extensions & {
   readonly where: string
   /** SHA-256 of the DER, 32 bytes. */
   readonly sha256: Uint8Array
-  /**
-   * Content of the serial INTEGER: big-endian, not negative. It has a leading zero if its first bit
-   * is set.
-   */
+  /** Content of the serial INTEGER: big-endian, with a leading zero if its first bit is set. */
   readonly serial: Uint8Array
   readonly issuer: DistinguishedName
   readonly subject: DistinguishedName
@@ -37,8 +34,8 @@ export type Certificate = Extensions & {
 
 /**
  * Parses the attacker-controlled DER of a certificate: v3, P-384, ecdsa-with-SHA384, without unread
- * bytes at any level (rule 15). Does not verify the signature, and does not check times or
- * purposes. Throws AttestationError.
+ * bytes at any level (rule 15). Does not verify signature, times or purposes. Throws
+ * AttestationError.
  */
 export function parseCertificate(der: Uint8Array<ArrayBuffer>, where: string): Certificate {
   const [signed, algorithm, signature] = tripleOf(decodeDerOf(der, where), where)
@@ -205,7 +202,7 @@ type KeyUsage = {
   readonly cRLSign: boolean
 }
 
-/** The extensions of a certificate that this code understands. Null if an extension is absent. */
+/** The extensions of a certificate that this code understands. Null if absent. */
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null
@@ -214,9 +211,9 @@ type Extensions = {
 }
 
 /**
- * Parses the extensions in the [3] field of a certificate. `where` is the certificate's name in
- * messages. Each type may occur once. Refuses critical extensions that it does not understand, such
- * as name constraints and policies. Throws AttestationError.
+ * Parses the extensions in the [3] field of the certificate called `where`. Each type may occur
+ * once. Refuses unknown critical extensions, such as name constraints and policies. Throws
+ * AttestationError.
  */
 function parseExtensions(field: DerNode | undefined, where: string): Extensions {
   const found = new Map<string, Extension>()
@@ -249,7 +246,7 @@ function refuseDer(where: string, expected: string): AttestationError {
 }
 
 /**
- * Decodes all of `bytes`, a field of the certificate called `where`, as DER. Throws
+ * Decodes all of `bytes` as DER. `where` names the certificate in messages. Throws
  * AttestationError.
  */
 function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
@@ -391,8 +388,8 @@ function parseAttribute({ tag, children }: DerNode): Attribute | null {
 }
 
 /**
- * The text of a string. Control characters could fake a line on a terminal. They are written as
- * hex, and so are other string types.
+ * The text of a string. Control characters, which could fake a line on a terminal, and other string
+ * types are written as hex.
  */
 function textOf({ tag, content, encoding }: DerNode): string {
   const isText =
@@ -403,8 +400,7 @@ function textOf({ tag, content, encoding }: DerNode): string {
 
 /**
  * Returns r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
- * section 2.2.3). Checks that r and s are in range. Does not verify the signature. Throws
- * AttestationError.
+ * section 2.2.3), with r and s in range. Does not verify the signature. Throws AttestationError.
  */
 export function parseCertificateSignature({
   signature,

@@ -20,8 +20,8 @@ type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
  * Verifies that the document's certificate leads to a trusted root (rules 13 to 19), and that all
- * certificates were valid at `atMs`. Does not prove that no authority has revoked a certificate
- * since, because it does not download revocation lists. Throws AttestationError.
+ * certificates were valid at `atMs`. Downloads no revocation lists, so it does not prove that no
+ * certificate was revoked. Throws AttestationError.
  */
 export async function verifyChain(
   { cabundle, certificate }: AttestationDocument,
@@ -63,8 +63,8 @@ function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certific
 }
 
 /**
- * The start and the end of a validity are inclusive (RFC 5280 section 4.1.2.5). A clock may be
- * `skewMs` slow, so that a very new certificate is accepted.
+ * Validity includes its start and its end (RFC 5280 section 4.1.2.5). A clock that is `skewMs` slow
+ * still accepts a new certificate.
  */
 function checkValidity(
   certificates: readonly Certificate[],
@@ -95,15 +95,14 @@ function checkRevocation(
 }
 
 /**
- * The number of links that are verified at the same time. Two links use a second core. More would
- * only help senders of forgeries.
+ * Links that are verified at once. Two use a second core. More would only help senders of
+ * forgeries.
  */
 const LINKS_AT_ONCE = 2
 
 /**
- * Verifies the links, starting at the pinned root. The signature of the root is not needed, because
- * the root is pinned. A forgery costs at most two verifications. A key is imported while the link
- * above it is verified.
+ * Verifies the links, starting at the root, which is pinned and needs no signature. A forgery costs
+ * at most two verifications. A key is imported while the link above it is verified.
  */
 async function verifyLinks([root, ...descendants]: readonly Certificate[]): Promise<P384Key> {
   const signatures = descendants.map(parseCertificateSignature)
@@ -144,8 +143,8 @@ function lastOf(certificates: readonly Certificate[]): Certificate {
 
 /**
  * Checks the claims that connect a chain (root first, leaf last): order, names, CA and leaf
- * constraints (rules 14, 16, 17). The claims prove something only together with the signatures.
- * Throws AttestationError.
+ * constraints (rules 14, 16, 17). Without the signatures, the claims prove nothing. Throws
+ * AttestationError.
  */
 function checkLinks(certificates: readonly Certificate[]): void {
   for (const [index, certificate] of certificates.entries()) {
@@ -159,7 +158,7 @@ function checkLinks(certificates: readonly Certificate[]): void {
   }
 }
 
-/** RFC 5280 section 6.1.3 (a)(4). Compares names by bytes, which is enough for these chains. */
+/** RFC 5280 section 6.1.3 (a)(4). Comparing names by bytes is enough for these chains. */
 function checkIssuer(
   certificate: Certificate,
   {
@@ -187,8 +186,7 @@ function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean 
 }
 
 /**
- * `following`: the number of CA certificates between this certificate and the leaf, including
- * self-issued certificates.
+ * `following`: the number of CA certificates between this one and the leaf, self-issued ones too.
  */
 function checkAuthority(
   certificate: Certificate,
@@ -223,24 +221,21 @@ function checkLeaf({ basicConstraints, keyUsage }: Certificate): void {
 export const CHAINS_MAX_DEFAULT = 64
 
 /**
- * A chain, root first, whose form, links and signatures were verified. Its root, times and
- * revocation are checked at each use.
+ * A chain, root first, with verified form, links and signatures. Its root, times and revocation are
+ * checked at each use.
  */
 export type LinkedChain = {
   readonly certificates: readonly Certificate[]
   readonly leafKey: P384Key
 }
 
-/** Cached chains that were verified. The key is the exact bytes of all their certificates. */
+/** Verified chains. Key: the exact bytes of all their certificates. */
 export type ChainCache = {
   get(ders: readonly Uint8Array[]): LinkedChain | undefined
   set(ders: readonly Uint8Array[], chain: LinkedChain): void
 }
 
-/**
- * Creates an empty cache for at most `entriesMax` chains. The least recently used chain is evicted
- * first.
- */
+/** Creates an empty cache for `entriesMax` chains. It evicts the least recently used chain. */
 export function createChainCache(entriesMax: number): ChainCache {
   const chains = new Map<string, LinkedChain>()
   return {
@@ -262,7 +257,7 @@ export function createChainCache(entriesMax: number): ChainCache {
   }
 }
 
-/** Hashes the lengths too, so the same bytes with another split have another key. */
+/** Hashes the lengths too: the same bytes with another split have another key. */
 function keyOf(ders: readonly Uint8Array[]): string {
   const lengths = Uint16Array.from(ders, (der) => der.length)
   return encodeHex(sha256(concatBytes(new Uint8Array(lengths.buffer), ...ders)))

@@ -8,9 +8,8 @@ import type { AttestationDocument } from './document.ts'
 import type { MeasurementSet, ResolvedPolicy } from './policy.ts'
 
 /**
- * Checks when the document was made (rule 21). This time must be within the validity of the
- * document's leaf. Except in historical mode, it must also be near `atMs`. The two times are Unix
- * milliseconds. Throws AttestationError.
+ * Checks the document's time (rule 21), Unix milliseconds. It must be within the validity of its
+ * leaf and, except in historical mode, near `atMs`. Throws AttestationError.
  */
 export function checkFreshness(
   { timestampMs }: AttestationDocument,
@@ -49,8 +48,8 @@ export function checkNonce({ nonce }: AttestationDocument, expected: Uint8Array 
 }
 
 /**
- * True if the enclave runs in debug mode: PCR0, 1 and 2 are all zero. The host can read the memory
- * of such an enclave, and its code is not known.
+ * True if the enclave runs in debug mode: PCR0, 1 and 2 are all zero. Its host can read its memory,
+ * and its code is not known.
  */
 export function isDebugMode({ pcrs }: AttestationDocument): boolean {
   return [0, 1, 2].every((index) => isZero(pcrs.get(index) ?? new Uint8Array()))
@@ -64,22 +63,18 @@ export function checkDebugMode(document: AttestationDocument, allowDebug: boolea
 
 /** The accepted code that matches a document. */
 export type MatchedCode = {
-  /**
-   * Index of the first set whose values are all in the document. Null if no set matched, or any
-   * code is accepted.
-   */
+  /** Index of the first set that matched. Null if none matched, or any code is accepted. */
   readonly matchedSet: number | null
   /**
-   * The release whose measurements are all in the document, accepted at the document's time. Null
-   * if a set matched, or any code is accepted.
+   * The release that matched, accepted at the document's time. Null if a set matched, or any code
+   * is accepted.
    */
   readonly release: Release | null
 }
 
 /**
  * Returns the expected set, or else the release, whose values are all in the document (rules 23 and
- * 24). A PCR that was not measured is zero, so a value of zeros matches no set. Throws
- * AttestationError.
+ * 24). A value of zeros matches no set: it is a PCR that was not measured. Throws AttestationError.
  */
 export function checkMeasurements(
   document: AttestationDocument,

@@ -9,7 +9,7 @@ const PAYLOAD_BYTES_MAX = 16_384
 /** r || s of ECDSA over P-384. */
 const SIGNATURE_BYTES = 96
 
-/** The parts of a COSE_Sign1 (RFC 9052 section 4.2) for verifying it, exactly as received. */
+/** The parts of a COSE_Sign1 (RFC 9052 section 4.2), exactly as received. */
 type CoseSign1 = {
   readonly protectedHeader: Uint8Array<ArrayBuffer>
   readonly payload: Uint8Array<ArrayBuffer>
@@ -19,8 +19,7 @@ type CoseSign1 = {
 /**
  * Decodes the COSE_Sign1 in attacker-controlled `bytes`: untagged or tagged 18, strictly encoded,
  * ES384 only, no unprotected header, no bytes after it (rules 1 to 6). Does not verify the
- * signature, so the parts are only claimed. The parts are copies, so later changes of `bytes` have
- * no effect. Throws AttestationError.
+ * signature. The parts are copies. Throws AttestationError.
  */
 export function decodeCose(bytes: Uint8Array): CoseSign1 {
   if (bytes.length > DOCUMENT_BYTES_MAX) {
@@ -55,7 +54,7 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   }
 }
 
-/** The error for a fault in the encoding that breaks only the rule of strict CBOR. */
+/** The error for a fault that breaks only the rule of strict CBOR. */
 export function refuseCbor(error: CborError, where: string): AttestationError {
   return new AttestationError(CODE_OF_FAULT[error.fault], `${where}: ${error.message}`)
 }
@@ -121,7 +120,7 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
   return new Uint8Array(value)
 }
 
-/** The one item in a byte string. Null if the byte string does not hold exactly one. */
+/** The one item in a byte string. Null if it holds none or more. */
 function decodeHeader(bytes: Uint8Array): unknown {
   try {
     if (bytes.length === 0) return null
@@ -178,9 +177,8 @@ export async function verifyCoseSignature(cose: CoseSign1, key: P384Key): Promis
 }
 
 /**
- * The signed bytes (RFC 9052 section 4.4): Sig_structure ["Signature1", protected, h'', payload].
- * It contains the received bytes, which are never encoded again. The protected header and the
- * payload are below 64 KiB.
+ * The signed bytes (RFC 9052 section 4.4): Sig_structure ["Signature1", protected, h'', payload],
+ * with the header and payload as received, each below 64 KiB.
  */
 export function sigStructure({
   protectedHeader,

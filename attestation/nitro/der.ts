@@ -26,7 +26,7 @@ export type DerNode = {
  * Decodes the one element in attacker-controlled `bytes`, with all elements inside. Accepts only
  * the distinguished encoding: definite, minimal lengths; no unread bytes at any level; canonical
  * booleans, integers, bit strings, object identifiers, times and text; sorted sets; no string in
- * pieces. The caller decodes the content of octet and bit strings. Throws DerError.
+ * pieces. Does not decode the content of octet and bit strings. Throws DerError.
  */
 export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
   const cursor = { bytes, offset: 0, end: bytes.length, depth: 0 }
@@ -35,10 +35,7 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
   return node
 }
 
-/**
- * The decoder's position. It moves forward in the bytes, so a certificate with sixty elements is
- * not copied sixty times.
- */
+/** The decoder's position in the bytes, which it does not copy. */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
   offset: number
@@ -71,8 +68,7 @@ type Span = Pick<DerNode, 'tag' | 'offset' | 'children'> & {
 }
 
 /**
- * This is a class because its getters create byte views only when they are needed. Most elements
- * are never read as bytes, and views are the main cost of decoding.
+ * A class, so that getters create byte views only when needed: views are the main cost of decoding.
  */
 class Element implements DerNode {
   readonly tag: number
@@ -183,9 +179,9 @@ export const DER_TAGS = {
 } as const
 
 /**
- * Checks a primitive universal value (identifier octet `tag`, contents `content`). Returns null if
- * it is the distinguished encoding (X.690 sections 8, 10 and 11) of a type that certificates use.
- * Otherwise returns a text that says what was expected.
+ * Checks a primitive universal value (identifier octet `tag`, contents `content`). Returns what was
+ * expected, or null for the distinguished encoding (X.690 sections 8, 10 and 11) of a type that
+ * certificates use.
  */
 function checkDerValue(tag: number, content: Uint8Array): string | null {
   switch (tag) {
@@ -221,7 +217,7 @@ function checkDerValue(tag: number, content: Uint8Array): string | null {
 
 /**
  * Unix milliseconds of a UTCTime or GeneralizedTime in the form of RFC 5280 section 4.1.2.5
- * (seconds, Zulu, no fraction). Null for any other form, and for days that do not exist.
+ * (seconds, Zulu, no fraction). Null for any other form or a day that does not exist.
  */
 export function decodeTime(tag: number, content: Uint8Array): number | null {
   const yearDigits = tag === DER_TAGS.utcTime ? 2 : 4
@@ -249,7 +245,7 @@ export function decodeObjectIdentifier(content: Uint8Array): string {
   return text
 }
 
-/** An arc up to this value stays exact if seven bits are added. */
+/** An arc up to this value stays exact with seven more bits. */
 const ARC_EXACT_MAX = 2 ** 46
 
 /** Decodes very large arcs. No registered identifier has them, but a certificate may. */

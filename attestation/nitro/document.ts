@@ -3,8 +3,8 @@ import { CborError, decodeCbor } from './cbor.ts'
 import { decodeCose, refuseCbor } from './cose.ts'
 
 /**
- * Length limits for the fields, inclusive. AWS's text says 512 bytes in one place, but AWS signs
- * documents with 1024.
+ * Length limits for the fields, inclusive. AWS signs documents with 1024 bytes, though its text
+ * says 512 in one place.
  */
 export const FIELD_BYTES_MAX = 1024
 const CERTIFICATE_BYTES_MAX = 1024
@@ -14,9 +14,9 @@ export const PCRS_MAX = 32
 export const PCR_BYTES = 48
 
 /**
- * The fields in the payload of an attestation document. They are only claimed until the signature
- * and the chain are verified. `timestampMs` is Unix milliseconds. Beyond 2^53, it is the nearest
- * double. A field that was absent or null is null. An empty field is not null.
+ * The fields in the payload of an attestation document. They are only claimed until signature and
+ * chain are verified. `timestampMs`: Unix milliseconds, beyond 2^53 the nearest double. A field
+ * that was absent or null is null. An empty field is not null.
  */
 export type AttestationDocument = {
   readonly moduleId: string
@@ -35,9 +35,8 @@ export type AttestationDocument = {
 }
 
 /**
- * Decodes an attestation document (COSE_Sign1, binary). Checks only its form (rules 1 to 12).
- * Anyone can write such a document, so it proves nothing. No signature, certificate, time or
- * measurement is checked. Throws AttestationError.
+ * Decodes an attestation document (COSE_Sign1, binary). Checks only its form (rules 1 to 12), so it
+ * proves nothing: anyone can write such a document. Throws AttestationError.
  */
 export function decodeAttestationPayload(bytes: Uint8Array): AttestationDocument {
   return parseDocument(decodeCose(bytes).payload)

@@ -14,7 +14,7 @@ import { type AttestationDocument, PCR_BYTES } from './document.ts'
 import type { ResolvedPolicy } from './policy.ts'
 
 /**
- * One certificate of the verified chain. Names are texts of one line. Times are Unix milliseconds,
+ * One certificate of the verified chain. Names are one-line texts. Times are Unix milliseconds,
  * inclusive.
  */
 export type CertificateFacts = {
@@ -29,8 +29,8 @@ export type CertificateFacts = {
 }
 
 /**
- * The facts that a document proves under the policy that was used to verify it. The README of this
- * folder explains what follows from them and what does not.
+ * The facts that a document proves under its policy. The README of this folder explains what
+ * follows from them.
  */
 export type AttestationFacts = {
   readonly moduleId: string
@@ -41,11 +41,11 @@ export type AttestationFacts = {
   readonly mode: 'current' | 'historical'
   /** All PCR values of the document, 48 bytes each by index, ascending. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** Index of the expected set that matched. Null if any code is accepted, or a release matched. */
+  /** Index of the expected set that matched. Null if a release matched, or any code is accepted. */
   readonly matchedSet: number | null
   /**
-   * The policy's release that matched, accepted at timestampMs. Null if the policy has no releases,
-   * or a set matched.
+   * The release that matched, accepted at timestampMs. Null if a set matched, or there are no
+   * releases.
    */
   readonly release: Release | null
   /** Fields that the code in the enclave set. Null if absent. */
@@ -53,7 +53,7 @@ export type AttestationFacts = {
   readonly userData: Uint8Array | null
   readonly nonce: Uint8Array | null
   /**
-   * True only when the policy allows debug mode. The code is then not known, and the host can read
+   * True only if the policy allows debug mode. Then the code is not known, and the host can read
    * the enclave's memory.
    */
   readonly isDebugMode: boolean
@@ -124,9 +124,8 @@ function factsOf({
 }
 
 /**
- * Says which parts of a document name the same instance (rule 25). The result is only reported. AWS
- * does not document these parts, so a difference does not refuse the document. Null if a comparison
- * is not possible.
+ * Says which parts of a document name the same instance (rule 25). Only reported: AWS does not
+ * document these parts. Null if a comparison is not possible.
  */
 type Bindings = {
   /** EC2 instance id, the part of module_id before `-enc`. Null for other forms of module_id. */
@@ -156,15 +155,15 @@ function instanceMeasurement(instanceId: string): Uint8Array {
   return sha384(concatBytes(new Uint8Array(PCR_BYTES), encodeUtf8(instanceId)))
 }
 
-/** The id must end with a separator. Otherwise i-1 would match i-12. */
+/** The id must end with a separator, or i-1 would match i-12. */
 function beginsWith(name: string | null, prefix: string | null): boolean | null {
   if (name === null || prefix === null) return null
   return name === prefix || (name.startsWith(prefix) && /^[.-]/.test(name.slice(prefix.length)))
 }
 
 /**
- * The outcome of one rule. A rule that is `not checked` has not passed: the policy did not need the
- * rule, or the document was refused before. `reported` is for facts that never refuse a document.
+ * The outcome of one rule. A rule that is `not checked` has not passed: the policy did not need it,
+ * or the document was refused before. `reported`: a fact that never refuses a document.
  */
 export type RuleOutcome = {
   readonly rule: RuleNumber
@@ -192,9 +191,9 @@ function outcomesOfAcceptance(
 }
 
 /**
- * Returns the outcomes for a document that was refused. Rules of earlier stages passed, and the
- * broken rule failed. Other rules of its stage and of later stages are not checked. In the policy
- * stage, rules before the broken rule passed.
+ * Returns the outcomes for a refused document. Rules of earlier stages passed, and the broken rule
+ * failed. Other rules of its stage and later stages are not checked. In the policy stage, rules
+ * before the broken rule passed.
  */
 export function outcomesOfRefusal(
   error: AttestationError,
@@ -209,7 +208,7 @@ export function outcomesOfRefusal(
 function heldBefore(rule: RuleNumber, error: AttestationError): boolean {
   const { stage } = RULES[rule]
   if (stage === error.stage) return stage === 'policy' && rule < error.rule
-  // Rule 6 requires strict CBOR in the payload too. Only the parse stage reads the payload.
+  // Rule 6 covers the payload too, which only the parse stage reads.
   if (rule === 6 && error.stage === 'parse') return false
   return STAGES.indexOf(stage) < STAGES.indexOf(error.stage)
 }
@@ -244,7 +243,7 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
   return { outcome: 'passed', detail: '' }
 }
 
-/** The lists of other issuers were not read. Certificates of instances and leaves have no lists. */
+/** Lists of other issuers were not read. Instances and leaves have no lists. */
 function describeLists(lists: ResolvedPolicy['revocationLists']): string {
   const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
   const made = new Date(oldestMs).toISOString()

@@ -1,8 +1,8 @@
 import { p384 } from '@noble/curves/nist.js'
 
 /**
- * A public P-384 key in WebCrypto. The type is the result type of importKey, because browsers and
- * Node name it differently.
+ * A public P-384 key in WebCrypto. Browsers and Node name the type differently, so it is
+ * importKey's result type.
  */
 export type P384Key = Awaited<ReturnType<typeof globalThis.crypto.subtle.importKey>>
 
@@ -28,9 +28,8 @@ export function isPointOnCurve(point: Uint8Array): boolean {
 }
 
 /**
- * True if `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed: about
- * half of AWS's signatures have a high s. So each signature has a second valid form (r, n-s). Do
- * not use a signature as a unique key.
+ * True if `signature` (r || s, 96 bytes) has 0 < r < n and 0 < s < n. A high s is allowed, as in
+ * half of AWS's signatures. So (r, n-s) is valid too: do not use a signature as a unique key.
  */
 export function isSignatureInRange(signature: Uint8Array): boolean {
   const scalars = [signature.subarray(0, COORDINATE_BYTES), signature.subarray(COORDINATE_BYTES)]

@@ -8,8 +8,7 @@ import { isRevocationList, type RevocationList } from './revocation-list.ts'
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
 /**
- * The clocks of well-run hosts differ by less than this. A fresh document has milliseconds, which
- * `at` may lack.
+ * Clocks of well-run hosts differ by less. A fresh document has milliseconds, which `at` may lack.
  */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
@@ -25,32 +24,27 @@ export type RevokedCertificate = {
 }
 
 /**
- * What the caller demands from a document. A member that is present must have a value: undefined
- * and null are refused.
+ * What the caller demands from a document. A member may be left out, but not be undefined or null.
  */
 export type AttestationPolicy = {
   /**
-   * The accepted code. The document matches if it has all values of at least one set. `'any'`
-   * states explicitly that any code in the enclave is accepted. Without sets and releases, every
-   * document is refused. An empty set is not valid.
+   * The accepted code. The document must have all values of one set. `'any'` accepts any code in
+   * the enclave. Without sets and releases, every document is refused. An empty set is not valid.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**
-   * Releases that are accepted in addition to the sets, from verifyRelease or verifyReleaseList.
-   * The times of each release are compared with the document's own timestamp. Default: []. Not
-   * allowed with `'any'`, which would also accept the releases that are refused.
+   * Releases that are accepted besides the sets, from verifyRelease or verifyReleaseList, at the
+   * document's own timestamp. Default: []. Not allowed with `'any'`, which would also accept
+   * refused releases.
    */
   readonly releases?: readonly ReleaseEntry[]
   /**
    * `current` (default): everything must be valid at the caller's time. `historical`: certificates
-   * must be valid at the document's own timestamp, and its age is not checked. It is for documents
-   * of stored records, whose time has another proof. With a stolen enclave key, an attacker could
-   * backdate a document, so `historical` is never a default.
+   * must be valid at the document's own timestamp, at any age. It is for stored records, whose time
+   * has another proof: with a stolen enclave key, an attacker could backdate a document.
    */
   readonly mode?: 'current' | 'historical'
-  /**
-   * The nonce (0 to 1024 bytes) that the document must have. By default, the nonce is not checked.
-   */
+  /** The nonce (0 to 1024 bytes) that the document must have. Default: not checked. */
   readonly nonce?: Uint8Array
   /**
    * The greatest age of the document at the caller's time, milliseconds. Default
@@ -61,23 +55,22 @@ export type AttestationPolicy = {
    * How far the document's time may be after the caller's time, ms. Default FUTURE_SKEW_MS_DEFAULT.
    */
   readonly futureSkewMs?: number
-  /** True accepts debug mode: the host can read the enclave's memory and console. Default false. */
+  /** True accepts debug mode, in which the host can read the enclave's memory. Default false. */
   readonly allowDebug?: boolean
   /**
-   * The roots that are trusted in place of AWS's root: SHA-256 of the DER of each. See parseRoots.
-   * Default [AWS_ROOT_SHA256].
+   * The roots that are trusted, by SHA-256 of their DER. See parseRoots. Default [AWS_ROOT_SHA256].
    */
   readonly roots?: readonly Uint8Array[]
   /** Certificates to refuse. Default: [], so revocation is not checked. */
   readonly revoked?: readonly RevokedCertificate[]
   /**
-   * Verified revocation lists. Each list must be valid, and the issuer of the list must be in the
-   * document's chain. Otherwise the document is refused. Default: [].
+   * Verified revocation lists. Each list must be valid, with its issuer in the document's chain.
+   * Otherwise the document is refused. Default: [].
    */
   readonly revocationLists?: readonly RevocationList[]
 }
 
-/** The caller's policy or time is invalid. No document was checked. Correct the call. */
+/** The caller's policy or time is invalid. No document was checked. */
 export class PolicyError extends Error {
   override readonly name = 'PolicyError'
   readonly code = 'policy_invalid'
@@ -98,9 +91,8 @@ export type ResolvedPolicy = {
 }
 
 /**
- * Returns the policy with defaults. Checks the form of every member. JavaScript code can pass a
- * wrong value (a nonce of null, 'false', a misspelt name), which TypeScript would refuse. Without
- * the check, such a value would demand nothing. Reads only own members. Throws PolicyError.
+ * Returns the policy with defaults. Checks every member: a wrong value from JavaScript (a nonce of
+ * null, 'false', a misspelt name) would demand nothing. Reads only own members. Throws PolicyError.
  */
 export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
   checkMembers(given)
@@ -139,7 +131,7 @@ export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
 
 const SHA256_BYTES = 32
 
-/** All options. Other names are refused, because a misspelt demand would not be checked. */
+/** All options. Other names are refused: a misspelt demand would not be checked. */
 const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
   measurements: true,
   releases: true,
@@ -154,7 +146,7 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
 }
 
 /**
- * An option that is present must have a value. A caller may look up a nonce and find no value. This
+ * An option that is present must have a value: a nonce that the caller looked up and did not find
  * must not count as left out.
  */
 function checkMembers(policy: AttestationPolicy): void {
@@ -179,10 +171,7 @@ function checkMode({ mode, maxAgeMs, futureSkewMs }: Partial<AttestationPolicy>)
   }
 }
 
-/**
- * An empty list is allowed, usually together with releases. Without releases, an empty list refuses
- * every document.
- */
+/** Allows an empty list, which refuses every document unless there are releases. */
 function checkMeasurementForm(measurements: AttestationPolicy['measurements']): void {
   if (measurements === 'any') return
   for (const [at, set] of listOf('measurements', measurements).entries())
@@ -190,8 +179,8 @@ function checkMeasurementForm(measurements: AttestationPolicy['measurements']): 
 }
 
 /**
- * Checks one set. The message calls the set `name`. An empty set is refused, because it would match
- * every document. Throws PolicyError.
+ * Checks one set, called `name` in messages. Refuses an empty set: it would match every document.
+ * Throws PolicyError.
  */
 export function checkMeasurementSet(set: unknown, name: string): void {
   if (!(set instanceof Map) || set.size === 0)
@@ -218,7 +207,7 @@ function checkReleases(
     throw new PolicyError("expected no releases beside measurements of 'any'")
 }
 
-/** Checks one entry. The message calls the entry `name`. Throws PolicyError. */
+/** Checks one entry, called `name` in messages. Throws PolicyError. */
 export function checkRelease(entry: unknown, name: string): void {
   try {
     checkReleaseEntry(entry)
@@ -267,10 +256,10 @@ function isBytesOf(value: unknown, length: number): boolean {
 }
 
 /**
- * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition). Every document
- * from that partition has this certificate as cabundle[0]. Source: AWS, "Verifying the root of
- * trust". To check it: unpack AWS_NitroEnclaves_Root-G1.zip (the SHA-256 of the zip file is
- * 8cf60e2b..., which is not this value), convert root.pem to DER and hash the DER.
+ * SHA-256 of the DER of the AWS Nitro Enclaves root certificate (aws partition), the cabundle[0] of
+ * every document from that partition. Source: AWS, "Verifying the root of trust". To check it:
+ * unpack AWS_NitroEnclaves_Root-G1.zip (the SHA-256 of the zip file is 8cf60e2b..., which is not
+ * this value), convert root.pem to DER and hash the DER.
  */
 export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
   '641a0321a3e244efe456463195d606317ed7cdcc3c1756e09893f3c68f79bb5b',
@@ -278,8 +267,8 @@ export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
 
 /**
  * Returns the SHA-256 fingerprints of the certificates in a file: one DER certificate, or PEM with
- * one or more blocks (RFC 7468). They are pins. The certificates themselves are checked only when a
- * document is verified with them. Throws FormatError `invalid_root` or `invalid_base64`.
+ * one or more blocks (RFC 7468). Does not check the certificates. Throws FormatError `invalid_root`
+ * or `invalid_base64`.
  */
 export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   if (file[0] === DER_SEQUENCE && (file[1] ?? 0) > ASCII_MAX) return [sha256(file)]
@@ -290,6 +279,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** This byte is also the digit 0. In a certificate, a byte above 127 (not ASCII) follows. */
+/** The first byte of a certificate, and the digit 0. In a certificate, a byte above 127 follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

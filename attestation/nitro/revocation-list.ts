@@ -6,16 +6,16 @@ import { POINT_BYTES } from './p384.ts'
 
 /**
  * The content of a certificate revocation list (RFC 5280 section 5). The caller must have verified
- * four facts: the key signed the list, its extensions are understood, it is whole (neither a delta
- * nor indirect), and it covers the certificate that the issuer issued in the chain. This folder
- * verifies none of them.
+ * that its key signed it, that its extensions are understood, that it is whole (neither a delta nor
+ * indirect), and that it covers the issuer's certificate in the chain. This folder verifies none of
+ * these.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
   /**
-   * The key that signed the list: an uncompressed point on P-384, 97 bytes. Several keys may use
-   * the same issuer name.
+   * The key that signed the list: an uncompressed point on P-384, 97 bytes. Several keys may have
+   * one issuer name.
    */
   readonly issuerKey: Uint8Array
   /** Serials of revoked certificates. Big-endian. Leading zeros are ignored. */
@@ -44,10 +44,9 @@ export function isRevocationList(value: unknown): value is RevocationList {
 /**
  * Refuses a chain (root first) if a list names one of its certificates (rule 19). Refuses a list
  * that no CA key in the chain signed, or that is not valid at the time. In current mode, a list is
- * valid between its two updates. In historical mode, a list may be newer than the document. It must
- * not be newer than the end of the certificate that it covers, because authorities remove expired
- * certificates. Throws AttestationError. Does NOT prove anything about certificates whose issuer
- * has no list here.
+ * valid between its two updates. In historical mode, a list may be newer than the document, but not
+ * than the end of the certificate that it covers: authorities remove expired certificates. Throws
+ * AttestationError. Does NOT prove anything about certificates whose issuer has no list here.
  */
 export function checkRevocationLists(
   certificates: readonly Certificate[],
@@ -88,7 +87,7 @@ export function checkRevocationLists(
   }
 }
 
-/** A serial without leading zeros, because serials are compared as numbers. */
+/** A serial without leading zeros: serials are numbers. */
 export function trimSerial(serial: Uint8Array): Uint8Array {
   const start = serial.findIndex((byte) => byte !== 0)
   return start < 0 ? new Uint8Array() : serial.subarray(start)

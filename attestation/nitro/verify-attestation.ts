@@ -7,8 +7,8 @@ import { type AttestationFacts, gatherFacts } from './facts.ts'
 import { type AttestationPolicy, PolicyError, resolvePolicy } from './policy.ts'
 
 /**
- * Verifies documents and caches the verified chains. The next document from the same enclave then
- * needs only one signature verification.
+ * Verifies documents and caches the verified chains. The next document from an enclave then needs
+ * only one signature verification.
  */
 export type AttestationVerifier = {
   /** See verifyAttestation. */

@@ -14,10 +14,7 @@ import {
 
 const { arrayOf, invalid, membersOf, textOf } = releaseForms
 
-/**
- * The value of `format` in every signed list of releases of version 1. The signed bytes begin with
- * it.
- */
+/** The `format` of signed lists of releases, version 1. The signed bytes begin with it. */
 export const RELEASES_FORMAT = 'affidavit-releases/v1'
 
 /** Most releases in a list. */
@@ -29,17 +26,17 @@ export const REASON_LENGTH_MAX = 500
 /** A release, and the times at which its documents are accepted (README.md here, Times). */
 export type ReleaseEntry = {
   readonly release: Release
-  /** The second from which documents are accepted, ISO 8601. Null: there is no first time. */
+  /** The second from which documents are accepted, ISO 8601. Null: no first time. */
   readonly accepted_from: string | null
-  /** Documents must be made before this second, ISO 8601. Null: no end is known. */
+  /** The second from which documents are no longer accepted, ISO 8601. Null: no end is known. */
   readonly accepted_until: string | null
-  /** If the release is revoked, its documents are never accepted, at any time. */
+  /** If the release is revoked, its documents are never accepted. */
   readonly revoked: { readonly at: string; readonly reason: string } | null
 }
 
 /** The releases that an operator runs: the signed payload. */
 export type ReleaseList = {
-  /** ISO 8601. Each new list from an operator has a later time than the previous list. */
+  /** ISO 8601. Each new list of an operator has a later time. */
   readonly issued_at: string
   readonly releases: readonly ReleaseEntry[]
 }
@@ -52,11 +49,10 @@ export type SignedReleaseList = {
 }
 
 /**
- * Reads the signed list in attacker-controlled `json`. It must have exactly the members of version
- * 1, each in its one form. Read its text with parseExactJson. Throws FormatError
- * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`.
- *
- * Does NOT prove who signed the list (verifyReleaseList), nor that it is the newest list
+ * Reads the signed list in attacker-controlled `json` (read its text with parseExactJson). It must
+ * have exactly the members of version 1, each in its one form. Throws FormatError
+ * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`. Does NOT
+ * prove who signed the list (verifyReleaseList), nor that it is the newest list
  * (checkNotRolledBack).
  */
 export function parseSignedReleaseList(json: Json): SignedReleaseList {
@@ -83,28 +79,23 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry from a caller, but not the other entries. Entries from several lists may
- * describe the same image. Throws FormatError `invalid_release`.
+ * Checks one entry alone: entries from several lists may describe the same image. Throws
+ * FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {
   parseEntry(value as Json, 0)
 }
 
-/**
- * Creates an entry that is accepted at any time. It is for a caller who trusts the signer of a
- * single release.
- */
+/** Creates an entry that is accepted at any time, for a caller who trusts a single release. */
 export function entryOf(release: Release): ReleaseEntry {
   return { release, accepted_from: null, accepted_until: null, revoked: null }
 }
 
 /**
  * Checks that a list is not older than the newest list that the reader accepted before. `newestMs`
- * is the issued_at of that newest list, Unix milliseconds. The reader must store it. Throws
- * ProofError `release_list_older`.
- *
- * Does NOT protect a reader that stores nothing, nor a reader that never receives a newer list. A
- * party that forwards lists can hold back the list that revokes a release.
+ * is the issued_at of that list, Unix milliseconds. Throws ProofError `release_list_older`. Does
+ * NOT protect a reader that stores nothing or never receives a newer list: a party that forwards
+ * lists can hold back a revocation.
  */
 export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number): void {
   if (millisecondsOf(issued_at) < newestMs)
@@ -142,8 +133,8 @@ const REASON = {
 }
 
 /**
- * Each image may have only one entry. PCR0 measures the whole image. Two entries for one image
- * could contradict each other, or one could hide the other's revocation.
+ * Allows one entry for each image, which PCR0 measures. A second entry could contradict the first,
+ * or hide its revocation.
  */
 function checkDistinct(releases: readonly ReleaseEntry[]): void {
   const images = new Set(releases.map(({ release }) => release.measurements.PCR0))
@@ -163,8 +154,8 @@ export type AcceptedMeasurements = {
 }
 
 /**
- * A release that is not accepted. `message` states the reason, with the times of the entry. It may
- * contain text from the operator.
+ * A release that is not accepted. `message`: the reason, with the times of the entry and perhaps
+ * text from the operator.
  */
 type RefusedRelease = {
   readonly release: Release
@@ -176,12 +167,10 @@ type RefusedRelease = {
 /**
  * Returns the measurements that are accepted in a document made at `atMs`, and why each other
  * release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security
- * module's clock. The enclave's code and its host cannot set this clock. A release is accepted from
- * the first millisecond of accepted_from to the last before accepted_until. A revoked release is
- * never accepted. Its image (PCR0) is then revoked in every other entry too.
- *
- * Does NOT say when a completion was made, only when the document was made. An accepted document
- * stays with the records of its key until its certificates end.
+ * module's clock, which enclave and host cannot set. A release is accepted from the first
+ * millisecond of accepted_from to the last before accepted_until. A revoked image (PCR0) is never
+ * accepted, in any entry. Does NOT say when a completion was made: a document stays with the
+ * records of its key until its certificates end.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],
@@ -216,8 +205,8 @@ type ReleaseMatch =
   | { readonly kind: 'unknown' }
 
 /**
- * Returns the release whose measurements are all in a document made at `atMs`, and whether the
- * release is accepted at that time.
+ * Returns the release whose measurements are all in a document made at `atMs`, and whether it is
+ * accepted at that time.
  */
 export function matchRelease(
   {

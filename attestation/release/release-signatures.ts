@@ -27,8 +27,7 @@ export type ReleaseTrust = {
 
 /**
  * The bytes to sign: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload.
- * Because of the format, a signature over a release is not valid for a list, or for other data that
- * the key signs.
+ * With the format, a signature is valid for only one kind of data.
  */
 export function signedBytes(format: string, payload: JsonObject): Uint8Array {
   return concatBytes(encodeUtf8(format), new Uint8Array(1), encodeUtf8(canonicalizeJson(payload)))
@@ -43,8 +42,8 @@ export function createSignature(message: Uint8Array, secretKey: Uint8Array): Rel
 }
 
 /**
- * Adds `added` to the signatures. If there is an older signature by the same key, `added` replaces
- * it. Throws FormatError over SIGNATURES_MAX.
+ * Adds `added` to the signatures, in place of an older signature by the same key. Throws
+ * FormatError over SIGNATURES_MAX.
  */
 export function addSignature(
   signatures: readonly ReleaseSignature[],
@@ -74,11 +73,10 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
 }
 
 /**
- * Returns the trusted keys (hex) that signed `message`, in the order of the file. Signatures by
- * other keys are ignored, because anyone could add such a signature. Throws ProofError
- * `release_signature` if the signature of a trusted key is wrong, `release_not_signed` if fewer
- * than `signersMin` trusted keys signed. Throws FormatError `invalid_release_key` for a trust that
- * no file can meet.
+ * Returns the trusted keys (hex) that signed `message`, in the order of the file. Ignores
+ * signatures by other keys, which anyone could add. Throws ProofError `release_signature` if the
+ * signature of a trusted key is wrong, `release_not_signed` if fewer than `signersMin` trusted keys
+ * signed. Throws FormatError `invalid_release_key` for a trust that no file can meet.
  */
 export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],
@@ -112,8 +110,8 @@ export function verifyReleaseSignatures(
 }
 
 /**
- * A time as ISO 8601 in UTC with seconds, in the years 1970 to 9999. The only form is
- * `2026-11-21T14:00:00Z`. Throws FormatError `invalid_release` naming `name`.
+ * A time in the form `2026-11-21T14:00:00Z` (ISO 8601), in the years 1970 to 9999. Throws
+ * FormatError `invalid_release` naming `name`.
  */
 export function timeOf(json: Json | undefined, name: string): string {
   const time = textOf(json, name, TIME)
@@ -136,10 +134,7 @@ export function formatTime(timeMs: number): string {
   return `${new Date(timeMs).toISOString().slice(0, 19)}Z`
 }
 
-/**
- * Describes a time (Unix milliseconds) for messages. A document may have a number that is not a
- * valid date.
- */
+/** Describes a time (Unix milliseconds) for messages, even if it is not a valid date. */
 export function describeTime(timeMs: number): string {
   const time = new Date(timeMs)
   return Number.isNaN(time.getTime()) ? `${timeMs} ms` : time.toISOString()
@@ -162,16 +157,16 @@ function isTime(text: string): boolean {
   )
 }
 
-/** Bytes of an Ed25519 public key. An Ed25519 secret has the same number. */
+/** Bytes of an Ed25519 public key, and of a secret. */
 export const RELEASE_KEY_BYTES = 32
 /** Bytes of an Ed25519 signature: R and S. */
 const RELEASE_SIGNATURE_BYTES = 64
 
 /**
- * Reads a release key, 32 bytes, from 64 lower-case hex digits. Accepts only a key that is the same
- * point for every verifier: the one encoding of a point (RFC 8032 section 5.1.3: y below p, no sign
- * for x = 0) in the group of prime order. With a key of small order, one signature is valid for
- * many messages. Throws FormatError `invalid_release_key`.
+ * Reads a release key, 32 bytes, from 64 lower-case hex digits. Accepts only the one encoding of a
+ * point (RFC 8032 section 5.1.3: y below p, no sign for x = 0) in the group of prime order, so
+ * every verifier reads the same key. With a key of small order, one signature is valid for many
+ * messages. Throws FormatError `invalid_release_key`.
  */
 export function parseReleaseKey(text: string): Uint8Array {
   if (!/^[0-9a-f]{64}$/.test(text))
@@ -189,10 +184,7 @@ export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
   return ed25519.getPublicKey(secretKey)
 }
 
-/**
- * Makes the signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6). It is deterministic, so no
- * randomness is needed.
- */
+/** Makes the signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6), which is deterministic. */
 export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
   return ed25519.sign(message, secretKey)
 }
@@ -200,7 +192,7 @@ export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Arra
 /**
  * True if `publicKey`, from parseReleaseKey, made the signature over `message`. Strict (RFC 8032
  * section 5.1.7): S is below the group's order, R has its one encoding and is in the group of prime
- * order. So verifiers with and without the cofactor have the same result. Never throws.
+ * order. So all verifiers have the same result. Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,

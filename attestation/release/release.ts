@@ -12,15 +12,15 @@ import {
 
 const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
-/** The `format` of signed releases of version 1. The signed bytes begin with this value. */
+/** The `format` of signed releases, version 1. The signed bytes begin with it. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
 /** Most inputs of the image builder that one release may list. */
 export const INPUTS_MAX = 1_024
 
 /**
- * Most bytes in a file that holds a release or a list of releases. A list of 256 releases with 40
- * inputs each has 1.2 MB.
+ * Most bytes of a file with a release or a list of releases. A list of 256 releases with 40 inputs
+ * each has 1.2 MB.
  */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -40,19 +40,15 @@ export type Release = {
   readonly version: string
   /** The commit from which the image is built: 40 hex digits. */
   readonly git_commit: string
-  /**
-   * ISO 8601, for people. No check uses it. The image builder takes the commit's time, so a rebuild
-   * has the same value.
-   */
+  /** ISO 8601, the time of the commit. For people: no check uses it. */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
   readonly measurements: ReleaseMeasurements
   /** Inputs of the image builder besides the sources: SHA-256 of each in hex, by its name. */
   readonly inputs: Readonly<Record<string, string>>
   /**
-   * Digest of the boot configuration that an enclave of this image states
-   * (digestBootConfiguration), 64 hex digits. The image contains the configuration's providers,
-   * CAs, chain and contract as files. Older releases do not have this member.
+   * Digest of the image's boot configuration (digestBootConfiguration), 64 hex digits: providers,
+   * CAs, chain and contract. Older releases do not have this member.
    */
   readonly configuration?: string
 }
@@ -65,11 +61,10 @@ export type SignedRelease = {
 }
 
 /**
- * Reads the signed release in attacker-controlled `json`. It must have exactly the members of
- * version 1, each in its one form. Read its text with parseExactJson. Throws FormatError
- * `unknown_release_format`, `invalid_release` naming the member, and `invalid_release_key`.
- *
- * Does NOT prove who signed it: see verifyRelease.
+ * Reads the signed release in attacker-controlled `json` (read its text with parseExactJson). It
+ * must have exactly the members of version 1, each in its one form. Throws FormatError
+ * `unknown_release_format`, `invalid_release` naming the member, and `invalid_release_key`. Does
+ * NOT prove who signed it: see verifyRelease.
  */
 export function parseSignedRelease(json: Json): SignedRelease {
   if (!isJsonObject(json) || memberOf(json, 'format') !== RELEASE_FORMAT)
@@ -102,7 +97,7 @@ export function parseRelease(json: Json, name = 'release'): Release {
   return { ...payload, configuration: hexOf(configuration, `${name}.configuration`, SHA256_BYTES) }
 }
 
-/** The digest of a release's boot configuration, 32 bytes. Null if the release has no digest. */
+/** The digest of a release's boot configuration, 32 bytes. Null if it is not stated. */
 export function configurationOf(release: Release): Uint8Array | null {
   const { configuration } = ownMembers(release)
   return configuration === undefined ? null : decodeHex(configuration)
@@ -127,7 +122,7 @@ const VERSION = {
 /** The size of a SHA-1, which Git uses to name commits. */
 const COMMIT_BYTES = 20
 
-/** A name in printable ASCII. So no two names look the same, and no character moves a cursor. */
+/** A name in printable ASCII, so no two names look the same, and none moves a cursor. */
 const INPUT_NAME = /^[\x21-\x7e]{1,200}$/
 
 const SHA256_BYTES = 32
@@ -155,9 +150,7 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
     : measurements
 }
 
-/**
- * Refuses zeros. They are the values in debug mode and for unsigned images, and identify no code.
- */
+/** Refuses zeros, which identify no code: debug mode and unsigned images have them. */
 function measurementOf(json: Json | undefined, name: string): string {
   const hex = hexOf(json, name, PCR_BYTES)
   if (/^0*$/.test(hex)) throw invalid(name, 'a measurement other than zeros')

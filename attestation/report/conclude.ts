@@ -12,18 +12,15 @@ import { isUndetermined } from './unknown-root.ts'
 export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
   /**
-   * The verdict for people. `undetermined`: only one check failed, because the attestation document
-   * leads to a root that the reader does not trust. For programs, this is `invalid`.
+   * The verdict for people. `undetermined`: the only failed check is a document whose root the
+   * reader does not trust. For programs, this is `invalid`.
    */
   readonly standing: Judgement<string>['verdict'] | 'undetermined'
   /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */
   readonly headline: string
   /** The result for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
-  /**
-   * Facts that are not proved, as clauses for a reader who is not an engineer. Empty if all are
-   * proved.
-   */
+  /** Facts that are not proved, as clauses for people. Empty if all are proved. */
   readonly notShown: readonly string[]
 }
 
@@ -109,7 +106,7 @@ function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
   }
 }
 
-/** The checks of a record that were not made, with the names that bundles use. */
+/** The checks of a record that were not made, by their names in bundles. */
 function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   const code = holder === null ? ['attestation document', 'measurements'] : []
   return [
@@ -137,7 +134,7 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
-/** Says who answered, with which model, and at what time the block was made. */
+/** Says who answered, with which model, and when the block was made. */
 function sayAnswered({ provider, model, block, anchoredIn }: BundleFacts): string {
   const name = printable(model.returned ?? model.requested)
   const answered = `${printable(provider.name)} answered with model ${name}.`

@@ -31,7 +31,7 @@ export type ComparedExchange = {
 
 /**
  * Compares a kept exchange with the record in the evidence, and describes the completion in words.
- * If the evidence lacks a part, the kept part is used, provided that its hash matches.
+ * A kept part replaces a missing part if its hash matches.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
@@ -45,10 +45,7 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   }
 }
 
-/**
- * Describes an answer and its request in words. The two are the caller's own data. Other checks
- * verify them.
- */
+/** Describes the caller's own answer and request in words. Other checks verify them. */
 export function describeKept(
   answer: Json,
   given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
@@ -73,8 +70,8 @@ function objectOf(value: Json | undefined): JsonObject | null {
 }
 
 /**
- * Describes a completion in words for people: text in messages and choices, tool calls, refusals.
- * Shows all other members with their names, so no member is omitted silently.
+ * Describes a completion in words for people: text in messages and choices, tool calls, refusals,
+ * and all other members by name.
  */
 export function describeExchange(completion: {
   readonly request: JsonObject | null
@@ -102,8 +99,8 @@ function describeRequest(request: JsonObject): readonly ShownMessage[] {
 }
 
 /**
- * Writes one line for each parameter. A long value, or a value with several lines, gets its own
- * message. A name that is not plain is written as JSON, so it cannot look like another line.
+ * Writes one line for each parameter. A long value, or a value of several lines, gets its own
+ * message. A name that is not plain is written as JSON, so it cannot fake a line.
  */
 function describeParameters(
   given: readonly (readonly [string, string])[],
@@ -124,7 +121,7 @@ function describeParameters(
   ]
 }
 
-/** Longest parameter, in characters, that shares a message with other parameters. */
+/** Longest parameter that shares a message with others, characters. */
 const PARAMETER_LENGTH_MAX = 120
 
 function describeResponse(response: JsonObject): readonly ShownMessage[] {

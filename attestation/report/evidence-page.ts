@@ -8,11 +8,11 @@ import { type Json, memberAt } from '../json/value.ts'
 /** The program that made a page. */
 export type Maker = {
   readonly version: string
-  /** Commit hash in hex. Null if it is not known, or if the sources differ from the commit. */
+  /** Commit hash in hex. Null if unknown, or if the sources differ from it. */
   readonly commit: string | null
 }
 
-/** The maker that a page names. Only the page itself states it, so it is not proved. */
+/** The maker that a page names. Not proved: only the page states it. */
 export type MadeBy = Maker & {
   /** The result of digestVerifier, hex. */
   readonly verifierSha256: string
@@ -40,8 +40,8 @@ const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n
 const LINE_START = '<script type="application/json" id="'
 const BEFORE_DATA = '</title>\n'
 /**
- * The part of a page before its data. Other text in this part is refused. A comment, an attribute
- * that does not end, or another encoding could make a browser see other data, or no data.
+ * The part of a page before its data. Any other text, such as a comment, an open attribute or
+ * another encoding, could make a browser see other data.
  */
 const HEAD =
   /^\ufeff?<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n(?:<meta(?: [a-z-]+="[^"<>]*")+>\n)*<title>[^<>]*<\/title>\n$/
@@ -71,8 +71,8 @@ export function makePage(verifier: string, madeBy: Json): string {
 }
 
 /**
- * Returns `page` with this evidence. It replaces any evidence in the page. Throws FormatError for
- * text that is not a page. Adds the whole evidence, and no other data.
+ * Returns `page` with this evidence in place of any other. Throws FormatError for text that is not
+ * a page. Adds the whole evidence, and no other data.
  */
 export function putEvidence(page: string, evidence: Json): string {
   const { madeBy, evidence: before } = locate(page)
@@ -81,12 +81,10 @@ export function putEvidence(page: string, evidence: Json): string {
 }
 
 /**
- * Reads an attacker-controlled page: its evidence, and the maker that it names. Ignores all other
+ * Reads the evidence of an attacker-controlled page, and the maker that it names. Ignores all other
  * content. Throws FormatError for other HTML, for evidence in another form or place, and for more
- * than one block.
- *
- * Does NOT prove who made the page, nor that the page shows a correct result for its evidence,
- * because the page may be forged.
+ * than one block. Does NOT prove who made the page, nor that it shows a correct result: it may be
+ * forged.
  */
 export function readEvidencePage(input: Uint8Array): EvidencePage {
   const page = decodeUtf8(input)

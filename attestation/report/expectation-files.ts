@@ -39,16 +39,13 @@ export function parseReleaseFile(json: Json): ReleaseFile {
 /** The releases in a file that become acceptable, and the trusted keys that signed the file. */
 export type ExpectedReleases = {
   readonly entries: readonly ReleaseEntry[]
-  /** Keys as 64 hex digits. */
+  /** 64 hex digits each. */
   readonly signers: readonly string[]
 }
 
 /**
- * Returns the releases in a file if keys that the reader trusts signed the file. Throws as
- * verifyRelease does.
- *
- * Does NOT prove that a list is the newest. A file with one release does not show whether it was
- * revoked.
+ * Returns the releases in a file if keys that the reader trusts signed it. Throws as verifyRelease
+ * does. Does NOT prove that a list is the newest, or that a single release was not revoked.
  */
 export function readExpectedReleases(file: ReleaseFile, trust: ReleaseTrust): ExpectedReleases {
   switch (file.kind) {

@@ -34,8 +34,8 @@ export type Expectations = {
   /** The JSON Schema for a file of expectations. Only editors use it. */
   readonly $schema?: string
   /**
-   * Signed releases, or lists of releases, as published. Each is the text, or the JSON value of the
-   * text. Needs `releaseKeys`.
+   * Signed releases or lists of releases, as published: the text, or its JSON value. Needs
+   * `releaseKeys`.
    */
   readonly releases?: OneOrMore<string | object>
   /** Keys that sign releases, 64 hex digits each. */
@@ -44,7 +44,7 @@ export type Expectations = {
   readonly releaseSigners?: number
   /**
    * Sets of measurements: hex by name (`PCR0`), or bytes by index. One set must match. Each set
-   * must have PCR0, because only this register identifies the image.
+   * needs PCR0, the only register that identifies the image.
    */
   readonly measurements?: OneOrMore<MeasurementSet | Readonly<Record<string, string>>>
   /**
@@ -70,8 +70,7 @@ export function readExpectationsFile(
 
 /**
  * Returns the policy for `expect` and `roots`. Throws ExpectationsError for malformed, unsigned or
- * unknown parts. Throws it if no code or no configuration is expected, because the check would then
- * prove nothing about the enclave.
+ * unknown parts, and if no code or no configuration is expected.
  */
 export function readExpectations(
   expect: Expectations,
@@ -155,10 +154,7 @@ function readReleases({
   )
 }
 
-/**
- * The lists among the releases that readExpectations accepted, in their order. A later list must
- * not be older than one of these.
- */
+/** The lists among the accepted `releases`, in their order. A later list must not be older. */
 export function releaseLists(releases: Expectations['releases']): readonly ReleaseList[] {
   return listOf(releases).flatMap((release) => {
     const file = parseReleaseFile(jsonOf(release))
@@ -213,7 +209,7 @@ function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
 }
 
-/** Parses text exactly. Writes a parsed value as text and parses it again: it must be JSON. */
+/** Parses text exactly. A parsed value is written as text first: it must be JSON. */
 function jsonOf(value: string | object): Json {
   return parseExactJson(encodeUtf8(typeof value === 'string' ? value : JSON.stringify(value)))
 }

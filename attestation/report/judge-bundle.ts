@@ -11,23 +11,23 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 /** The result of checking a bundle and comparing it with a kept exchange. */
 export type BundleJudgement = {
-  /** The verdict in the report. `invalid` if the evidence belongs to another request or answer. */
+  /** The verdict of the report, or `invalid` if the evidence belongs to another exchange. */
   readonly verdict: BundleReport['verdict']
-  /** Needed checks that were not made and that the kept exchange does not replace. */
+  /** Needed checks that were not made, and that the kept exchange does not replace. */
   readonly open: BundleReport['open']
   /** The report on the bundle alone. */
   readonly report: BundleReport
   readonly comparison: ComparedExchange['checks']
-  /** The comparisons that failed. If any failed, the evidence belongs to another exchange. */
+  /** The comparisons that failed. If any did, the evidence belongs to another exchange. */
   readonly differences: readonly string[]
   /** The request and the answer in words. Empty if the bundle is invalid. */
   readonly exchange: ShownExchange
 }
 
 /**
- * Checks a bundle, and compares it with the kept exchange. If the bundle lacks a part, the kept
- * part is used if its hash matches. `askChain` is called with the block number in the bundle, or
- * null. Its errors are not caught. Never throws because of the bundle.
+ * Checks a bundle, and compares it with the kept exchange. A kept part replaces a missing part if
+ * its hash matches. `askChain` gets the block number in the bundle, or null, and may throw. Never
+ * throws because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,
@@ -51,7 +51,7 @@ export async function judgeBundle(
   const isAnswered = checks.some(
     ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
   )
-  // Chunks without usage are not the whole response, but the receipt has the hash of the chunks.
+  // Chunks without usage are not the whole response, but the receipt has their hash.
   const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
   const held = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
   return {
@@ -64,7 +64,7 @@ export async function judgeBundle(
   }
 }
 
-/** Null if the bundle has no block. The checks of the bundle report that case. */
+/** Null if the bundle has no block: the checks of the bundle report that. */
 function blockNumberOf(bundle: JsonObject): number | null {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
   return 'value' in parsed ? (parsed.value.block?.number ?? null) : null

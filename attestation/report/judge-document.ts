@@ -15,7 +15,7 @@ export type DocumentJudgement =
       readonly valid: false
       readonly error: AttestationError
       readonly rules: readonly RuleOutcome[]
-      /** The claims of the document, which are not proved. Null if the document cannot be read. */
+      /** The claims of the document, not proved. Null if it cannot be read. */
       readonly claims: AttestationDocument | null
     }
 
@@ -47,12 +47,11 @@ export async function judgeDocument(
 const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
- * Returns the binary attestation document in a file. The file has it as binary, in hex (with or
- * without 0x) or in base64 (standard or URL-safe, padded or not). White space in text is ignored.
- * The forms are always distinct. A document starts with 84 or d2, which is not text. In base64 it
- * starts with `hE` or `0o`, which is not hex. Other content is returned unchanged, and the
- * validator refuses it. Throws FormatError `wrapped_document` for a document inside other text: in
- * quotes, in JSON, after a byte order mark.
+ * Returns the binary attestation document in a file: binary, hex (with or without 0x) or base64
+ * (standard or URL-safe, padded or not). White space in text is ignored. A document starts with 84
+ * or d2, which is not text, and in base64 with `hE` or `0o`, which is not hex. Other content is
+ * returned unchanged, and the validator refuses it. Throws FormatError `wrapped_document` for a
+ * document inside other text: in quotes, in JSON, after a byte order mark.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)
@@ -72,7 +71,7 @@ export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   }
 }
 
-/** Names what encloses the text of a document. Null if the document is not enclosed. */
+/** Names what encloses the text of a document. Null if nothing does. */
 function findWrapping(bytes: Uint8Array): string | null {
   const start = bytes.subarray(0, 3)
   if (start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf) return 'a byte order mark first'

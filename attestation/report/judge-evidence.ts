@@ -17,7 +17,7 @@ import {
 export type ExpectedEvidence = {
   /** For attestation documents. Without measurements and releases, every document is refused. */
   readonly attestation: AttestationPolicy
-  /** True if documents have expectations. If false, a record's document is not checked. */
+  /** True if documents have expectations. Otherwise, a record's document is not checked. */
   readonly isAttestationDemanded: boolean
   /** Digests of boot configurations, 32 bytes each. Only bundles contain a boot configuration. */
   readonly configurations: readonly Uint8Array[]
@@ -37,11 +37,10 @@ export type EvidenceJudgement =
     }
 
 /**
- * Judges evidence of any kind by the expectations, and compares it with the kept exchange. If a
- * record does not have a member, the expectation for this member is not checked. Throws
- * EvidenceError, and errors of `verifier` and `askChain`. Never throws because of the evidence.
- *
- * Does NOT prove more than verifyBundle and verifyRecord say.
+ * Judges evidence of any kind by the expectations, and compares it with the kept exchange. Skips
+ * expectations for members that a record does not have. Throws EvidenceError, and errors of
+ * `verifier` and `askChain`. Never throws because of the evidence. Does NOT prove more than
+ * verifyBundle and verifyRecord say.
  */
 export async function judgeEvidence(
   evidence: Evidence,
@@ -85,8 +84,8 @@ export async function judgeEvidence(
 }
 
 /**
- * Returns the policy for a bundle. Members without an expectation are not checked. If any
- * measurement is accepted, the code is not checked.
+ * Returns the policy for a bundle. Without an expectation, a member is not checked. The code is not
+ * checked if any measurement is accepted.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
   const { configurations, confirmationsMin, outcomes } = expected
@@ -103,8 +102,8 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
 }
 
 /**
- * The kept exchange is one call, so it can match only one record. If the evidence itself is an
- * answer, it cannot be compared with another answer.
+ * A kept exchange can match only one record. Evidence that is an answer cannot be compared with an
+ * answer.
  */
 function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
   if (requestBody === null && answer === null) return

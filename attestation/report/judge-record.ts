@@ -18,7 +18,7 @@ import { isoOf } from './printable.ts'
 import type { Subject } from './read-evidence.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
-/** What the caller demands from a record in addition to the record's own checks. */
+/** What the caller demands from a record besides the record's own checks. */
 type SubjectDemands = {
   /** If null, the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
@@ -26,15 +26,14 @@ type SubjectDemands = {
   readonly allowOutcome?: readonly Receipt['outcome'][]
   /** Verifies attestation documents. The default verifier has no revocation lists. */
   readonly verifier?: AttestationVerifier
-  /** The exchange that the caller kept, for the comparison. */
+  /** The exchange that the caller kept. */
   readonly kept?: KeptExchange
 }
 
 /**
- * Checks one record, or one answer with its request. If there is a policy for documents, checks its
- * attestation document too. Never throws because of the record.
- *
- * Does NOT prove that `tx_hash` anchors the record, nor that `id` is the gateway's id.
+ * Checks one record, or one answer with its request, and, under a policy for documents, its
+ * attestation document. Never throws because of the record. Does NOT prove that `tx_hash` anchors
+ * the record, nor that `id` is the gateway's id.
  */
 export async function judgeRecord(
   { record, request, chunks, idempotent = false }: Subject,
@@ -84,8 +83,8 @@ export type Doubt =
   /** An answer without a log: provider, outcome and times in its receipt are not proved. */
   | { readonly kind: 'not in log' }
   /**
-   * The record lacks these parts, and the caller did not pass them. `stated`: the gateway's reason.
-   * Null for an encrypted call, whose content only the caller has.
+   * The record lacks these parts, and the caller did not pass them. `stated`: the gateway's reason,
+   * or null for an encrypted call, whose content only the caller has.
    */
   | {
       readonly kind: 'content missing'
@@ -97,8 +96,8 @@ export type Doubt =
 
 /**
  * What the attestation document proves about the holder of the record's key: which code, and under
- * which root. Null if it proves no fact. If the user chose the root, the result is only as good as
- * this root. The root of a simulated security module proves nothing.
+ * which root. Null if it proves nothing. The result is only as good as the root that the user
+ * chose. The root of a simulated security module proves nothing.
  */
 export type Holder = {
   readonly code: 'expected' | 'any'
@@ -116,7 +115,7 @@ export type Signed = {
   readonly release: ReleaseName | null
 }
 
-/** Creates the report on one record from the library's checks and the check of its document. */
+/** Creates the report on one record from verifyRecord's checks and the check of its document. */
 function judgeReport(
   record: Json,
   report: RecordReport,
@@ -146,7 +145,7 @@ function judgeReport(
   }
 }
 
-/** Only for a record whose checks passed. Only the log proves the times in its receipt. */
+/** For a record whose checks passed. Only a log proves the times in its receipt. */
 function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {
@@ -156,12 +155,12 @@ function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   }
 }
 
-/** Without a log, other parties could have changed provider, outcome and times. */
+/** Without a log, anyone could have changed provider, outcome and times. */
 function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
 
-/** True if the record has a log. If all checks passed, this log contains the record's receipt. */
+/** True if the record has a log. It contains the receipt if all checks passed. */
 function isInLog({ checks }: RecordReport): boolean {
   return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
@@ -184,10 +183,7 @@ function doubtContent(
   return parts.length === 0 ? [] : [{ kind: 'content missing', parts, stated }]
 }
 
-/**
- * An answer that was cut is not whole, no matter who cut it. If a receipt cannot be read, another
- * check fails.
- */
+/** A cut answer is not whole, no matter who cut it. Another check refuses an unreadable receipt. */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
   const known = OUTCOMES.find((one) => one === outcome)
@@ -196,20 +192,18 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 }
 
 /**
- * The verdict on records, in the terms of a bundle's report. Records are never `verified`: they
- * contain neither the boot configuration nor the anchor.
+ * The verdict on records, as for a bundle. Records are never `verified`: they lack the boot
+ * configuration and the anchor.
  */
 export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
   return reports.some(({ ok }) => !ok) ? 'invalid' : 'consistent'
 }
 
 /**
- * Checks a record's attestation document at the document's own time. Checks that the record was
- * made while the document was valid. Without a policy, this check is not made. verifyRecord checks
- * that the document has the record's key.
- *
- * Does NOT prove when the record was made, because the two times come from the enclave and its
- * host. The anchor proves that it was not later.
+ * Checks a record's attestation document at the document's own time, and that the record was made
+ * while the document was valid. Not checked without a policy. verifyRecord checks that the document
+ * has the record's key. Does NOT prove when the record was made: the two times come from the
+ * enclave and its host. The anchor proves the latest time.
  */
 async function checkAttestation(
   record: Json,
@@ -254,8 +248,8 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
 }
 
 /**
- * The image of a release contains its configuration. So a document with this image and another
- * configuration does not match the release.
+ * An image contains its configuration, so a document with another configuration does not match the
+ * release.
  */
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)

@@ -12,7 +12,7 @@ import {
 } from '../release/release-signatures.ts'
 import type { ReleaseFile } from './expectation-files.ts'
 
-/** One signature in a file. `isTrusted`: null if the reader has no trusted keys. */
+/** One signature in a file. `isTrusted`: null without trusted keys. */
 export type SignerFacts = {
   readonly public_key: string
   readonly holds: boolean
@@ -22,19 +22,16 @@ export type SignerFacts = {
 /** The result of checking the signatures in a file about releases. */
 export type ReleaseJudgement = {
   readonly signers: readonly SignerFacts[]
-  /** `consistent`: all signatures are valid, and the reader has no trusted keys. */
+  /** `consistent`: all signatures are valid, but the reader has no trusted keys. */
   readonly verdict: Judgement<string>['verdict']
-  /** Why the file is invalid. Null if the file is valid. */
+  /** Why the file is invalid. Null if it is valid. */
   readonly fault: 'signature' | 'too few signers' | null
-  /** The number of trusted keys that signed the file, and the number that must have signed. */
+  /** How many trusted keys signed the file, and how many must sign it. */
   readonly trusted: number
   readonly needed: number
 }
 
-/**
- * Judges the signatures in a file. Without trusted keys, the result shows only whether the
- * signatures are valid, not who made them.
- */
+/** Judges the signatures in a file. Without trusted keys, the result does not show who signed. */
 export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null): ReleaseJudgement {
   const keys = trust === null ? null : new Set(trust.keys.map(encodeHex))
   const signers = file.signed.signatures.map((signature) => ({
@@ -52,7 +49,7 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   return { ...found, verdict: 'verified', fault: null }
 }
 
-/** True if a file's signature is valid for the file's content. It does not matter who made it. */
+/** True if a file's signature, by any key, is valid for its content. */
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)
@@ -64,10 +61,7 @@ export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   throw verified.fault
 }
 
-/**
- * The status of a document made at `atMs` that matches this release: `accepted`, or why it is
- * refused.
- */
+/** `accepted` for a document made at `atMs` that matches this release, or why it is refused. */
 export function statusOf(
   { release }: { readonly release: Release },
   all: readonly ReleaseEntry[],

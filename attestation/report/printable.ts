@@ -1,18 +1,17 @@
-/** The most characters of a text from outside that are shown on one line. */
+/** Most characters of outside text that are shown on one line. */
 export const PRINTED_LENGTH_MAX = 500
 
 /**
- * Most combining marks on one character. Real writing has up to three or four. More marks would
- * cover the lines above and below.
+ * Most combining marks on one character. Real writing has up to four. More marks would cover other
+ * lines.
  */
 export const MARKS_MAX = 5
 
 /**
- * Makes text from outside safe to show. Shows it whole up to PRINTED_LENGTH_MAX. Escapes control
- * characters and similar characters, so a record cannot move a terminal's cursor, change a page's
- * text direction or overwrite its outcome. Shows the first MARKS_MAX combining marks on a
- * character, and counts the others. Shows marks at the beginning on a circle, because they would
- * combine with the text before them.
+ * Makes text from outside safe to show, up to PRINTED_LENGTH_MAX. Escapes control characters and
+ * the like: a record must not move a cursor, change the text direction or overwrite an outcome.
+ * Shows the first MARKS_MAX combining marks on a character, and counts the others. Shows marks at
+ * the beginning on a circle: they would combine with the text before them.
  */
 export function printable(text: string): string {
   const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text

@@ -16,7 +16,7 @@ import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { printable } from './printable.ts'
 
-/** What is wrong with the given files, in addition to errors of their form. */
+/** What is wrong with the given files besides their form. */
 export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
   | 'not_evidence' //      it does not have a form that can be checked
@@ -26,7 +26,7 @@ export type EvidenceCode =
   | 'answer_twice' //      two answers
   | 'several_records' //   a page of records with a request or answer of one call
 
-/** The files cannot be checked together. The person who chose the files can correct that. */
+/** The files cannot be checked together. Choosing other files corrects that. */
 export class EvidenceError extends FormatError {
   override readonly name = 'EvidenceError'
   declare readonly code: EvidenceCode
@@ -46,26 +46,25 @@ export type Subject = {
   readonly chunks?: readonly JsonObject[]
   /** True if the call was sent with an `Idempotency-Key`. */
   readonly idempotent?: boolean
-  /** True if this is a saved proof. Saved proofs can be completed. */
+  /** True for a saved proof, which can be completed. */
   readonly isSaved?: true
 }
 
 /**
- * The evidence to check: an evidence bundle, of any version, or records. `kept`: the saved call, if
- * the bundle comes from a saved proof.
+ * The evidence to check: a bundle of any version, or records. `kept`: the saved call, if the bundle
+ * comes from a saved proof.
  */
 export type Evidence =
   | { readonly kind: 'bundle'; readonly bundle: JsonObject; readonly kept?: KeptExchange }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 
 /**
- * Reads the evidence in attacker-controlled `input`. This is an evidence bundle (it has a
- * `format`), a call that the client saved, a stored record, a page of the history (each of its
- * records), an answer of the verified endpoint, or its unchanged event stream. An answer or a
- * stream needs the request's body. A saved page may contain any of these except a stream.
- * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. A saved
- * call states this itself. Throws EvidenceError for other input, and for a saved call with a
- * request body, because it already has one.
+ * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a call
+ * that the client saved, a stored record, a page of the history (each of its records), an answer of
+ * the verified endpoint, or its unchanged event stream. An answer or a stream needs the request's
+ * body. A saved page may contain any of these except a stream. `idempotent`: true if the call of an
+ * event stream was sent with an `Idempotency-Key`. Throws EvidenceError for other input, and for a
+ * saved call with a request body: it has its own.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -96,8 +95,7 @@ function evidenceIn(page: Uint8Array): Uint8Array {
 }
 
 /**
- * Reads a call that the client saved: its bundle, if it has one. Otherwise its request, with its
- * answer or the chunks of its stream.
+ * Reads a call that the client saved: its bundle if it has one, otherwise its request and answer.
  */
 function readProof(value: JsonObject): Evidence {
   const { request, answer, bundle } = parseProof(value)
@@ -121,7 +119,7 @@ function parseProof(value: JsonObject): SavedProof {
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
-  /** The request in a saved proof that was passed as the answer. Otherwise null. */
+  /** The request of a saved proof that was passed as the answer. Otherwise null. */
   readonly savedRequest: Json | null
 }
 
@@ -156,8 +154,7 @@ function requestTwice(): EvidenceError {
 
 /**
  * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or a call that
- * the client saved. A saved call has the request too. Throws EvidenceError for other content,
- * including a record.
+ * the client saved, with its request. Throws EvidenceError for other content, including a record.
  */
 function readKeptAnswer(
   input: Uint8Array,
@@ -212,10 +209,7 @@ function readRequest(body: Uint8Array | null): Json {
   )
 }
 
-/**
- * The chunks of a kept stream. The record is the chunk with the proof. verifyStream later checks
- * the content of the chunks, and that no chunk is missing.
- */
+/** The chunks of a kept stream, not verified. The record is the chunk with the proof. */
 function readStream(input: Uint8Array, request: Json): Subject {
   const chunks = readChunks(input)
   const proof = chunks.at(-1)
@@ -256,7 +250,7 @@ function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json
   }
 }
 
-/** True if an ordinary parser, which is less strict, accepts these bytes as JSON. */
+/** True if an ordinary, less strict parser accepts these bytes as JSON. */
 function isAnyJson(bytes: Uint8Array): boolean {
   try {
     JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
@@ -266,7 +260,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** Returns the result of `parse`. If `parse` throws, throws EvidenceError with this reason. */
+/** Returns the result of `parse`, or throws EvidenceError with this reason if `parse` throws. */
 function withEvidenceError<Value>(
   parse: () => Value,
   describe: (fault: FormatError) => string,

@@ -2,8 +2,8 @@ import type { ErasureStatement, StatedAbsence } from '../erasure.ts'
 import { isoOf, printable } from './printable.ts'
 
 /**
- * Says why a record lacks content, as its gateway states it. This reason is not proved. `stated` is
- * null for an encrypted call. Returns a clause without a full stop.
+ * Says why a record lacks content, as its gateway states it: not proved. `stated` is null for an
+ * encrypted call. Returns a clause without a full stop.
  */
 export function sayAbsence(stated: StatedAbsence | null): string {
   if (stated === null) return 'only the caller has the content of an encrypted call'

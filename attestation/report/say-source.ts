@@ -3,11 +3,10 @@ import type { BundleJudgement } from './judge-bundle.ts'
 import { printable } from './printable.ts'
 
 /**
- * Says where a bundle comes from, as it states: `https://gateway.example (“Acme”; releases at
+ * Says where a bundle claims to come from: `https://gateway.example (“Acme”; releases at
  * https://…)`. Escapes text from outside. A name is in quotation marks, so it cannot look like
- * words of the report.
- *
- * Does NOT prove that the bundle comes from there: anyone can write that into a bundle.
+ * words of the report. Does NOT prove that the bundle comes from there: anyone can write that into
+ * a bundle.
  */
 export function saySource(source: BundleSource): string {
   const { releases } = source
@@ -16,8 +15,8 @@ export function saySource(source: BundleSource): string {
 }
 
 /**
- * Says where to get expectations, and warns that anyone can write a source into a bundle. Null if
- * the bundle names no source, or if no expectations are missing.
+ * Says where to get missing expectations, and warns that anyone can write a source into a bundle.
+ * Null without a source, or if no expectations are missing.
  */
 export function adviseOnSource({ verdict, open, report }: BundleJudgement): string | null {
   const { source } = report
@@ -42,7 +41,7 @@ function joinNames([name = '', ...more]: readonly string[]): string {
   return more.length === 0 ? name : `${name} (${more.join('; ')})`
 }
 
-/** Escapes a quotation mark, so that a name cannot end its quotation. */
+/** Escapes a quotation mark, so a name cannot end its quotation. */
 function escapeQuote(mark: string): string {
   return `\\u{${mark.charCodeAt(0).toString(16)}}`
 }

@@ -1,6 +1,8 @@
 import type { Judgement } from '../evidence/verdict.ts'
 
-/** The verdict and its reason. `open`: the checks that were not made. If `verified`, not needed. */
+/**
+ * The verdict and its reason. `open`: the checks that were not made. `verified` does not need them.
+ */
 export function sayVerdict(
   verdict: Judgement<string>['verdict'],
   said: {

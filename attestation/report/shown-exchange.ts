@@ -2,10 +2,7 @@ import { escapeControls, printable } from './printable.ts'
 
 /** The most characters that are shown of one message part. */
 export const SHOWN_TEXT_LENGTH_MAX = 2_000
-/**
- * Most messages that are shown: the last messages in a request, and the first choices in a
- * response.
- */
+/** Most messages that are shown: the last of a request, and the first choices of a response. */
 export const SHOWN_MESSAGES_MAX = 16
 
 /** One message in words. All text is from outside: show it with linesOf. */
@@ -17,7 +14,7 @@ export type ShownMessage = {
   readonly left_out: number
 }
 
-/** The request and the answer in words, limited in length. Null if the part is not known. */
+/** The request and the answer in words, limited in length. An unknown part is null. */
 export type ShownExchange = {
   readonly asked: readonly ShownMessage[] | null
   readonly said: readonly ShownMessage[] | null
@@ -28,7 +25,7 @@ export const NOTHING_SHOWN: ShownExchange = { asked: null, said: null }
 
 const WHO_LENGTH_MAX = 12
 
-/** A text with many line feeds must not push the text below it out of sight. */
+/** Most lines of a text: line feeds must not push the text below out of sight. */
 const LINES_MAX = 40
 
 /**

@@ -10,8 +10,8 @@ export type SavedParts = {
 
 /**
  * Writes the HTML of a verifier: one file that checks evidence and needs no other files.
- * evidence-page.ts adds data later. The gateway makes the verifier from its bundled files. A saved
- * page makes the verifier from itself.
+ * evidence-page.ts adds data later. The gateway makes it from bundled files, a saved page from
+ * itself.
  */
 export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
   return `<!doctype html>

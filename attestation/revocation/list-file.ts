@@ -31,7 +31,7 @@ export type RevocationListCode =
   | 'scope' //          the list does not cover the certificate that its issuer issued in the chain
   | 'unused' //         the list applies to no document
 
-/** A revocation list cannot be used. This error is always reported, never ignored. */
+/** A revocation list cannot be used. Always reported, never ignored. */
 export class RevocationListError extends FormatError {
   override readonly name = 'RevocationListError'
   declare readonly code: RevocationListCode
@@ -47,7 +47,7 @@ export class RevocationListError extends FormatError {
   }
 }
 
-/** A parsed revocation list. Only its form was checked. It is not verified yet. */
+/** A parsed revocation list. Only its form was checked. */
 export type ParsedList = {
   /** The name that the reader gives to the list. */
   readonly source: string
@@ -65,7 +65,7 @@ export type ParsedList = {
 
 /** The part of its issuer's certificates that a list covers (RFC 5280 section 5.2.5). */
 type ListScope = {
-  /** A covered certificate must name one of these addresses. Null: every certificate is covered. */
+  /** A covered certificate must name one of these addresses. Null: all are covered. */
   readonly points: readonly string[] | null
   readonly only: 'authorities' | 'ends' | null
 }
@@ -73,8 +73,7 @@ type ListScope = {
 /**
  * Parses the lists in an attacker-controlled file: one list in DER, or PEM with one or more blocks.
  * Each must be a version 2 list of RFC 5280 section 5, signed by ECDSA with SHA-384, whole and
- * direct. Refuses critical extensions that it does not understand. `source` names the file. Throws
- * RevocationListError.
+ * direct. Refuses unknown critical extensions. `source` names the file. Throws RevocationListError.
  */
 export function parseLists(file: Uint8Array, source: string): readonly ParsedList[] {
   if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source)]
@@ -95,7 +94,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
   '2.5.29.20',
   '2.5.29.35',
 ])
-/** Extensions in an entry: reason and date. Every reason leads to refusal of the certificate. */
+/** Extensions in an entry: reason and date. Every reason leads to refusal. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
 function parseList(der: Uint8Array<ArrayBuffer>, source: string): ParsedList {
@@ -197,7 +196,7 @@ function readExtensions(
   return readEntries(sequence, understood, source)
 }
 
-/** Returns the values of extensions by their type. The values are octet strings. */
+/** Returns the values of extensions, octet strings, by their type. */
 function readEntries(
   sequence: DerNode | undefined,
   understood: ReadonlySet<string>,
@@ -305,17 +304,17 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * The verified list for a chain, with the time at which the covered certificate ends. If the list
- * does not apply, the reason.
+ * The verified list for a chain, with the end of the covered certificate. Otherwise, the reason why
+ * the list does not apply.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
   | { readonly kind: 'silent'; readonly error: RevocationListError }
 
 /**
- * Verifies a list for a chain (DER, root first, leaf last). The chain must have a CA certificate
- * whose subject is the list's issuer. This certificate must be allowed to sign lists, and its key
- * must have signed this list. The list covers the next certificate. Does NOT verify the chain:
+ * Verifies a list for a chain (DER, root first, leaf last). The list's issuer must be the subject
+ * of a CA certificate in the chain. This certificate must be allowed to sign lists, and its key
+ * must have signed the list. The list covers the next certificate. Does NOT verify the chain:
  * verifyAttestation does.
  */
 export async function findListOfChain(
@@ -355,7 +354,7 @@ export async function findListOfChain(
   return { kind: 'speaks', list, notAfterMs: issued.notAfterMs }
 }
 
-/** Null if the library refuses the certificate. The library then refuses the whole chain. */
+/** Null if the library refuses the certificate, and therefore the whole chain. */
 function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
   try {
     return parseCertificate(der, 'certificate')

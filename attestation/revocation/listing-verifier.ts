@@ -12,23 +12,21 @@ import {
 } from './list-file.ts'
 
 /**
- * Most chains in the cache, with the result for each list. Enclaves on the same host share their
- * chain for hours.
+ * Most chains in the cache, with the result for each list. Enclaves on one host share their chain
+ * for hours.
  */
 const CHAINS_MAX = 64
 
 /** A verifier that checks certificates against revocation lists. */
 export type ListingVerifier = AttestationVerifier & {
-  /** The reasons for lists that have applied to no document so far. Empty if each list applied. */
+  /** Why lists have applied to no document so far. Empty if each list applied. */
   unused(): readonly Error[]
 }
 
 /**
- * Creates a verifier that refuses documents with a certificate in one of the lists. If `isOfOne` is
- * true, there is only one document, and a list that does not apply is an error
- * (RevocationListError, or the library's). If false, there are several documents, each with its own
- * time, and a list is skipped for documents to which it does not apply. `unused` returns the
- * reasons for lists that applied to no document.
+ * Creates a verifier that refuses documents with a certificate in one of the lists. `isOfOne`: true
+ * for a single document. A list that does not apply is then an error (RevocationListError, or the
+ * library's). For several documents, each with its own time, such a list is skipped.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,
@@ -60,7 +58,7 @@ export function createListingVerifier(
     const key = ders.map((der) => encodeHex(sha256(der))).join()
     const found =
       known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
-    // Moves the entry to the end, because the first entry is evicted first.
+    // Moves the entry to the end: the first entry is evicted first.
     known.delete(key)
     known.set(key, found)
     const [oldest] = known.keys()
@@ -97,7 +95,7 @@ function tryRead(bytes: Uint8Array): ReadDocument | null {
   }
 }
 
-/** Applies the library's rule for historical mode. Null if the list is valid. */
+/** Why the library refuses the list in historical mode. Null if the list is valid. */
 function explainTime(
   { source, thisUpdateMs, nextUpdateMs }: ParsedList,
   { notAfterMs }: Extract<ListOfChain, { kind: 'speaks' }>,

@@ -1,6 +1,6 @@
 import { ByteBuffer } from '../byte-buffer.ts'
 
-/** One server-sent event with data. `event` is '' if the stream did not name the event. */
+/** One server-sent event with data. `event` is '' if the event has no name. */
 export type ServerEvent = { readonly event: string; readonly data: string }
 
 /** An event is larger than the limit. The rest of the stream cannot be read. */
@@ -9,14 +9,12 @@ export class EventTooLargeError extends Error {
 }
 
 /**
- * Splits a stream of attacker-controlled bytes into server-sent events (WHATWG HTML, section
- * 9.2.6). The bytes may come in packets of any size. Lines end with LF, CRLF or CR. Text is decoded
- * line by line, so no character is cut. Bytes that are not UTF-8 become U+FFFD. Comments, `id`,
- * `retry` and unknown fields are skipped.
- *
- * The standard drops a last event without a blank line after it. `end` returns such an event,
- * because servers leave out the blank line. With `errorLines`, a field `error` becomes a separate
- * event, named `error`, because llama.cpp reports failures in this way.
+ * Splits attacker-controlled bytes, in packets of any size, into server-sent events (WHATWG HTML,
+ * section 9.2.6). Lines end with LF, CRLF or CR. Text is decoded line by line, so no character is
+ * cut. Bytes that are not UTF-8 become U+FFFD. Comments, `id`, `retry` and unknown fields are
+ * skipped. `end` returns a last event without a blank line after it, which the standard drops but
+ * servers send. With `errorLines`, a field `error` becomes a separate event, named `error`:
+ * llama.cpp reports failures in this way.
  */
 export class EventParser {
   private readonly eventBytesMax: number
@@ -29,7 +27,7 @@ export class EventParser {
   private lineBytes = 0
   private eventName = ''
   private isFirstLine = true
-  /** True if the previous line ended with CR. A following LF belongs to the same line end. */
+  /** True if the last line ended with CR. A following LF belongs to that end. */
   private skipsLineFeed = false
 
   /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
@@ -41,19 +39,19 @@ export class EventParser {
     this.errorLines = errorLines
   }
 
-  /** The number of bytes of the event that is not complete yet. */
+  /** The number of bytes of the incomplete event. */
   get waitingBytes(): number {
     return this.dataBytes + this.pending.length
   }
 
   /**
-   * Reads the next bytes, adds the completed events to `events` and returns `events`. Throws
-   * EventTooLargeError. The earlier events are then already in `events`.
+   * Reads the next bytes, adds the completed events to `events` and returns it. Throws
+   * EventTooLargeError, with the earlier events in `events`.
    */
   push(bytes: Uint8Array, events: ServerEvent[] = []): readonly ServerEvent[] {
     let start = 0
     if (bytes.length > 0 && bytes[0] !== LINE_FEED) this.skipsLineFeed = false
-    // Most servers send no CR. indexOf is faster than a loop over the bytes.
+    // Most servers send no CR, and indexOf is faster than a loop over the bytes.
     const nextEnd = bytes.includes(CARRIAGE_RETURN)
       ? (from: number) => from
       : (from: number) => endOr(bytes.indexOf(LINE_FEED, from), bytes.length)
@@ -75,10 +73,7 @@ export class EventParser {
     return events
   }
 
-  /**
-   * Call this after a clean end of the stream. Adds the pending event, if any. Throws as `push`
-   * does.
-   */
+  /** Call this after a clean end of the stream. Adds a pending event. Throws as `push` does. */
   end(events: ServerEvent[] = []): readonly ServerEvent[] {
     if (this.pending.length > 0) this.endLine(NO_BYTES, events)
     this.endEvent(events)
@@ -143,5 +138,5 @@ function endOr(index: number, length: number): number {
   return index < 0 ? length : index
 }
 
-/** Keeps byte order marks. The parser drops only a mark at the beginning of the stream. */
+/** The parser drops a byte order mark only at the beginning of the stream. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

@@ -1,13 +1,13 @@
 import { invalidChunk } from '../chunk-forms.ts'
 import type { Json } from '../json/value.ts'
 
-/** Why a choice ended: one of five reasons, and the word of the other side if it differs. */
+/** Why a choice ended: one of five reasons, and the sender's word if it differs. */
 export type FinishReason = { readonly reason: string; readonly word: string | null }
 
 /**
- * Reads a finish_reason (attacker-controlled). It is null while the choice continues. Backends may
- * also send an empty text then. An unknown word counts as `stop` and is kept. Refuses a word for an
- * incomplete answer, so that the answer does not look whole. Throws FormatError `invalid_chunk`.
+ * Reads a finish_reason (attacker-controlled). It is null, or for some backends an empty text,
+ * while the choice continues. An unknown word counts as `stop` and is kept. Throws FormatError
+ * `invalid_chunk` for another type, or for a word that means an incomplete answer.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null

@@ -21,16 +21,16 @@ export type StreamTerms = {
   readonly fallback: ChunkIdentity
 }
 
-/** State from the earlier chunks that is needed to normalize the next chunk. */
+/** State from the earlier chunks for normalizing the next chunk. */
 export type ChunkState = {
   readonly id: string | null
   readonly created: number | null
   readonly model: string | null
   /** The choices that have begun, by index. */
   readonly choices: ReadonlyMap<number, ChoiceState>
-  /** The last usage from the provider. Some providers send it once, some in each chunk. */
+  /** The last usage from the provider. Providers send usage once or in each chunk. */
   readonly usage: JsonObject | null
-  /** Members of chunks without choices. They are added to the next chunk with choices. */
+  /** Members of chunks without choices, for the next chunk with choices. */
   readonly carried: JsonObject
 }
 
@@ -47,10 +47,9 @@ export const NO_CHUNKS: ChunkState = {
 /**
  * Converts a chunk from a provider or a backend (any JSON object; attacker-controlled) into the
  * form of interface 2.2 and part 6. Returns zero to three chunks that mean the same to all readers
- * (rules.md has the rules). Pure. `state.choices` is the same object if nothing changed for the
- * next chunk. A text may contain half a character, but not at its end: see makeWellFormed.
- *
- * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
+ * (rules.md). Pure. `state.choices` is the same object if nothing changed for the next chunk. A
+ * text does not end with half a character, but may contain one: see makeWellFormed. Throws
+ * FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
  * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
  * `changed_type` and `changed_finish` for content that two readers would understand differently.
  */
@@ -59,8 +58,8 @@ export function normalizeChunk(
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // A real error has already ended the stream. `error: null` is dropped, because some readers end
-  // the stream if the member exists. For `type` and `chunk`, see checkChunk.
+  // A real error has ended the stream before. `error: null` is dropped: some readers would end the
+  // stream. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,
@@ -91,8 +90,8 @@ export function normalizeChunk(
   for (const [position, item] of listOf(choices).entries()) {
     const choice = objectOf(item, 'each choice')
     const index = indexOf(choice.index ?? position, 'a choice')
-    // Many readers join the texts of all choices to one answer. They would show an answer that the
-    // provider never sent.
+    // Many readers join the texts of all choices, and would show an answer that the provider never
+    // sent.
     if (index >= Math.max(1, terms.choicesAsked))
       throw invalidChunk('expected no more choices than were asked for')
     if (seen.has(index)) throw invalidChunk('expected each choice once in a chunk')
@@ -122,9 +121,8 @@ export function normalizeChunk(
 
 /**
  * The usage chunk after the last chunk: `visible` (empty choices) for a caller who asked for usage,
- * `hidden` only for the record. The two are null if the provider stated no usage. With `visible`,
- * the caller's chunks assemble to exactly the recorded response. Without `visible`, they assemble
- * to the response without its usage.
+ * `hidden` only for the record. Null if the provider stated no usage. Without `visible`, the
+ * caller's chunks assemble to the recorded response without its usage.
  */
 export function finishChunks(
   terms: StreamTerms,
@@ -140,8 +138,8 @@ export function finishChunks(
 }
 
 /**
- * A last chunk without content, for a stream whose last chunk had no finish_reason. So every whole
- * stream ends with a chunk that the enclave holds back to add the proof.
+ * An empty last chunk for a stream that ends without a finish_reason. So every whole stream ends
+ * with a chunk to which the enclave adds the proof.
  */
 export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
   const [index = 0] = state.choices.keys()
@@ -149,14 +147,14 @@ export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject 
   return makeChunk(fixIdentity(terms, state), { members: {}, choices: [choice] })
 }
 
-/** True if at least one choice has begun, and all choices that have begun have a finish_reason. */
+/** True if a choice has begun, and every choice that has begun has a finish_reason. */
 export function isFinished({ choices }: ChunkState): boolean {
   return (
     choices.size > 0 && [...choices.values()].every(({ finishReason }) => finishReason !== null)
   )
 }
 
-/** A valid id or model, which each chunk repeats. Otherwise null. */
+/** A valid id or model, for each chunk of the stream. Otherwise null. */
 function nameOf(value: Json | undefined): string | null {
   return typeof value === 'string' && NAME.test(value) ? value : null
 }
@@ -164,7 +162,7 @@ function nameOf(value: Json | undefined): string | null {
 /** An id or a model. Providers use at most a hundred characters. */
 const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
-/** Leaves out two members that are not texts, because SDKs expect texts. */
+/** Leaves out two members if they are not texts: SDKs expect texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
   const odd = ['system_fingerprint', 'service_tier'].filter(
     (name) => typeof (members[name] ?? '') !== 'string',
@@ -173,7 +171,7 @@ function withoutOddTexts(members: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(members).filter(([name]) => !odd.includes(name)))
 }
 
-/** Makes an id for a call that has no id. OpenAI accepts ids of at most 40 characters. */
+/** Makes an id for a call without an id. OpenAI accepts ids of at most 40 characters. */
 function callId({ id }: ChunkIdentity, choice: number, place: number): string {
   return `call_${id.replace(/[^0-9a-z]/gi, '').slice(-20)}_${choice}_${place}`
 }
@@ -182,7 +180,7 @@ function listOf(choices: Json | undefined): readonly Json[] {
   return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
 }
 
-/** Sets id, created and model for the stream. The fallback fills members that are missing. */
+/** Sets id, created and model for the stream. Missing members come from the fallback. */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,

@@ -16,14 +16,14 @@ import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
 export type ChoiceState = {
   readonly finishReason: string | null
   readonly toolCalls: readonly ToolCall[]
-  /** The call in the older form (`function_call`). There is at most one call. */
+  /** The call in the older form (`function_call`), at most one. */
   readonly functionCall: readonly ToolCall[]
   readonly content: 'text' | 'parts' | null
-  /** First halves of characters that were cut at the end of a text, by the path of the text. */
+  /** First halves of characters that a chunk cut, by the path of the text. */
   readonly halves: ReadonlyMap<string, string>
   /** Numbers, ids, names, types and formats that earlier chunks had, by path. */
   readonly given: ReadonlyMap<string, Json>
-  /** The first type of each member that this code does not know, by path. */
+  /** The first type of each unknown member, by path. */
   readonly kinds: ReadonlyMap<string, string>
 }
 
@@ -42,8 +42,8 @@ const NEW_CHOICE: ChoiceState = {
 
 /**
  * Reads the part of a chunk that belongs to one choice (attacker-controlled; its index is already
- * read). `parts`: the opening, the addition and the end. A missing part is null. `state` is
- * `before` itself if nothing changed for the next chunk. Pure. Throws as normalizeChunk does.
+ * read). `parts`: the opening, the addition and the end, or null for each. `state` is `before`
+ * itself if nothing changed for the next chunk. Pure. Throws as normalizeChunk does.
  */
 export function readChoice(
   before: ChoiceState | undefined,
@@ -111,7 +111,7 @@ function settled(before: ChoiceState | undefined, open: ChoiceState): ChoiceStat
 
 const OPENING = { role: 'assistant', content: '' }
 
-/** Leaves out null members and empty texts. Leaves out the role, which is in the opening. */
+/** Leaves out null members, empty texts, and the role, which is in the opening. */
 function readDelta(
   choice: OpenChoice,
   given: JsonObject,
@@ -171,7 +171,7 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   return value.map(withoutIndex)
 }
 
-/** Removes the index. Readers append parts, but some use an index to continue an earlier part. */
+/** Removes the index: readers append parts, but some continue the part with this index. */
 function withoutIndex(part: Json): Json {
   if (!isJsonObject(part) || part.index === undefined) return part
   const { index: _, ...others } = part
@@ -190,7 +190,7 @@ function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Js
   return isJsonArray(read) && isJsonObject(read[0]) ? (read[0].function ?? null) : null
 }
 
-/** If a text ends with half a character, keeps this half for the next text at the same path. */
+/** Cuts half a character from the end of a text, and keeps it for the next text at this path. */
 function joinHalves(choice: OpenChoice, path: string, text: string): string {
   const half = choice.halves.get(path) ?? ''
   const whole = half + text
@@ -204,10 +204,7 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   return isHalf ? whole.slice(0, -1) : whole
 }
 
-/**
- * Filters the members of an object that readers join. Readers append texts, so an id would grow if
- * each chunk repeated it.
- */
+/** Leaves out repeated members: readers append texts, so a repeated id would grow. */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members)) {
@@ -225,7 +222,7 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
   return read
 }
 
-/** Refuses a member that continues with another type. Some readers append it, others replace it. */
+/** Refuses a member that continues with another type: some readers append it, others replace it. */
 function keepKind(choice: OpenChoice, path: string, value: Json): void {
   if (path.length > PATH_LENGTH_MAX)
     throw invalidChunk(`expected names of at most ${PATH_LENGTH_MAX} characters`)
@@ -238,13 +235,13 @@ function keepKind(choice: OpenChoice, path: string, value: Json): void {
   choice.kinds = new Map(choice.kinds).set(path, kind)
 }
 
-/** Most members that are remembered. The map is copied for each new member. */
+/** Most members in the map, which is copied for each new member. */
 const PLACES_MAX = 256
 const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
-/** Adds kept half characters unchanged to the delta. Each call must have a name at this point. */
+/** Adds kept half characters to the delta. Each call must have a name by now. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')
@@ -258,7 +255,7 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   choice.halves = NEW_CHOICE.halves
 }
 
-/** Lists of tokens, or null. The provider Together sends a number there, which no reader uses. */
+/** Lists of tokens, or null. The provider Together sends a number, which no reader uses. */
 function readLogprobs(stated: Json | undefined): JsonObject | null {
   if (!isJsonObject(stated)) return null
   const { content, refusal } = stated

@@ -10,13 +10,13 @@ import {
   setMember,
 } from '../json/value.ts'
 
-/** The state of a tool call so far. Its position in the list is the index that readers get. */
+/** The state of a tool call. Readers get its position in the list as its index. */
 export type ToolCall = {
   /** The index that the provider sent. */
   readonly index: number | null
   readonly id: string | null
   readonly name: string | null
-  /** True after the first delta was sent. Earlier deltas wait for the name of the call. */
+  /** True after the first delta was sent. Until then, deltas wait for the call's name. */
   readonly isBegun: boolean
   readonly waiting: readonly JsonObject[]
   /** Length of the JSON of the waiting deltas, UTF-16 units. */
@@ -25,18 +25,18 @@ export type ToolCall = {
 
 /** Functions for reading the calls of a choice. */
 export type CallTerms = {
-  /** Makes an id for the call at this position, if it has no id. */
+  /** Makes an id for a call without an id, at this position. */
   readonly makeId: (place: number) => string
   /** Keeps half a character at the end of a text, for the next text at the same path. */
   readonly join: (path: string, text: string) => string
-  /** Leaves out members that repeat an earlier value and that readers would append. */
+  /** Leaves out repeated members, which readers would append. */
   readonly once: (path: string, members: JsonObject) => JsonObject
 }
 
 /**
  * Reads the tool calls in one delta (attacker-controlled) and changes `calls`. Readers fill arrays
  * by index, so calls are numbered from 0 without gaps, in the order in which they begin. Each call
- * begins with id, type and name, continues without them, and occurs once in a chunk. Null if there
+ * begins with id, type and name, continues without these, and occurs once in a chunk. Null if there
  * is no output. Throws FormatError `invalid_chunk`, `changed_name` for a second name in one call,
  * and `changed_type` for a member that continues with another type.
  */
@@ -59,7 +59,7 @@ function readToolCall(
   const { index, id, type, function: body, ...rest } = objectOf(given, 'each tool call')
   const { name, arguments: stated, ...added } = objectOf(body ?? {}, 'the function of a tool call')
   const read = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
-  // Callers cannot request other types of tools. Many readers fail on calls of other types.
+  // Callers cannot request tools of other types, and many readers fail on such calls.
   if ((textOf(type, 'the type of a tool call') ?? 'function') !== 'function')
     throw invalidChunk('expected tool calls of type function')
   const found = findCall(calls, read)
@@ -102,7 +102,7 @@ function readToolCall(
 
 type Merged = Record<string, Json>
 
-/** Merges a delta as readers do. Appends texts and lists, and merges objects member by member. */
+/** Merges a delta as readers do: appends texts and lists, merges objects member by member. */
 function mergeInto(whole: Merged, delta: JsonObject): Merged {
   for (const [name, value] of Object.entries(delta))
     setMember(whole, name, merged(whole, name, value))
@@ -112,22 +112,21 @@ function mergeInto(whole: Merged, delta: JsonObject): Merged {
 function merged(whole: Merged, name: string, value: Json): Json {
   const known = memberOf(whole, name)
   if (known === undefined) return isJsonObject(value) ? mergeInto({}, value) : value
-  // The known object was created above, so it may be changed.
+  // Created above, so it may be changed.
   if (isJsonObject(known) && isJsonObject(value)) return mergeInto(known as Merged, value)
   if (typeof known !== typeof value || typeof known === 'object')
     throw new FormatError('changed_type', 'expected a member of a call once, or as text')
   return typeof known === 'string' ? known + String(value) : value
 }
 
-/** Limits for deltas that wait for the name of a call: their number, and UTF-16 units of JSON. */
+/** Limits for deltas that wait for a call's name: their number, and UTF-16 units of JSON. */
 const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
  * The position in `calls` of the call that continues. -1 if a new call begins. Some providers omit
- * the index, or send the index 0 for every call. Then an id begins a call. Without ids, a name
- * does. With a known index, an id alone begins no call, because some providers send a new id in
- * each delta.
+ * the index, or send 0 for every call: then an id begins a call, or a name if there are no ids.
+ * With a known index, an id alone begins no call: some providers send a new id in each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

@@ -2,8 +2,8 @@ import { type JsonObject, memberOf } from '../../json/value.ts'
 import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
 
 /**
- * Reads the whole message from a provider (attacker-controlled), for a call without a stream.
- * Leaves out the proof member. Throws FormatError `invalid_form`.
+ * Reads a whole message from a provider (attacker-controlled). Leaves out the proof member. Throws
+ * FormatError `invalid_form`.
  */
 export function readWholeMessage(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'type') !== 'message' || memberOf(answer, 'role') !== 'assistant')

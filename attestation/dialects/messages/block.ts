@@ -7,12 +7,12 @@ type Add = (block: OpenBlock, delta: JsonObject) => void
 
 /** The deltas that a block of one type may have. */
 type BlockRule = {
-  /** Members that deltas fill, with the values that they have at the start of the block. */
+  /** Members that deltas fill, with their values at the start of the block. */
   readonly empty: JsonObject
   readonly deltas: Readonly<Record<string, Add>>
 }
 
-/** The open block of a message. It belongs to one stream. Its members are changed in place. */
+/** The open block of one stream's message. Changed in place. */
 export type OpenBlock = {
   readonly start: JsonObject
   readonly rule: BlockRule
@@ -21,7 +21,7 @@ export type OpenBlock = {
   readonly citations: Json[]
   /** The signature of a thinking block. It comes once, after the thinking text. */
   signature: string | null
-  /** The members of a compaction. Null before the only delta of the compaction. */
+  /** The members of a compaction. Null before its only delta. */
   compacted: JsonObject | null
 }
 
@@ -80,11 +80,11 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
 
 /**
  * Opens a block. Throws FormatError `unread_member` if a member that deltas fill already has
- * content, because readers of deltas would not show this content.
+ * content: readers of deltas would not show it.
  */
 export function openBlock(start: JsonObject): OpenBlock {
   const type = textIn(start, 'type')
-  // After a change of the model, some readers show the new model and others the first model.
+  // After a change of the model, readers differ in the model that they show.
   if (type === 'fallback') throw refuse('changed_identity', 'expected one model')
   const rule = RULES.get(type) ?? WHOLE
   for (const [name, empty] of Object.entries(rule.empty)) {

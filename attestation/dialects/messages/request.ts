@@ -2,14 +2,14 @@ import { isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
 import { isEmpty, listIn } from '../dialect.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
-/** Members that refer to content stored at the provider. A request with them hides its prompt. */
+/** Members that refer to content stored at the provider, so they hide a part of the prompt. */
 const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['thread', 'send the messages of the thread instead'],
 ])
 
 /**
- * Finds the first member of a Messages request that hides a part of the prompt. Returns null if all
- * of the prompt is visible. README.md, What is refused, has the list.
+ * Finds the first member of a Messages request that hides a part of the prompt (README.md, What is
+ * refused). Returns null if all of the prompt is visible.
  */
 export function findHiddenInMessages(request: JsonObject): RefusedMember | null {
   const container = memberOf(request, 'container') ?? null

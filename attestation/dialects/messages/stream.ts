@@ -24,11 +24,11 @@ import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './
  * (README.md, Messages).
  */
 export class MessagesReader implements StreamReader {
-  /** The message from the start of the stream. Null before the start. */
+  /** The message as it started. Null before the start. */
   private message: JsonObject | null = null
   private readonly blocks: JsonObject[] = []
   private open: OpenBlock | null = null
-  /** The event with the stop reason. Null before this event. */
+  /** The event with the stop reason. Null before it. */
   private ending: JsonObject | null = null
   /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<Json>()
@@ -56,7 +56,7 @@ export class MessagesReader implements StreamReader {
     return message
   }
 
-  /** Returns the data of the events for callers that result from this event. */
+  /** Returns the data of the resulting events for callers. */
   private readData(type: string, data: JsonObject): readonly JsonObject[] {
     switch (type) {
       case 'message_start':
@@ -140,7 +140,7 @@ export class MessagesReader implements StreamReader {
     return [...before, settled]
   }
 
-  /** Ends the open block when the next block begins. llama.cpp sends all stop events at the end. */
+  /** Ends the open block when the next one begins: llama.cpp sends all stop events at the end. */
   private endEarly(): JsonObject {
     const index = this.blocks.length
     this.closeOpen()
@@ -153,7 +153,7 @@ export class MessagesReader implements StreamReader {
     this.open = null
   }
 
-  /** The open block. The event must have its index, because readers keep blocks by their index. */
+  /** The open block. The event must have its index: readers keep blocks by index. */
   private blockOf(data: JsonObject): OpenBlock {
     if (memberOf(data, 'index') !== this.blocks.length)
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
@@ -168,7 +168,7 @@ function reasonOf(data: JsonObject): string {
   return typeof message === 'string' ? message : 'no reason given'
 }
 
-/** Members of message_delta, and of its delta, that SDKs read. All others are left out. */
+/** Members that SDKs read in message_delta and its delta. All others are left out. */
 const TOP_MEMBERS = ['context_management', 'input_transformations']
 const DELTA_MEMBERS = ['stop_reason', 'stop_sequence', 'stop_details', 'container']
 
@@ -177,8 +177,8 @@ function pick(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * Merges the usage from the start with the usage from the end, whose numbers replace the earlier
- * ones. Throws FormatError `changed_finish` if `output_tokens` falls or has another type.
+ * Merges two usages: numbers from the end replace those from the start. Throws FormatError
+ * `changed_finish` if `output_tokens` falls or has another type.
  */
 function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   const first = memberOf(message, 'usage')

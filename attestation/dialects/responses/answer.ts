@@ -5,8 +5,8 @@ import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
 const STATUSES = ['completed', 'incomplete', 'failed']
 
 /**
- * Reads the whole response from a provider (attacker-controlled), for a call without a stream.
- * Leaves out the proof member. Throws FormatError `invalid_form`.
+ * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member. Throws
+ * FormatError `invalid_form`.
  */
 export function readWholeResponse(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'object') !== 'response')

@@ -2,20 +2,20 @@ import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** A list in an item whose parts are streamed. Events have an index member for each list. */
+/** A list of streamed parts in an item. Events have an index member for each list. */
 export type PartList = 'content' | 'summary'
 
-/** A text that is streamed: a part of an item, or a member of an item. */
+/** A streamed text: a part or a member of an item. */
 type Channel = {
   /** Types of items that can have this text. */
   readonly items: readonly string[]
-  /** The member that holds the joined text: in the item or its part, and in the `done` event. */
+  /** The member that holds the joined text, in the item or its part and in the `done` event. */
   readonly member: string
   /** Null if the text is a member of the item itself. */
   readonly part: { readonly list: PartList; readonly type: string } | null
 }
 
-/** Keys: the names of the events without their endings `.delta` and `.done`. */
+/** Keys: names of events without `.delta` or `.done`. */
 export const CHANNELS: ReadonlyMap<string, Channel> = new Map([
   ['response.output_text', ofPart(['message'], 'content', 'output_text', 'text')],
   ['response.refusal', ofPart(['message'], 'content', 'refusal', 'refusal')],
@@ -43,10 +43,10 @@ function memberOfItem({ part, member }: Channel): string {
   return part?.list ?? member
 }
 
-/** Items that callers answer. Readers find the call by the id, and the tool by the name. */
+/** Items that callers answer. Readers find a call by its id, and a tool by its name. */
 const CALLS = ['function_call', 'custom_tool_call']
 
-/** The part of a text that was received so far. Changed in place. */
+/** The text so far. Changed in place. */
 export type StreamedText = {
   readonly channel: string
   text: string
@@ -63,28 +63,28 @@ export type StreamedPart = StreamedText & {
   isClosed: boolean
 }
 
-/** An item of the output that has begun. It belongs to one stream. Changed in place. */
+/** An item of one stream's output that has begun. Changed in place. */
 export type StreamedItem = {
   readonly index: number
   readonly id: string
   readonly added: JsonObject
   readonly parts: Readonly<Record<PartList, StreamedPart[]>>
-  /** The streamed member of the item. Null before the first delta of this member. */
+  /** The streamed member of the item. Null before its first delta. */
   whole: StreamedText | null
-  /** The item in its final form. Null before the end of the item. */
+  /** The final form of the item. Null before its end. */
   done: JsonObject | null
 }
 
-/** The item with an id. llama.cpp sends only the id of the call, and its events name this id. */
+/** The item with an id. llama.cpp sends only the id of the call, and uses it in its events. */
 export function withId(item: JsonObject): JsonObject {
   const call = memberOf(item, 'call_id')
   return isEmpty(memberOf(item, 'id')) && typeof call === 'string' ? { ...item, id: call } : item
 }
 
 /**
- * Begins an item. Throws FormatError `unread_member` if a member that deltas fill already has text,
- * because readers of deltas would not show this text. Throws `invalid_form` for a message whose
- * role is not assistant, and for a call without an id or a name.
+ * Begins an item. Throws FormatError `unread_member` if a member that deltas fill already has text:
+ * readers of deltas would not show it. Throws `invalid_form` for a message whose role is not
+ * assistant, and for a call without an id or a name.
  */
 export function beginItem(index: number, added: JsonObject): StreamedItem {
   const type = textIn(added, 'type')
@@ -101,8 +101,8 @@ export function beginItem(index: number, added: JsonObject): StreamedItem {
 }
 
 /**
- * Compares an item with its streamed texts. The item is from its end event or the final answer.
- * Throws FormatError `changed_identity`, `changed_text`, `invalid_tool_input`.
+ * Compares an item, from its end event or the final answer, with its streamed texts. Throws
+ * FormatError `changed_identity`, `changed_text`, `invalid_tool_input`.
  */
 export function checkItem(item: StreamedItem, done: JsonObject): void {
   const { added, parts, whole } = item
@@ -133,7 +133,7 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
 
 /**
  * Compares a part at its end with its streamed text. Its annotations must begin with the streamed
- * annotations. Throws FormatError `changed_text`.
+ * ones. Throws FormatError `changed_text`.
  */
 export function checkPart(streamed: StreamedPart, given: JsonObject): void {
   const { channel, text, annotations, isClosed } = streamed

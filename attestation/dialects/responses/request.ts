@@ -8,7 +8,7 @@ import {
 import { isEmpty } from '../dialect.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
-/** Members that refer to content stored at the provider. The request does not show this content. */
+/** Members that refer to content stored at the provider, so they hide a part of the prompt. */
 const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['previous_response_id', 'send the items of the turns before instead'],
   ['conversation', 'send the items of the conversation instead'],
@@ -25,8 +25,8 @@ const FILES = [
 ]
 
 /**
- * Returns the first member of a Responses request that hides a part of the prompt. Returns null if
- * the request shows everything (formats.md, What is refused). It does not search schemas of tools.
+ * Returns the first member of a Responses request that hides a part of the prompt (formats.md, What
+ * is refused), or null. Does not search schemas of tools.
  */
 export function findHiddenInResponses(request: JsonObject): RefusedMember | null {
   const background = memberOf(request, 'background') ?? false
@@ -45,7 +45,7 @@ export function findHiddenInResponses(request: JsonObject): RefusedMember | null
   )
 }
 
-/** A reference may have no type. Every other item that may have no type has a role. */
+/** A reference may have no type. Any other item without a type has a role. */
 function findItemReference(items: Json | undefined, name = 'input'): RefusedMember | null {
   for (const [at, item] of (isJsonArray(items) ? items : []).entries()) {
     if (!isJsonObject(item)) continue

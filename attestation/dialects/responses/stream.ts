@@ -25,7 +25,7 @@ import {
   withId,
 } from './item.ts'
 
-/** The events that can be the last of a stream, each with the status of its response. */
+/** The events that can end a stream, each with the status of its response. */
 const TERMINALS: ReadonlyMap<string, string> = new Map([
   ['response.completed', 'completed'],
   ['response.incomplete', 'incomplete'],
@@ -35,7 +35,7 @@ const TERMINALS: ReadonlyMap<string, string> = new Map([
 /** Events at the start of a response. A provider may leave out the last two. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** How the names of part events begin, with the list that holds the part and its index member. */
+/** Beginnings of the names of part events, with the list that holds the part. */
 const PART_EVENTS: ReadonlyMap<string, PartList> = new Map([
   ['response.content_part', 'content'],
   ['response.reasoning_summary_part', 'summary'],
@@ -46,7 +46,7 @@ const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as con
 const PROGRESS =
   /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
-/** Members that SDKs compute from the output. A provider could send another text in them. */
+/** SDKs compute these members from the output. A provider could send another text in them. */
 const COMPUTED = ['output_text', 'output_parsed']
 
 /**
@@ -54,14 +54,14 @@ const COMPUTED = ['output_text', 'output_parsed']
  * each item, and the final response (README.md, Responses).
  */
 export class ResponsesReader implements StreamReader {
-  /** The response from the first event of the stream, and the response from its last event. */
+  /** The response in the first event, and the response in the last event. */
   private first: JsonObject | null = null
   private final: JsonObject | null = null
   private readonly items: StreamedItem[] = []
-  /** The same items, by the id of the item and by the id of the call. */
+  /** The same items by their own id and by the id of their call. */
   private readonly byId = new Map<string, StreamedItem>()
   private readonly callIds = new Set<Json>()
-  /** The number of items, from the first on, that have ended. */
+  /** How many items have ended. They end in their order. */
   private ended = 0
   private given: DialectEvent[] = []
   private sequence = 0
@@ -116,9 +116,8 @@ export class ResponsesReader implements StreamReader {
   }
 
   /**
-   * The items in their final form, in the order of the stream. The final answer may lack items or
-   * have another order, but it must have the same texts. If the response failed, an item that did
-   * not end is incomplete.
+   * The items in their final form, in the order of the stream. The final answer may lack or reorder
+   * items, but must have the same texts. In a failed response, an item may lack its end.
    */
   private outputOf(response: JsonObject): readonly JsonObject[] {
     const finals = listIn(response, 'output').map(withId)
@@ -149,7 +148,7 @@ export class ResponsesReader implements StreamReader {
     const call = memberOf(item.added, 'call_id')
     if (this.byId.has(item.id) || (call !== undefined && this.callIds.has(call)))
       throw refuse('changed_identity', 'expected no id twice')
-    // Some readers show texts at once. They would mix the texts of two open messages.
+    // Refuses a second open message: readers that show texts at once would mix the two.
     const open = this.items.slice(this.ended)
     const isMessage = ({ added }: StreamedItem) => added.type === 'message'
     if (isMessage(item) && open.some(isMessage))
@@ -164,7 +163,7 @@ export class ResponsesReader implements StreamReader {
     const done = withId(objectIn(data, 'item'))
     const index = memberOf(data, 'output_index') ?? undefined
     const item = this.openItem(index === undefined ? { item_id: textIn(done, 'id') } : data)
-    // Some readers order items by their index, others by the time of their end.
+    // Items must end in order: some readers sort by index, others by end.
     if (item.index !== this.ended)
       throw refuse('unfinished', 'expected the items before to have ended')
     checkItem(item, done)
@@ -294,7 +293,7 @@ export class ResponsesReader implements StreamReader {
     }
   }
 
-  /** Writes the events that end a part if they are missing. Some providers leave them out. */
+  /** Writes missing events that end a part: some providers leave these events out. */
   private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     if (part.isClosed) return
     this.giveAnnotations(item, part, end)
@@ -311,7 +310,7 @@ export class ResponsesReader implements StreamReader {
     )
   }
 
-  /** Writes the annotations that did not stream but are in the part at its end. */
+  /** Writes the annotations of an ended part that did not stream. */
   private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     for (const annotation of listIn(end, 'annotations').slice(part.annotations.length)) {
       const place = { ...this.placeOf(item, part), annotation_index: part.annotations.length }
@@ -358,7 +357,7 @@ export class ResponsesReader implements StreamReader {
     return { ...place, [PART_INDEX[list]]: (text as StreamedPart).index }
   }
 
-  /** Returns the response in an event. Its id and model must be the same as in the first event. */
+  /** Returns the response in an event. Its id and model must not change. */
   private responseIn(data: JsonObject): JsonObject {
     const given = withoutProof(objectIn(data, 'response'))
     const response = Object.fromEntries(
