@@ -40,9 +40,7 @@ type AttestedAt = (size: number) => number | null
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /**
-   * The gateway states the head's time, so a dishonest gateway could always state a recent time.
-   */
+  /** The gateway states the head's time, and a dishonest gateway could always state now. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor

@@ -34,15 +34,15 @@ export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint
 /** The recipient's context of one call. */
 export type RecipientContext = {
   /**
-   * Decrypts the next ciphertext. Ciphertexts must come in the order of their encryption. Throws
-   * CallFault `bad_ciphertext` for anything else. After that, the context cannot be used again.
+   * Decrypts the next ciphertext, in the order of encryption. Throws CallFault `bad_ciphertext` for
+   * anything else: the context cannot be used again then.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
   /** Exports a secret of this many bytes (RFC 9180 section 5.3). */
   export(exporterContext: string, length: number): Buffer
 }
 
-/** Returns the public key for 32 random bytes (RFC 7748). The multiplication does the clamping. */
+/** Returns the public key for 32 random bytes (RFC 7748). The multiplication clamps them. */
 export function publicKeyOf(secretKey: Uint8Array): Buffer {
   const spki = createPublicKey(privateKeyOf(secretKey)).export({ type: 'spki', format: 'der' })
   return spki.subarray(-KEY_BYTES)
@@ -104,7 +104,7 @@ function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
 /** The DER prefix of the 32 key bytes (RFC 8410). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex')
 
-/** Key objects are not kept, because they cannot be overwritten when the key expires. */
+/** Key objects are not kept: they cannot be overwritten when the key expires. */
 function privateKeyOf(secretKey: Uint8Array): KeyObject {
   const der = Buffer.concat([PKCS8_PREFIX, secretKey])
   try {
@@ -155,8 +155,8 @@ function labelledBy(id: string) {
 }
 
 /**
- * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104). Hashing two whole messages takes
- * a fifth of the time of `createHmac`.
+ * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104), in a fifth of the time of
+ * `createHmac`.
  */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
   const key = salt.length > BLOCK_BYTES ? sha256(salt) : salt
