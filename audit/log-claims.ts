@@ -37,9 +37,9 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
 }
 
 /**
- * Returns the configurations that the auditor named. If there are none, returns the configurations
- * of the expected releases, if each release has one. The check of each document ensures that its
- * image and configuration belong together.
+ * Returns the configurations that the auditor named. Otherwise returns the configurations of the
+ * expected releases, if each release has one. The check of each document ensures that its image and
+ * configuration belong together.
  */
 function expectedConfigurations({
   configurations = [],

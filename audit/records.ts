@@ -162,7 +162,7 @@ function readParts(record: Json) {
 
 /**
  * Reports differences between a record and its leaf, log, head and anchor. Returns true if there
- * are none.
+ * are no differences.
  */
 function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
   const { where, leafHash, head, log, ledger } = compared

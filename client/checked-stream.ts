@@ -191,7 +191,7 @@ const CARRIAGE_RETURN = 0x0d
 
 /**
  * Returns the position after the first complete event from `from` on, which ends with two line
- * feeds. Returns -1 if there is none.
+ * feeds. Returns -1 without a complete event.
  */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))

@@ -20,7 +20,7 @@ export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 export type BootStatementKeeper = {
   /**
    * States the heads in a request's body, once, while the log is empty. Every later request
-   * receives this first statement, whatever heads it contains. Throws CallFault `invalid_call`,
+   * receives this first statement, even with other heads. Throws CallFault `invalid_call`,
    * `log_conflict` when the log had leaves before the first request, and the errors of
    * attestStatement.
    */

@@ -157,7 +157,7 @@ const ATTEMPTS_KEY_BYTES = 16
 
 /**
  * A generation remembers one request per 128 bytes of PENDING_BYTES_MAX. Two generations with 27
- * bytes per request thus take less than half of it.
+ * bytes per request thus take less than half of PENDING_BYTES_MAX.
  */
 const ATTEMPT_SHARE = 128
 

@@ -15,9 +15,9 @@ export type NotaryAccount = {
 }
 
 /**
- * Makes a new account from `random`, the security module's random bytes. It lives as long as the
- * process. Throws the error of `random`. Throws when 8 draws in a row are not private keys: the
- * source is broken then, because only one draw in 2^127 is none.
+ * Makes a new account from `random`, the security module's random bytes. The account lives as long
+ * as the process. Throws the error of `random`. Throws when 8 draws in a row are not private keys:
+ * only one draw in 2^127 is not a private key, so the source is broken.
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,

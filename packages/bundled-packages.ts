@@ -9,7 +9,10 @@ export type BundledPackage = {
   readonly version: string
   /** SPDX expression. */
   readonly license: string
-  /** SHA-512 of the package's own tarball, hex, from package-lock.json. Null if it has none. */
+  /**
+   * SHA-512 of the package's own tarball, hex, from package-lock.json. Null without a SHA-512
+   * there.
+   */
   readonly sha512: string | null
   /** The package's LICENSE and NOTICE files, which its licence requires us to distribute. */
   readonly notices: readonly string[]

@@ -111,7 +111,7 @@ function join(
 
 type Hole = { readonly name: HoleName; readonly start: number; readonly end: number }
 
-/** Returns the place of the single text member with this name. Null if there is none or more. */
+/** Returns the place of the only text member with this name. Null unless there is exactly one. */
 function findText(data: string, name: HoleName): Hole | null {
   const member = `"${name}":`
   const at = data.indexOf(member)
