@@ -124,8 +124,8 @@ async function findLogs(
 }
 
 /**
- * Reports a log that an earlier run audited and that the gateway no longer lists, with the log's
- * earlier findings.
+ * Reports a log that an earlier run audited and that is no longer listed, with its earlier
+ * findings.
  */
 function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const ledger = openLedger(notary, saved.findings)

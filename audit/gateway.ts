@@ -67,9 +67,7 @@ function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
 
 const HASH_FORM = /^[0-9a-f]{64}$/
 
-/**
- * Hashes (32 bytes) in hex. They are read without a schema for each, because there are millions.
- */
+/** Hashes (32 bytes) in hex, read without a schema for each hash: there are millions. */
 function hashesOf(lengthMax: number) {
   return listOf(z.unknown(), lengthMax).transform((list, context) =>
     list.map((value, at) => {

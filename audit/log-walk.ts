@@ -28,8 +28,8 @@ type WalkParts = LogContext & {
   /** Null without a key. */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
   /**
-   * Called after each step. `isWhole` is true if everything up to the newest head was compared, so
-   * that the next run can continue there.
+   * Called after each step. If `isWhole`, everything up to the newest head was compared, and the
+   * next run can continue there.
    */
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
@@ -41,7 +41,7 @@ export type WalkOutcome = {
   readonly confirmedSize: number
   /**
    * Size of the largest signed head that was read. It exceeds the walk's end if the log has grown,
-   * or if the gateway claims a size that is too small.
+   * or if the gateway claims too small a size.
    */
   readonly servedSize: number
   /** The largest size that a head attestation covers. */
@@ -100,8 +100,8 @@ class Walk {
   /** Number of leaves that the walk has passed. A whole tree has this size. */
   private position: number
   /**
-   * False after the leaves contradicted a head, or after a leaf was missing. No tree is left to
-   * compare with then.
+   * False after a leaf was missing, or after the leaves contradicted a head. After that, there is
+   * no tree to compare with.
    */
   isWhole = true
   /** Number of refused heads since the last accepted head. */

@@ -110,8 +110,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
 }
 
 /**
- * Counts a record whose request and response were erased, as the gateway states: they may be
- * missing. Content that the gateway states it cannot decrypt counts as not checked.
+ * Counts a record whose content the gateway states to be erased: the content may be missing.
+ * Content that the gateway cannot decrypt, as it states, counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -121,7 +121,7 @@ function recordAbsence(record: Json, ledger: Ledger): void {
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
 
-/** Reports the records that the gateway does not serve, with one finding for each series. */
+/** Reports the records that the gateway does not serve: one finding for each series. */
 function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   let gap: { readonly start: number; end: number } | null = null
   return {
@@ -182,8 +182,8 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
 }
 
 /**
- * Returns how the record's transactions differ from those of its head, or null if they are the
- * same.
+ * Returns how the record's transactions differ from the head's transactions, or null for no
+ * difference.
  */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
@@ -304,8 +304,8 @@ export type TimeBracket = {
 
 /**
  * Compares the times in records with the times at which the enclave attested its log, from `start`
- * on. The host's clock sets the former, the security module the latter. A difference of one minute
- * is accepted.
+ * on. The host's clock sets the times in records. The security module sets the times in
+ * attestations. A difference of one minute is accepted.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start

@@ -21,8 +21,8 @@ export type SearchContext = GatewayContext & {
 }
 
 /**
- * Maximum number of looked-up transactions per relayer. A relayer that only sends anchors has few
- * others.
+ * Maximum number of looked-up transactions per relayer. A relayer that only sends anchors needs
+ * few.
  */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 

@@ -7,7 +7,7 @@ import type { LogContext } from './audit-context.ts'
 import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
-/** Maximum number of leaves in memory for one head. They serve to find a wrong leaf. */
+/** Maximum number of leaves in memory for one head, to find a wrong leaf. */
 const HELD_LEAVES_MAX = 1_000
 
 /**
@@ -17,8 +17,8 @@ const HELD_LEAVES_MAX = 1_000
 export class TreeWalk {
   private edge: Edge
   /**
-   * The tree's edge at the last matching head. `held` contains the leaves since then, or null if
-   * there are too many.
+   * The tree's edge at the last matching head. `held` contains the leaves since that head, or null
+   * if there are too many.
    */
   private matched: Edge
   private held: Uint8Array[] | null = []

@@ -183,8 +183,8 @@ const NEEDED: readonly AnswerCheckName[] = [
 ]
 
 /**
- * "Not checked" does not mean "passed". The hash of a stream's chunks, or of the response that they
- * form, binds the stream.
+ * "Not checked" does not mean "passed". Either the hash of its chunks or the hash of its response
+ * binds a stream.
  */
 function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
   const hasPassed = (name: AnswerCheckName) =>

@@ -407,8 +407,8 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * Returns an empty response that replaces a refused answer. Every method that reads the body is
- * replaced by a rejection with `fault`: some engines replace the error of a stream with their own.
+ * Returns an empty response that replaces a refused answer. Every method that reads the body
+ * rejects with `fault`: some engines replace the error of a stream by another error.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

@@ -16,7 +16,7 @@ export type ConnectOptions = {
    * client.
    */
   readonly url: string
-  /** API key for requests for evidence. Calls carry their own client's key. */
+  /** API key for requests for evidence. Calls carry the key that the OpenAI client sets. */
   readonly apiKey?: string
   /** Describes the enclaves that this client accepts. */
   readonly expect: Expectations
@@ -25,7 +25,7 @@ export type ConnectOptions = {
    * or 32 bytes). Default: AWS's root.
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
-  /** Accepts enclaves in debug mode, whose memory their host can read. Default false. */
+  /** Accepts enclaves in debug mode: the host can read their memory. Default false. */
   readonly allowDebug?: boolean
   /**
    * Encrypts calls to an expected enclave, so that the gateway cannot read them. Default true. The

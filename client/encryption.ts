@@ -90,8 +90,8 @@ export async function sealCall(parts: {
 }
 
 /**
- * Returns true if the answer states that the enclave lacks this key. The enclave did not process
- * the call then.
+ * Returns true if the answer states that the enclave lacks this key, and so did not process the
+ * call.
  */
 export async function isKeyConfigProblem(response: Response): Promise<boolean> {
   const type = response.headers.get('content-type') ?? ''

@@ -21,7 +21,7 @@ export async function passError(response: Response): Promise<Response> {
   return new Response(body, { status, statusText, headers })
 }
 
-/** Returns null if the body has neither member: a proxy before the gateway made the error then. */
+/** Returns null if the body has neither member: a proxy before the gateway made it. */
 function membersOf(bytes: Uint8Array | null): JsonObject | null {
   const json = bytes === null ? null : readJson(bytes)
   if (!isJsonObject(json)) return null

@@ -171,10 +171,10 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 export const RECONNECT_PAUSE_MS = 100
 
 /**
- * Makes a read, and repeats it once if `isBroken` returns true. Default: after any rejection. A
- * restarted gateway has closed the connections in our pool, so the next request fails although the
- * gateway is running. Use this only for reads without side effects: a broken call for a completion
- * may have been processed.
+ * Makes a read, and repeats it once if `isBroken` returns true. Default: after any rejection. The
+ * first request after a restart of the gateway fails, because our pool still has the old
+ * connection. Use this only for reads without side effects: a broken call for a completion may have
+ * been processed.
  */
 export async function readTwice<Type>(
   read: () => Promise<Type>,

@@ -200,7 +200,7 @@ export function createNotaries(
     return readNotaries(json)
   }
 
-  /** Stores the keys of expected enclaves that their notaries signed. */
+  /** Stores the keys of expected enclaves. Ignores a key that its notary did not sign. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys }) => {
       const known = attested.get(notary)
@@ -369,8 +369,8 @@ type UsableKey = EncryptionTarget & { readonly endMs: number }
 type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
 
 /**
- * Reads the notaries that a gateway names. They are not trusted: the client requests a document
- * from each enclave.
+ * Reads the notaries that a gateway names. The client does not trust this list: it requests a
+ * document from each enclave.
  */
 function readNotaries(json: JsonObject): readonly NamedNotary[] {
   const list = memberOf(json, 'notaries')

@@ -48,9 +48,7 @@ export function createProof(
   }
 }
 
-/**
- * Returns the checks that stay open for an accepted answer: at least that of the answer's anchor.
- */
+/** Returns the checks that stay open for an accepted answer: at least the anchor's check. */
 function openIn(checks: readonly AnswerCheck[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }

@@ -40,8 +40,8 @@ export type AttestationKeeper = {
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
    * Like attestNonce, with the digest of another statement as user_data. The statement must come
-   * from the enclave itself: relying parties trust the digest. These calls have a separate limit,
-   * so that a flood of nonces does not stop the attestation of the log.
+   * from the enclave itself: relying parties trust the digest. A separate limit ensures that a
+   * flood of nonces does not stop the attestation of the log.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -186,8 +186,8 @@ type ClockWatch = {
 
 /**
  * Compares the clock `now` (Unix milliseconds) with each time that the module states. Between these
- * times, a monotonic clock detects a step at once. A host that pauses the enclave stops both
- * clocks: the next measurement detects that.
+ * times, a monotonic clock shows a step at once. If the host pauses the enclave, both clocks stop,
+ * and only the next measurement shows the pause.
  */
 function watchClock({
   now,

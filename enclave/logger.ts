@@ -18,8 +18,8 @@ export function formatLine(atMs: number, ...[level, event, facts]: Parameters<Ev
 }
 
 /**
- * Returns what may be logged about any error: its name, its code and where it was thrown. Messages
- * of parsers and network errors repeat their input, so they are left out.
+ * Returns the name and the code of any error, and where it was thrown. It leaves out the message,
+ * because messages of parsers and network errors repeat their input.
  */
 export function describeError(error: unknown): LogFacts {
   if (!(error instanceof Error)) return { error: typeof error }

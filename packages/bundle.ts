@@ -14,8 +14,8 @@ export type PackageBundle = {
   readonly exports: ReadonlyMap<string, string>
   readonly program: string
   /**
-   * Sources whose text is in the files, with those of npm packages. Paths are from the repository's
-   * root.
+   * Sources whose text is in the files, including sources from npm packages. Paths are from the
+   * repository's root.
    */
   readonly sources: readonly string[]
   /** npm packages that the files import but do not contain, sorted. */

@@ -9,10 +9,7 @@ export type BundledPackage = {
   readonly version: string
   /** SPDX expression. */
   readonly license: string
-  /**
-   * SHA-512 of the package's own tarball, hex, from package-lock.json. Null without a SHA-512
-   * there.
-   */
+  /** SHA-512 of the package's tarball, hex. Null if package-lock.json has no SHA-512. */
   readonly sha512: string | null
   /** The package's LICENSE and NOTICE files, which its licence requires us to distribute. */
   readonly notices: readonly string[]

@@ -16,8 +16,8 @@ export type PackageContents = {
   /** True if the package contains VERIFIER_FILE. */
   readonly bringsVerifier: boolean
   /**
-   * npm packages that npm installs with this package. All other imports are in its own files, so
-   * that a program starts quickly and runs exactly the tested code.
+   * npm packages that npm installs with this package. The files of this package contain all other
+   * imports. Thus a program starts quickly and runs exactly the tested code.
    */
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
@@ -60,8 +60,7 @@ export const PACKAGES: readonly PackageContents[] = [
     files: { 'expect.schema.json': 'client/expect.schema.json' },
     bringsVerifier: true,
     dependencies: {
-      // For the library. An application and the library share one copy of these packages, with its
-      // corrections.
+      // For the library. An application and the library share one copy of these packages.
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},

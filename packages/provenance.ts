@@ -68,7 +68,7 @@ export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object 
   }
 }
 
-/** A component in the package's files, or one that npm installs with the package. */
+/** A component that is in the package's files, or that npm installs with the package. */
 type Part = {
   readonly how: 'bundled' | 'installed'
   readonly ref: string

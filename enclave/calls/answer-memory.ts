@@ -35,10 +35,9 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. It adds the most that each event can need, and measures
- * the assembly again when this sum reaches the last measured size. Thus a stream whose chunks
- * replace the same members reserves little memory, and the accounting takes constant time for each
- * part of an event.
+ * Accounts for the memory of one stream. It adds the most that each event can need. When this sum
+ * reaches the last measured size, it measures the assembly again. Thus a stream whose chunks
+ * replace the same members reserves little memory, and each part of an event takes constant time.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>

@@ -36,8 +36,8 @@ import type { StreamSink } from './stream-sink.ts'
 const LINGER_MS = 1_000
 
 /**
- * After this many failures, the stream gets no more templates. Its chunks differ by more than their
- * text, and a template takes as long as parsing an event.
+ * After this many failures, the stream gets no more templates. Such chunks differ by more than
+ * their text, and a template takes as long as parsing an event.
  */
 const TEMPLATES_UNUSED_MAX = 8
 

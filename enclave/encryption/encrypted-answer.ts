@@ -50,8 +50,8 @@ type AnswerOptions = {
 
 /**
  * Writes the answer to one encrypted call, as EncryptedRecords on one response. Each method that
- * ends the answer resolves when the gateway has read the whole answer, so that a call counts as
- * running while it takes memory. Throws CallerGone if the gateway does not read the answer.
+ * ends the answer resolves when the gateway has read the whole answer. Until then, the call counts
+ * as running. Throws CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
   /** The requested model. Null before the request was read. */

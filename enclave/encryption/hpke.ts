@@ -11,8 +11,8 @@ import { CallFault } from '../call-fault.ts'
 
 /*
  * HPKE (RFC 9180), the recipient's side of base mode, for one suite: DHKEM(X25519, HKDF-SHA256),
- * HKDF-SHA256, AES-256-GCM. With node:crypto, a recipient takes an eighth of the time that it takes
- * with WebCrypto, and no further code must be measured.
+ * HKDF-SHA256, AES-256-GCM. node:crypto takes an eighth of the time of WebCrypto, and needs no
+ * further measured code.
  */
 
 /** Length of secrets, of public keys, of AES keys, and of SHA-256, bytes. */
@@ -28,14 +28,14 @@ const suite = labelledBy('HPKE\x00\x20\x00\x01\x00\x02')
 /** Start of the key schedule's context, before the hash of `info`: base mode, no shared key id. */
 const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_hash', NOTHING)])
 
-/** An X25519 key pair, both in raw bytes. */
+/** An X25519 key pair in raw bytes. */
 export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint8Array }
 
 /** The recipient's context of one call. */
 export type RecipientContext = {
   /**
    * Decrypts the next ciphertext, in the order of encryption. Throws CallFault `bad_ciphertext` for
-   * anything else: the context cannot be used again then.
+   * anything else. After that, the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
   /** Exports a secret of this many bytes (RFC 9180 section 5.3). */

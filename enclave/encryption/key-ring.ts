@@ -12,8 +12,8 @@ export const ROTATION_MS = 3_600_000
 /** Lifetime of a key, milliseconds. Calls under the previous key still succeed. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * The stated validity of a key starts this long ago, for callers with slow clocks. It ends this
- * long before the key expires, so that calls on their way still arrive in time.
+ * The stated validity starts this long ago, for callers with slow clocks. It ends this long before
+ * the key expires, for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
 /** Pause after a failed attempt to make a key. */

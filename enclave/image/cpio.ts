@@ -94,7 +94,7 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   return [head, padding(head.length), data, padding(data.length)]
 }
 
-/** Zeros up to a multiple of four bytes. They follow the header with the name, and the data. */
+/** Zeros up to a multiple of four bytes, after the header with the name, and after the data. */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
 }

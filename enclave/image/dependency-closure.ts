@@ -43,9 +43,9 @@ export type DependencyClosure = {
 }
 
 /**
- * Reads dependencies.json with the project's lock file. Refuses a list that lacks a dependency of a
- * listed package, and a Node.js version that the project was not tested with. Optional dependencies
- * are used only if listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
+ * Reads dependencies.json with the project's lock file. Refuses a list without a dependency of a
+ * listed package. Refuses a Node.js version that the project was not tested with. Optional
+ * dependencies are used only if listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
  */
 export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
   const { runtime, packages } = parseForm('dependencies.json', listForm, list)

@@ -132,8 +132,8 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Writes the metadata section: the members that AWS's builder writes, except the time, so that the
- * same image has the same bytes. It is not measured: `measurements.json` has the facts that matter.
+ * Writes the metadata section like AWS's builder, but without the time, so that the same image has
+ * the same bytes. It is not measured: `measurements.json` has the facts that matter.
  */
 function writeMetadata(image: {
   readonly version: string

@@ -11,10 +11,10 @@ export class SourceError extends Error {
 
 /**
  * Returns the files of the project in `root` that Node.js loads for `main`, by their paths, sorted:
- * `main`, all files that it imports or re-exports by a path, their imports, and so on. `import
- * type` loads no file. Packages are not included (see dependency-closure.ts). Throws SourceError
- * for an `import()` without a literal. An image that lacks an import fails to start: it never runs
- * code that is not measured.
+ * `main`, all files that it imports or re-exports by a path, the imports of those files, and so on.
+ * `import type` loads no file. Packages are not included (see dependency-closure.ts). Throws
+ * SourceError for an `import()` without a literal. An image that lacks an import fails to start: it
+ * never runs code that is not measured.
  */
 export async function listLoadedSources(
   root: string,

@@ -95,7 +95,7 @@ type ImageReport = {
   readonly boot: RamdiskSize
   readonly application: RamdiskSize
   /**
-   * The production dependencies from Node.js, npm and Debian, with the total size of their used
+   * The production dependencies from Node.js, npm and Debian, with the total size of the used
    * files.
    */
   readonly dependencies: readonly Dependency[]

@@ -25,8 +25,8 @@ export type Attempts = {
 
 /**
  * Remembers every request for at least GENERATION_MIN_MS, and up to GENERATION_REQUESTS_MAX
- * requests for 24 to 48 h. Each takes 13 to 27 bytes. `key` is at least 16 random bytes and secret,
- * so no caller can find two requests that count as one. `monotonic` is a monotonic clock,
+ * requests for 24 to 48 h. A request takes 13 to 27 bytes. `key` is at least 16 random bytes and
+ * secret: no caller can find two requests that count as one. `monotonic` is a monotonic clock,
  * milliseconds.
  */
 export function createAttempts({

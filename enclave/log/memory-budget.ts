@@ -7,7 +7,7 @@ export const ANSWER_ROOM_BYTES = 64 * 1024
  */
 export const SMALL_CALL_BYTES = 4 * 2 ** 20
 
-/** The share of the memory that large calls may use, so that they cannot block small calls. */
+/** The share of the memory for large calls. The rest is for small calls only. */
 const LARGE_CALLS_SHARE = 3 / 4
 
 /** The memory that one running call holds. */

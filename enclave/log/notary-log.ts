@@ -24,8 +24,8 @@ type NewEntry = {
 /**
  * The notary's log: an append-only Merkle tree. The enclave keeps the tree's edge at the
  * acknowledged size, and every later completion. Each pull returns these completions until the
- * gateway acknowledges them by requesting later ones, so none is lost when the gateway dies. The
- * log ends with the process: a new enclave has a new account and a new log.
+ * gateway acknowledges them by requesting later completions. Thus no completion is lost when the
+ * gateway dies. The log ends with the process: a new enclave has a new account and a new log.
  */
 export class NotaryLog {
   private readonly account: NotaryAccount

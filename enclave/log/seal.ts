@@ -37,7 +37,7 @@ export type FinishedCompletion = {
   readonly credential: ReceiptCredential
   /** The gateway's data, returned to the gateway with the completion. */
   readonly context: string
-  /** True if request and answer are encrypted end to end, so that the gateway receives neither. */
+  /** True if request and answer are encrypted end to end: the gateway receives neither. */
   readonly isEncrypted: boolean
   /** True if the notice contains the completion. */
   readonly inNotice: boolean

@@ -18,8 +18,8 @@ const TEXT_FACTOR = 4
 const WIDE_TEXT_FACTOR = 8
 
 /**
- * Bytes of memory for each UTF-16 unit of a kept string and its canonical text, where one unit may
- * become six.
+ * Bytes of memory for each UTF-16 unit of a kept string and its canonical text. One unit may become
+ * six units there.
  */
 const KEPT_FACTOR = 6
 

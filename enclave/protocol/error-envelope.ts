@@ -44,8 +44,8 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
 }
 
 /**
- * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute. Some
- * respect a minute. They ignore longer waits and would retry within a second.
+ * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute (some: up
+ * to a minute). They ignore longer waits and would retry within a second.
  */
 export const RETRY_SECONDS_MAX = 59
 

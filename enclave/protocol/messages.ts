@@ -99,13 +99,13 @@ export type CompletionCall = {
   /** True for the caller's credential, false for the operator's. Default: false. */
   readonly is_callers?: boolean
   /**
-   * True if the call continues when the gateway closes the connection, so that another gateway can
+   * True if the call continues when the gateway closes the connection. Another gateway can then
    * find the record. Default: false. An older enclave ignores it.
    */
   readonly outlives_gateway?: boolean
   /**
-   * True if the notice contains the completion, for a gateway that does not pull this log because
-   * another gateway commits it. Default: false. An older enclave ignores it.
+   * True if the notice contains the completion. A gateway needs this if another gateway commits the
+   * log. Default: false. An older enclave ignores it.
    */
   readonly tells_completion?: boolean
 }

@@ -1,6 +1,6 @@
 /*
  * The messages between an enclave and its security module: one CBOR request, one CBOR answer, one
- * at a time. They go through the kernel of a Nitro enclave (/dev/nsm), or, in development, over a
+ * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development, they use a
  * Unix socket, with a length before each message.
  */
 

@@ -3,7 +3,7 @@ import type { PointRecovery } from '../../attestation/account.ts'
 
 /**
  * libsecp256k1 as WebAssembly, in a tenth of the time of plain JavaScript (test/bench/signing.ts).
- * Gateway and enclave both check many signatures of other logs, so it is in the protocol's folder.
+ * It is in the protocol's folder because gateway and enclave check many signatures of other logs.
  */
 export const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) => {
   const point = recover(digest, compact, recoveryBit, false)

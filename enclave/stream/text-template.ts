@@ -44,11 +44,11 @@ const MARKS: Readonly<Record<HoleName, string>> = {
 const LENGTH_MAX = 16 * 1024
 
 /**
- * Makes the template of an event's data (attacker-controlled), or null if it contains more than
- * text. `give` returns the chunk that would be passed on for an event, without side effects, and
- * null unless that is exactly one chunk. If `matchText` accepts data, `give` would return the same
- * chunk with two other strings, which only replace the marks: the text as the content of the
- * choice's delta, and the padding.
+ * Makes the template of an event's data (attacker-controlled). Null if it contains more than text.
+ * `give` returns the chunk that would be passed on for an event, without side effects, or null
+ * unless there is exactly one chunk. If `matchText` accepts data, `give` would return the same
+ * chunk with two other strings in place of the marks: the text as the content of the choice's
+ * delta, and the padding.
  */
 export function makeTextTemplate(
   data: string,

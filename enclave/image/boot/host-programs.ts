@@ -149,7 +149,7 @@ async function endProgram(child: ChildProcess): Promise<void> {
   clearTimeout(timer)
 }
 
-/** A program that ends when this process ends, even if this process is killed. */
+/** A program that ends when this process ends, even by a kill. */
 export type GuardedProgram = {
   /** Process id of the program itself, not of its guard. */
   readonly pid: number

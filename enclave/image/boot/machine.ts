@@ -147,7 +147,7 @@ export type MachinePlan = {
   readonly relay: { readonly command: string; readonly script: string }
 }
 
-/** `tcg` emulates the guest's instructions. With `kvm`, the processor runs them directly. */
+/** `tcg` emulates the guest's instructions. With `kvm`, the processor runs the guest directly. */
 export type Accelerator = 'tcg' | 'kvm'
 
 /** The guest's address, as set by guest/enclave-init. */
