@@ -37,7 +37,7 @@ export type AuditTools = {
   readonly recover: PointRecovery
   /** Receives the payer of each anchor that is in a block. */
   readonly payers: Payers
-  /** Heads of earlier logs, which each enclave states that it received at its start. */
+  /** Heads of earlier logs. Each enclave states which heads it received at its start. */
   readonly named: NamedHeads
   readonly random: RandomBelow
   /** Unix milliseconds. */

@@ -30,7 +30,7 @@ import { auditProofs, TreeWalk } from './tree.ts'
 /** Callbacks during the audit. */
 type AuditEvents = {
   progress(size: number): void
-  /** Saves the state, from which the next run can continue. */
+  /** Saves the state. The next run can continue from this state. */
   save(saved: SavedLog): Promise<void>
 }
 

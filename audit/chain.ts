@@ -200,7 +200,7 @@ export async function openChainSource(
       return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
     },
 
-    /** Returns blocks by number, without the blocks that the chain has not reached. */
+    /** Returns blocks by number. Blocks that the chain has not reached are missing. */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
         numbers.map((number) => ({

@@ -309,7 +309,7 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
   for (const head of facts.heads) named.add(head, log.notary)
 }
 
-/** Adds one finding for each code, which names all failed checks with this code. */
+/** Adds one finding for each code. It names all failed checks with this code. */
 function findEach(
   ledger: Ledger,
   where: string,

@@ -93,7 +93,7 @@ const AnchorForm = objectOf({
   block_hash: TxHash.nullable(),
 }).transform(({ state, tx_hash: txHash, replaces, ...block }) => ({
   txHash,
-  /** Earlier transactions for this head, in order, which the gateway states cannot be mined. */
+  /** Earlier transactions for this head, in order. The gateway states that they cannot be mined. */
   replaces,
   state,
   blockNumber: block.block_number,

@@ -110,8 +110,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
 }
 
 /**
- * Counts a record whose content the gateway states to be erased: the content may be missing.
- * Content that the gateway cannot decrypt, as it states, counts as not checked.
+ * Counts a record whose content was erased, as the gateway states. The content may be missing. If
+ * the gateway states that it cannot decrypt the content, the content counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -261,7 +261,7 @@ export function openRecordReader(
 }
 
 /**
- * Returns a page's records with their claimed indexes, which must ascend and lie within the page.
+ * Returns a page's records with their claimed indexes. These must ascend and lie within the page.
  */
 function indexRecords(
   records: readonly Json[],

@@ -46,13 +46,12 @@ export type CheckedFetchOptions = {
 }
 
 /**
- * Returns a `fetch` for `POST {baseURL}/chat/completions`, whose answers it checks, and for `GET
+ * Returns a `fetch` for `POST {baseURL}/chat/completions`, which checks the answers, and for `GET
  * {baseURL}/models`. It refuses other requests with `unsupported_call`, so that no answer passes
  * unchecked.
  *
- * It adds to the body a nonce, and the credential that the enclave must use: that of
- * `Fine-Tune-Authorization`, otherwise the operator's. It keeps such demands that the body already
- * has.
+ * It adds to the body a nonce, and states which credential the enclave must use: the credential of
+ * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the body already has are kept.
  *
  * An answer with an error status is not signed, and only its error is passed on. Reading the body
  * of a refused answer rejects with AffidavitError, for a stream before its end. Thus a client that
@@ -280,7 +279,7 @@ function readDemands(request: JsonObject): Demands {
   }
 }
 
-/** Adds demands to the text of an object, whose other bytes stay unchanged. */
+/** Adds demands to the text of an object. All other bytes stay unchanged. */
 function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const text = new TextDecoder().decode(body).trimStart()
   const rest = text.slice(1)

@@ -190,8 +190,8 @@ const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
 /**
- * Returns the position after the first complete event from `from` on, which ends with two line
- * feeds. Returns -1 without a complete event.
+ * Returns the position after the first complete event from `from` on, or -1. An event ends with two
+ * line feeds.
  */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
@@ -199,7 +199,7 @@ function findEventEnd(bytes: Uint8Array, from: number): number {
   return -1
 }
 
-/** Decodes lines and keeps byte order marks, which some readers drop at the beginning of a line. */
+/** Decodes lines and keeps byte order marks. Some readers drop them at the beginning of a line. */
 function decodeLines(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -178,7 +178,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Describes an error of `fetch`, whose `cause` has the actual reason. */
+/** Describes an error that `fetch` threw. Its `cause` has the actual reason. */
 function describeNetworkError(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
   const code = isObject(cause) ? cause.code : undefined

@@ -165,8 +165,8 @@ function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestam
 }
 
 /**
- * Maximum difference between the enclave's clock, whose time receipts state, and the security
- * module's clock, milliseconds. A call to the module alone may take a tenth of a second.
+ * Maximum difference between the enclave's clock and the security module's clock, milliseconds.
+ * Receipts state the enclave's time. A call to the module may take a tenth of a second.
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 

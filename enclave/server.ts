@@ -72,7 +72,7 @@ export function createEnclaveServer(options: ServerOptions): Server {
     keepAliveTimeout: KEEP_ALIVE_MS,
   }
   return createServer(settings, (request, response) => {
-    // A write to a connection that the gateway closed causes an error, which is ignored.
+    // Ignores the error of a write to a connection that the gateway closed.
     response.on('error', () => undefined)
     serve(options, request, response).catch((error: unknown) =>
       sendFault(options.log, response, error),

@@ -11,7 +11,7 @@ export type BundledPackage = {
   readonly license: string
   /** SHA-512 of the package's tarball, hex. Null if package-lock.json has no SHA-512. */
   readonly sha512: string | null
-  /** The package's LICENSE and NOTICE files, which its licence requires us to distribute. */
+  /** The package's LICENSE and NOTICE files. Its licence requires us to distribute them. */
   readonly notices: readonly string[]
 }
 

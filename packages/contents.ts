@@ -8,7 +8,7 @@ export type PackageContents = {
    * import no Node built-ins.
    */
   readonly library: readonly { readonly subpath: string; readonly module: string }[]
-  /** The module of the program, which has the package's name. */
+  /** The module of the program. The program has the package's name. */
   readonly program: string
   readonly readme: string
   /** Files that are copied unchanged: the path in the package, and the path in the repository. */

@@ -17,7 +17,7 @@ export type Declarations = {
 
 /**
  * Makes the declarations of modules and of all their imports. The compiler reads
- * packages/tsconfig.json, which allows only the JavaScript of the oldest supported Node.js. Throws
+ * packages/tsconfig.json, and so allows only the JavaScript of the oldest supported Node.js. Throws
  * BuildError `command_failed`.
  */
 export async function declareModules(

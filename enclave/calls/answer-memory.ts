@@ -46,7 +46,7 @@ export class StreamMemory {
   private knownBytes = 0
   /** Upper bound for the bytes of the events since the last count. */
   private addedBytes = 0
-  /** Bytes of the newest accepted event, which the assembly may lack. */
+  /** Bytes of the newest accepted event. The assembly may not contain this event yet. */
   private eventBytes = 0
   /** Bytes of the incomplete event. */
   private waitingBytes = 0

@@ -51,7 +51,7 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
 `
 
 /**
- * Reads the arguments of `npm run image`. Throws BuildError `options`, which names the first wrong
+ * Reads the arguments of `npm run image`. Throws BuildError `options`. It names the first wrong
  * argument.
  */
 export function parseImageOptions(words: readonly string[]): ImageCommand {

@@ -194,7 +194,7 @@ export function writeSettings(settings: ImageSettings): FileTree {
 
 /**
  * Variables only for development images: the demonstration provider, and a software security
- * module. A bridge leads to this module, which runs outside the image.
+ * module. A bridge leads to this module outside the image.
  */
 const DEVELOPMENT_VARIABLES = [
   'NSM_SOCKET=/run/nsm/nsm.sock',

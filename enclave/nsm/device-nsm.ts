@@ -10,7 +10,7 @@ const NSM_DEVICE_PATH = '/dev/nsm'
 const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
- * Opens the enclave's own security module, which stays open. `native` is only for tests. Throws
+ * Opens the enclave's own security module. It stays open. `native` is only for tests. Throws
  * NsmError Unavailable when the device is missing or may not be opened.
  */
 export async function openDeviceNsm(

@@ -17,8 +17,8 @@ import {
 export type Nsm = {
   readonly kind: 'software' | 'device'
   /**
-   * Makes a new attestation document (COSE_Sign1 bytes) over the three values, without those that
-   * are null. It is valid until its leaf certificate expires (at most 3 h).
+   * Makes a new attestation document (COSE_Sign1 bytes) over the three values. Null leaves a value
+   * out. It is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
   /** Returns `length` random bytes from the module (0 to RANDOM_BYTES_MAX). */

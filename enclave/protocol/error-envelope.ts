@@ -68,9 +68,9 @@ function errorTypeOf(status: number): ErrorType {
 }
 
 /**
- * Returns the JSON text of the error envelope (interface, part 7), which is the data of a stream's
- * `event: error` too. `type` and `param` are OpenAI's. OpenAI's SDKs show `message` only if it is
- * in an `error` object.
+ * Returns the JSON text of the error envelope (interface, part 7). A stream's `event: error` has
+ * the same text. `type` and `param` are OpenAI's. OpenAI's SDKs show `message` only if it is in an
+ * `error` object.
  */
 export function errorEnvelope(
   error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {

@@ -242,15 +242,15 @@ export type EnclaveFault = {
    * For invalid_request: the place in the body, as in the gateway's 422: `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
-  /** For provider_refused and provider_error: the provider's own error code, which it controls. */
+  /** For provider_refused and provider_error: the provider's own code. It controls this text. */
   readonly provider_code?: string
   /** For provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number
   /** False if the provider states that a retry does not help (`x-should-retry`). */
   readonly should_retry?: boolean
   /**
-   * True if the provider received the call and did not refuse it (3xx to 5xx): it may have made a
-   * completion, which is lost. An older enclave never sets it.
+   * True if the provider received the call and did not refuse it (3xx to 5xx). The provider may
+   * then have made a completion, and it is lost. An older enclave never sets it.
    */
   readonly may_be_made?: boolean
 }
@@ -289,8 +289,8 @@ export type PullRequest = {
   /** Digest of a document that the gateway already has, to leave out of `documents`. */
   readonly known_document: string | null
   /**
-   * Proofs for encrypted calls below `from`, which complete the answers. Default: empty. Leave it
-   * out for an older enclave, which would refuse the request as too long.
+   * Proofs for encrypted calls below `from`. They complete the answers. Default: empty. Leave it
+   * out for an older enclave: it would refuse the request as too long.
    */
   readonly proofs?: readonly AnchorProof[]
 }

@@ -66,7 +66,7 @@ export function startProvider(): Promise<HostProgram<ProviderFacts>> {
 
 /**
  * Starts a gateway for the enclave behind `socketPath`, as an operator would, on any free port.
- * Rejects with BootError `program_failed`, whose message contains the gateway's output.
+ * Rejects with BootError `program_failed`. Its message contains the gateway's output.
  */
 export function startGateway(options: {
   readonly socketPath: string
