@@ -18,17 +18,15 @@ import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
 /**
- * How long a head may wait for its anchor, milliseconds. After this time, the audit reports the
- * head. Chains take minutes.
+ * How long a head may wait for its anchor before the audit reports it, milliseconds. Chains take
+ * minutes.
  */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
-/** Maximum number of heads that wait for their anchor and that the next run checks again. */
+/** Maximum number of waiting heads that the next run checks again. */
 const WAITING_MAX = 10_000
 
-/**
- * Number of heads whose anchors are requested from the chain at once. Each anchor takes two calls.
- */
+/** Heads per batch of anchor requests. Each anchor takes two calls. */
 const BATCH_HEADS_MAX = 50
 
 /** Checks the anchors of one log's heads. */
@@ -37,13 +35,12 @@ export type AnchorAudit = ReturnType<typeof createAnchorAudit>
 type AttestedAt = (size: number) => number | null
 
 /**
- * Creates the audit of a log's anchors. Without a chain, it checks only the gateway's own
- * statements.
+ * Creates the audit of a log's anchors. Without a chain, it checks only what the gateway states.
  */
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** The gateway states the head's time. A dishonest gateway could always state a recent time. */
+  /** The gateway states the head's time, and a dishonest gateway could always state now. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor
@@ -107,8 +104,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * Checks the anchors of the given heads. `attestedAtMs` returns the time by which the enclave
-     * had attested this many leaves, Unix milliseconds. It returns null if that time is not known.
+     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested this many
+     * leaves, Unix milliseconds, or null if unknown.
      */
     async check(
       heads: readonly ServedHead[],
@@ -149,7 +146,7 @@ function compareAnchor(
     )
   })
   const { state, blockHash, blockNumber } = head.anchor
-  // If the gateway's state is only "mined", another block may since have replaced this block.
+  // If the state is only "mined", another block may have replaced this block since.
   const isInBlock =
     state !== 'confirmed' ||
     (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
@@ -169,14 +166,13 @@ function headOf({ size }: ServedHead): string {
   return `head ${size}`
 }
 
-/** Maximum number of heads that are requested again. Each head takes one call. */
+/** Maximum number of heads that are requested again, with one call each. */
 const REFRESHED_MAX = 1_000
 
 /**
- * Returns the heads that waited for their anchor, with the transactions that the gateway names for
- * them now. The gateway may have replaced a transaction that could not be mined. A new transaction
- * replaces the known transaction only if the head's root and signature are unchanged. Throws
- * GatewayFault.
+ * Returns the waiting heads with the transactions that the gateway names now: it may have replaced
+ * a transaction. A new transaction counts only if the head's root and signature are unchanged.
+ * Throws GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
@@ -200,23 +196,20 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
   )
 }
 
-/**
- * Maximum number of heads that are in the contract but were not walked. The audit asks the gateway
- * for each of these heads.
- */
+/** Maximum number of heads to request that are in the contract but were not walked. */
 const LOOKUPS_MAX = 1_000
 
 /**
- * The next run reads this many of the newest blocks again, because other blocks may have replaced
- * them.
+ * The next run reads this many blocks again, because a reorganisation may replace the newest
+ * blocks.
  */
 export const REORGANISED_BLOCKS_MAX = 100
 
 /**
  * Compares the heads that the contract accepted from a notary with the heads that the gateway
- * serves. Each head in the contract must be a walked head (`index`), or the gateway must serve it
- * on request. Returns the number of the newest block that was read. Anyone may send a notary's head
- * to the contract, even an old head again: that is accepted. Throws ChainFault, GatewayFault.
+ * serves. Each must be a walked head (`index`), or the gateway must serve it on request. Returns
+ * the number of the newest block that was read. Anyone may send a notary's old head to the contract
+ * again: that is accepted. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -250,10 +243,7 @@ export async function auditEvents(
   return toBlock
 }
 
-/**
- * Checks a head that was not walked. Either the head lies before or after the range, or the gateway
- * hides it.
- */
+/** Checks a head that was not walked: it lies outside the range, or the gateway hides it. */
 async function lookUp(
   event: AnchorEvent,
   newest: TreeHead | null,
@@ -272,8 +262,8 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // The gateway's list did not contain this head, or the head lies after the walk. The head must
-  // still belong to the same history.
+  // The gateway's list lacked this head, or the head lies after the walk. It must belong to the
+  // same history.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

@@ -12,20 +12,17 @@ import type { RandomBelow, Samples } from './samples.ts'
 
 /** What an auditor checks, and what the auditor expects to find. */
 export type AuditScope = {
-  /**
-   * The first leaf that is checked individually. The tree is always built from the first leaf of
-   * the log.
-   */
+  /** The first leaf whose record is checked. The tree is always built from the log's first leaf. */
   readonly from: number
   /** The audit ends at the first head with at least this many leaves. Null: it checks all heads. */
   readonly to: number | null
   readonly policy: BundlePolicy
-  /** True if the auditor stated explicitly that any code is accepted. */
+  /** True if the auditor explicitly accepts any code. */
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
   /** The reason why records are not checked. Null: records are checked. */
   readonly recordsLeftOut: string | null
-  /** True if the API key can read only its own records. Other records may then be missing. */
+  /** True if the API key reads only its own records. Other records may then be missing. */
   readonly ownRecordsOnly: boolean
 }
 
@@ -40,7 +37,7 @@ export type AuditTools = {
   readonly recover: PointRecovery
   /** Receives the payer of each anchor that is in a block. */
   readonly payers: Payers
-  /** Earlier heads. Each enclave states which heads it received at its start. */
+  /** Heads of earlier logs. Each enclave states which heads it received at its start. */
   readonly named: NamedHeads
   readonly random: RandomBelow
   /** Unix milliseconds. */
@@ -48,8 +45,7 @@ export type AuditTools = {
 }
 
 /**
- * Tools for the audit of one log. `chain` is null if there is no chain, or if the chain is not the
- * log's chain.
+ * Tools for the audit of one log. `chain` is null without a chain, or if it is not the log's chain.
  */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
@@ -64,32 +60,29 @@ export type LogReport = {
   readonly notary: string
   /** Number of leaves that the log had when the audit began. */
   readonly size: number
-  /**
-   * Number of leaves at which this run started. `endSize` is the number of leaves that this run
-   * reached.
-   */
+  /** Number of leaves at which this run started. It ended at `endSize` leaves. */
   readonly startSize: number
   readonly endSize: number
   readonly headCount: number
   /** The newest head that the leaves were compared with. */
   readonly matched: SignedHead | null
-  /** True if the audit ran to its end. If it is false, no check counts as passed. */
+  /** True if the audit ran to its end. Otherwise no check counts as passed. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
   readonly findings: readonly AuditFinding[]
 }
 
-/** Tools for the audit of the gateway as a whole, which runs after the audits of all logs. */
+/** Tools for the audit of the whole gateway, which runs after the audits of all logs. */
 export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
   /**
-   * Notaries of two groups of logs: logs that the gateway lists, and logs that an earlier run
-   * audited. If the gateway no longer lists one of these earlier logs, that is already reported.
+   * Notaries of the logs that the gateway lists or that an earlier run audited. A log that is no
+   * longer listed is reported elsewhere.
    */
   readonly listed: ReadonlySet<string>
-  /** The newest block at the time just before the gateway listed its logs. Null without a chain. */
+  /** The newest block just before the gateway listed its logs. Null without a chain. */
   readonly newestBlock: number | null
   /** True if the audit covers only one log. */
   readonly isOneLog: boolean
@@ -104,9 +97,8 @@ export type AuditReport = {
 }
 
 /**
- * Returns the digest of the parts of a scope that must not change when an audit continues an
- * earlier audit. If these parts could change, some part of the log might never be checked by any
- * run. SHA-256, hex.
+ * Returns the digest of the parts of a scope that must stay the same when an audit continues.
+ * Otherwise some part of the log might never be checked. SHA-256, hex.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -123,8 +115,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // If no releases are expected, the digest does not contain the member. States that were saved
-    // before releases existed thus stay valid.
+    // Without expected releases, the digest lacks this member. Thus states from before releases
+    // existed stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

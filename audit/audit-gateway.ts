@@ -18,9 +18,9 @@ export type AuditProgress = {
 }
 
 /**
- * Audits all logs of a gateway, one after the other, newest first. With `notary`, it audits only
- * the log of this notary. A wrong answer from the gateway is a finding. Throws the abort reason of
- * the client's signal, and the errors of the state store.
+ * Audits a gateway's logs one after the other, newest first. With `notary`, audits only the log of
+ * this notary. A wrong answer from the gateway is a finding. Throws the abort reason of the
+ * client's signal, and the errors of the state store.
  */
 export async function auditGateway(
   tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
@@ -35,8 +35,8 @@ export async function auditGateway(
   const { payers } = state
   const named = collectNamedHeads()
   const logs: LogReport[] = []
-  // The audit reads the newest block before the gateway lists its logs. Thus all anchors up to this
-  // block must be in the logs.
+  // The newest block is read before the logs. Thus the logs must contain all anchors up to this
+  // block.
   const newestBlock = await findNewestBlock(tools.chain, ledger)
   const found = await findLogs(tools.gateway, notary, ledger)
   if (notary === null && found !== null) logs.push(...(await auditMissing(found, state)))
@@ -124,9 +124,8 @@ async function findLogs(
 }
 
 /**
- * Returns the report of a log that an earlier run audited and that the gateway no longer lists. The
- * report contains the log's earlier findings. Without this report, the loss of the log would stay
- * hidden.
+ * Reports a log that an earlier run audited and that is no longer listed, with its earlier
+ * findings.
  */
 function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const ledger = openLedger(notary, saved.findings)

@@ -35,9 +35,9 @@ type AuditEvents = {
 }
 
 /**
- * Audits one log up to its current size (see README.md in this folder). It starts at the log's
- * first leaf, or at the state in `saved`. It never throws because of an answer from the gateway or
- * the chain. Throws the abort reason of the signal, and the errors of `save`.
+ * Audits one log up to its current size (see README.md in this folder), from its first leaf or from
+ * `saved`. Never throws because of an answer from the gateway or the chain. Throws the abort reason
+ * of the signal, and the errors of `save`.
  */
 export async function auditLog(
   log: ServedLog,
@@ -170,14 +170,13 @@ class LogRun {
   }
 
   /**
-   * Checks what the gateway claims about the log at the start of the audit, and at the end
-   * (`later`).
+   * Checks the gateway's claims about the log at the start of the audit, and at its end (`later`).
    */
   private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
     const { log, ledger, recover } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
     auditClaims(log, { ledger, where: 'log', servedSize: 0, tree, recover })
-    // If the log became smaller, that is already reported.
+    // A smaller log is already reported.
     if (later.size >= log.size)
       auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree, recover })
     auditSameLog(log, later, ledger)
@@ -225,10 +224,7 @@ class LogRun {
     })
   }
 
-  /**
-   * Faults belong to this run only, so they are not saved. The next run asks the gateway or the
-   * chain again.
-   */
+  /** Faults are not saved: the next run asks the gateway or the chain again. */
   private async save(): Promise<void> {
     const findings = this.context.ledger.findings().filter(({ severity }) => severity !== 'fault')
     await this.events.save({ ...this.state, findings })
@@ -236,8 +232,7 @@ class LogRun {
 }
 
 /**
- * The size at which the audit of the log ends. This is the log's size when the gateway listed it,
- * or a smaller size (`--to`).
+ * The size at which the audit ends: the log's size when the gateway listed it, or less (`--to`).
  */
 function endOf({ log, scope }: Pick<LogContext, 'log' | 'scope'>): number {
   return Math.min(log.size, scope.to ?? log.size)

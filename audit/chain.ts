@@ -7,15 +7,15 @@ import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
 /**
- * Number of attempts to reach the endpoint before the audit gives up. There are five pauses between
- * the attempts. Each pause is twice as long as the previous pause. The last pause takes 4 s.
+ * Attempts to reach the endpoint, with five pauses between them. Each pause is twice as long as the
+ * pause before it; the last pause takes 4 s.
  */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_MIN_MS = 250
 
 /**
- * The chain's endpoint does not answer, or its answer is invalid. The audit does not check the data
- * that it requested.
+ * The chain's endpoint does not answer, or its answer is invalid. The requested data is not
+ * audited.
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
@@ -64,8 +64,8 @@ export type ChainReceipt = z.infer<typeof ReceiptForm>
 export type ChainBlock = z.infer<typeof BlockForm>
 
 /**
- * A transaction, as the chain returns it for a hash. Addresses are 0x, lower case. `receipt` is
- * null while the transaction is not in a block.
+ * A transaction that the chain returns for a hash. Addresses are 0x, lower case. `receipt` is null
+ * while no block contains the transaction.
  */
 export type ChainAnchor = z.infer<typeof TransactionForm> & {
   readonly receipt: ChainReceipt | null
@@ -84,8 +84,7 @@ type Sent = { readonly from: string; readonly nonce: number }
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
 /**
- * Opens the chain behind an RPC client. It requests the chain's id immediately. `sleep` waits
- * between attempts.
+ * Opens the chain behind an RPC client and requests its id at once. `sleep` waits between attempts.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
@@ -96,8 +95,8 @@ export async function openChainSource(
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
   /**
-   * Repeats a call that failed on the network. If the endpoint refuses a call, a repeat would also
-   * be refused. That error is therefore thrown immediately.
+   * Repeats a call that failed on the network. A refusal is thrown at once: the endpoint would
+   * refuse again.
    */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
@@ -118,8 +117,8 @@ export async function openChainSource(
   }
 
   /**
-   * If the answer is too large, splits the batch into halves and sends each half. The gateway names
-   * the transactions, and it may name large transactions.
+   * Splits the batch into halves if the answer is too large: the gateway may name large
+   * transactions.
    */
   async function batch(calls: readonly RpcCall[]): Promise<readonly RpcReply[]> {
     try {
@@ -147,8 +146,8 @@ export async function openChainSource(
   }
 
   /**
-   * Returns true if the address had code after this block. Returns null if the endpoint no longer
-   * has the state of this block.
+   * Returns true if the address had code after this block, or null if the endpoint lacks the
+   * block's state.
    */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
@@ -159,8 +158,8 @@ export async function openChainSource(
   }
 
   /**
-   * Returns the number of transactions that the account had sent up to and including this block.
-   * Returns null if the endpoint no longer has the state of this block.
+   * Returns how many transactions the account had sent up to and including this block, or null if
+   * the endpoint lacks the block's state.
    */
   function countSent(address: string, block: number): Promise<number | null> {
     return readState(Quantity, {
@@ -174,10 +173,7 @@ export async function openChainSource(
     fetchNewestBlock: () => ask(Quantity, 'eth_blockNumber'),
     countSent,
 
-    /**
-     * Returns the transactions in the order of the hashes. A transaction that the endpoint does not
-     * know is null.
-     */
+    /** Returns the transactions in the order of the hashes. An unknown transaction is null. */
     async fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]> {
       const replies = await batch(
         txHashes.flatMap((hash) => [
@@ -196,8 +192,7 @@ export async function openChainSource(
     },
 
     /**
-     * Returns the senders in the order of the hashes. The entry is null if the endpoint does not
-     * know the transaction.
+     * Returns the senders in the order of the hashes. The sender of an unknown transaction is null.
      */
     async fetchSenders(txHashes: readonly string[]): Promise<readonly (string | null)[]> {
       const calls = txHashes.map((hash) => ({ method: 'eth_getTransactionByHash', params: [hash] }))
@@ -205,10 +200,7 @@ export async function openChainSource(
       return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
     },
 
-    /**
-     * Returns blocks by number. Block numbers that the chain has not reached are missing from the
-     * map.
-     */
+    /** Returns blocks by number. Blocks that the chain has not reached are missing. */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
         numbers.map((number) => ({
@@ -223,8 +215,7 @@ export async function openChainSource(
     },
 
     /**
-     * Returns the contract's events for one notary, or for all notaries. The events come in pages,
-     * in the order of the chain.
+     * Returns pages of the contract's events for one notary, or for all, in the order of the chain.
      */
     eventPages: (query: EventQuery) =>
       readEventPages((filter) => retrying(() => rpc.call('eth_getLogs', [filter], signal)), query),
@@ -236,16 +227,16 @@ export async function openChainSource(
     },
 
     /**
-     * Finds the block in which the contract was created. The search takes about 25 calls. Returns
-     * null if the endpoint no longer has the state of such old blocks.
+     * Finds the block that created the contract, in about 25 calls. Returns null if the endpoint
+     * lacks the state of old blocks.
      */
     findDeployment: (contract: string, toBlock: number): Promise<number | null> =>
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
     /**
-     * Finds the hash and the block of the transaction that the account sent with this nonce. The
-     * transaction must lie in the range. `txHash` is null if the found block has no such
-     * transaction. Returns null if the endpoint no longer has the state of such old blocks.
+     * Finds the transaction that the account sent with this nonce, and its block within the range.
+     * `txHash` is null if the block has no such transaction. Returns null if the endpoint lacks the
+     * state of old blocks.
      */
     async findSent(
       { from, nonce }: Sent,
@@ -268,7 +259,7 @@ export async function openChainSource(
   }
 }
 
-/** If the endpoint refuses a call, the requested data is not audited. */
+/** Data that the endpoint refuses is not audited. */
 function refuse(fault: unknown): never {
   if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
   throw fault
@@ -286,19 +277,13 @@ const EVENT_KINDS = ['anchored', 'equivocation'] as const
 /** An event that the contract emitted about a notary. Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
-  /**
-   * The contract that emitted the event: 0x, lower case. Other contracts may emit events with these
-   * topics.
-   */
+  /** The contract that emitted the event: 0x, lower case. Other contracts may emit such events. */
   readonly address: string
   readonly notary: string
   readonly size: number
   /** For an equivocation: the root of the head that the contract received second. */
   readonly root: Uint8Array
-  /**
-   * For an equivocation: the root of the head that the contract received first. For other events:
-   * null.
-   */
+  /** For an equivocation: the root of the head that the contract received first. Otherwise null. */
   readonly kept: Uint8Array | null
   readonly blockNumber: number
   readonly txHash: string
@@ -336,16 +321,15 @@ function topicOf(signature: string): string {
 }
 
 /**
- * Maximum number of blocks in one query. For more blocks, some endpoints take too long instead of
- * refusing the query.
+ * Maximum number of blocks in one query. Some endpoints do not refuse a larger query but take too
+ * long.
  */
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Returns the contract's events for one notary, or for all notaries, page by page. Endpoints limit
- * the blocks or the events of one query, each in a different way. When an endpoint refuses a query,
- * the query is repeated with half as many blocks. After a success, the next query covers twice as
- * many blocks. Throws ChainFault.
+ * Returns the contract's events for one notary, or for all notaries, page by page. Each endpoint
+ * limits a query in its own way, so a refused query is repeated with half as many blocks. After a
+ * success, the next query covers twice as many. Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

@@ -24,8 +24,8 @@ export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
 }
 
 /**
- * Describes a head in words, with its signature. If the notary signed two heads of one size with
- * different roots, the two descriptions are a proof that anyone can check.
+ * Describes a head with its signature. Two signed heads of one size with different roots are a
+ * proof against the notary that anyone can check.
  */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
@@ -35,8 +35,7 @@ export function describeHead({ size, root, signature }: SignedHead): string {
 export type HeadJudge = ReturnType<typeof createHeadJudge>
 
 /**
- * Creates a judge that continues after the head `newest`. The judge adds each accepted head to the
- * index.
+ * Creates a judge that continues after the head `newest` and adds each accepted head to the index.
  */
 export function createHeadJudge(context: LogContext, newest: SignedHead | null) {
   const { log, ledger, index } = context
@@ -44,9 +43,8 @@ export function createHeadJudge(context: LogContext, newest: SignedHead | null) 
     /** The newest accepted head. */
     newest: (): SignedHead | null => newest,
     /**
-     * Returns true if the head is signed and follows the earlier heads. Other heads are ignored. An
-     * unsigned head does not bind the notary. A head that is not larger than the newest head
-     * contains nothing new.
+     * Returns true if the head is signed and follows the earlier heads. An unsigned head does not
+     * bind the notary, and a head that is not larger than the newest contains nothing new.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, context)) {
@@ -90,10 +88,7 @@ function describeKnown({ size }: TreeHead, index: HeadIndex): string {
   return `root ${root === null ? 'unknown' : encodeHex(root)}, signed and served before`
 }
 
-/**
- * Reports that a notary signed two histories. `heads` contains a description of each conflicting
- * head.
- */
+/** Reports that a notary signed two histories. `heads` describes the conflicting heads. */
 export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
   ledger.find('equivocation', {
     where,
@@ -102,20 +97,20 @@ export function reportEquivocation(ledger: Ledger, where: string, heads: readonl
 }
 
 /**
- * Returns true if the gateway proves that the log of the larger head begins with the log of the
- * smaller head. Throws GatewayFault.
+ * Returns true if the gateway proves that the larger log begins with the smaller log. Throws
+ * GatewayFault.
  */
 export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked): Promise<boolean> {
   const [first, second] = one.size <= other.size ? [one, other] : [other, one]
   return (await reasonAgainstGrowth(first, second, asked)) === null
 }
 
-/** The log that is compared, and the gateway that must prove its growth. */
+/** The log whose heads are compared, and the gateway that must prove the log's growth. */
 type Asked = { readonly notary: string; readonly gateway: AuditedGateway }
 
 /**
- * Checks the gateway's proof that `second` extends `first`. Returns null if the proof is valid.
- * Otherwise returns the reason why it is not.
+ * Returns why the gateway's proof that `second` extends `first` is not valid, or null if it is
+ * valid.
  */
 async function reasonAgainstGrowth(
   first: TreeHead,
@@ -129,9 +124,9 @@ async function reasonAgainstGrowth(
 }
 
 /**
- * Returns true if the log is still the log of the last audit. `saved` is the newest head of that
- * audit. The gateway must serve `saved` and must not have fewer leaves. It must prove that its
- * newest head extends `saved`. Throws GatewayFault.
+ * Returns true if the log still extends `saved`, the newest head of the last audit. The gateway
+ * must serve `saved`, must not have fewer leaves, and must prove that its newest head extends
+ * `saved`. Throws GatewayFault.
  */
 export async function auditResumption(context: LogContext, saved: SignedHead): Promise<boolean> {
   const { log, gateway, ledger } = context
@@ -156,16 +151,16 @@ export async function auditResumption(context: LogContext, saved: SignedHead): P
 }
 
 /**
- * After the walk, requests data again that the gateway served before: the log, and heads drawn at
- * random. Signed data must be the same in every answer. `newest` is the last head of the walk. It
- * is null if the walk had no head. Returns the current description of the log. Throws GatewayFault.
+ * After the walk, requests the log and random heads again: signed data must be the same in every
+ * answer. `newest` is the last walked head, or null. Returns the current description of the log.
+ * Throws GatewayFault.
  */
 export async function auditConstancy(
   context: LogContext,
   newest: SignedHead | null,
   /**
-   * The size of the largest head that the gateway served as confirmed on the chain. A
-   * reorganisation of the chain cannot remove this head.
+   * Size of the largest head that the gateway served as confirmed. A reorganisation of the chain
+   * cannot remove this head.
    */
   confirmedSize: number,
 ): Promise<ServedLog> {
@@ -195,7 +190,7 @@ export async function auditConstancy(
   return later
 }
 
-/** The current newest head must be a head of the walk, or must extend the last head of the walk. */
+/** The current newest head must be a walked head, or must extend the last walked head. */
 async function auditNewest(
   head: ServedHead,
   newest: SignedHead | null,

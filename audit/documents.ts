@@ -36,9 +36,7 @@ import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import { createMemory } from './remember.ts'
 
-/**
- * Maximum number of documents that are remembered. An enclave renews its document every few hours.
- */
+/** Maximum number of remembered documents. An enclave renews its document every few hours. */
 const DOCUMENTS_MAX = 1_000
 
 /** A fault of a document, as a finding. */
@@ -50,20 +48,19 @@ export type DocumentVerdict = {
   readonly digest: string
   readonly faults: readonly DocumentFault[]
   /**
-   * The release that the document matches. Null if no release is expected, or if the document has a
+   * The release that the document matches. Null if none is expected, or if the document has a
    * fault.
    */
   readonly release: Release | null
   /**
-   * The period in which completions under this document may finish, Unix milliseconds. Null if the
-   * document is not genuine.
+   * When completions under this document may finish, Unix milliseconds. Null if the document is not
+   * genuine.
    */
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
 /**
- * Checks the documents of one log's records. It checks each document once. `decode` is the
- * library's `decode`, but it remembers its results.
+ * Checks each document of one log's records once. `decode` is the library's `decode` with a memory.
  */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
@@ -141,23 +138,20 @@ function compareMeasurements(
 }
 
 /**
- * A head attestation that passed all checks. `timestampMs` is the time of its document, Unix
+ * A head attestation that passed all checks. `timestampMs` is its document's time, Unix
  * milliseconds.
  */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
-/**
- * The sizes that a page may have: greater than `after`, and not greater than `through`. Null means
- * without a limit.
- */
+/** A page's sizes are greater than `after` and at most `through`. Null: no limit. */
 type PageReach = { readonly after: number | null; readonly through: number | null }
 
 /** Checks the head attestations of one log, page by page, in the order in which they are served. */
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>
 
 /**
- * Creates the audit of a log's head attestations. For each page, it returns the attestations that
- * passed, ordered by size. Throws GatewayFault when an attestation does not belong to the page.
+ * Creates the audit of a log's head attestations. For each page, it returns the valid attestations,
+ * ordered by size. Throws GatewayFault when an attestation does not belong to the page.
  */
 export function createAttestationAudit({ log, ledger, scope, chain, verifier }: LogContext) {
   let newest: AttestedHead | null = null
@@ -192,7 +186,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     return attested
   }
 
-  /** Leaves are only added. A document for a larger log must therefore not be older. */
+  /** Leaves are only added, so a document for a larger log must not be older. */
   function checkOrder(attested: AttestedHead, where: string): void {
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
@@ -203,7 +197,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   }
 
   return async (page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]> => {
-    // After the walk has passed a size, there is no tree of that size for a comparison.
+    // After the walk has passed a size, no tree of that size is left to compare with.
     for (const json of page) checkPlace(tryParse(json), reach)
     const blocks = chain === null ? null : await fetchBlocks(page, chain)
     const held: AttestedHead[] = []
@@ -238,8 +232,8 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
 }
 
 /**
- * The finding code for each failed check. Any check without an entry here means that the
- * attestation is invalid.
+ * The finding code for each failed check. Checks without an entry mean that the attestation is
+ * invalid.
  */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
@@ -254,8 +248,7 @@ const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = 
 function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: Ledger): void {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const foreign = failed.filter(({ name }) => name === 'attestation key')
-  // If the document is for another key, that key is the cause of all other failures. Only this
-  // failure is reported.
+  // A document for another key fails all other checks as a result, so only the key is reported.
   const reported = foreign.length > 0 ? foreign : failed
   findEach(
     ledger,
@@ -284,8 +277,8 @@ function tryParse(json: Json): HeadAttestation | null {
 }
 
 /**
- * The finding code for each failed check. Any check without an entry here means that the statement
- * does not belong to this log.
+ * The finding code for each failed check. Checks without an entry mean that the statement belongs
+ * to another log.
  */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
@@ -295,8 +288,8 @@ const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>>
 }
 
 /**
- * Checks the statement that the log's enclave made before its first leaf. Records the heads that
- * the statement names. Throws GatewayFault.
+ * Checks the statement that the log's enclave made before its first leaf, and records the heads
+ * that it names. Throws GatewayFault.
  */
 export async function auditBootStatement(audited: LogContext): Promise<void> {
   const { log, gateway, ledger, scope, verifier, recover, named } = audited
@@ -316,7 +309,7 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
   for (const head of facts.heads) named.add(head, log.notary)
 }
 
-/** Adds one finding for each code. The finding names all failed checks with this code. */
+/** Adds one finding for each code. It names all failed checks with this code. */
 function findEach(
   ledger: Ledger,
   where: string,

@@ -3,8 +3,8 @@ export type BlockRange = { readonly fromBlock: number; readonly toBlock: number 
 
 /**
  * Finds the first block of the range for which `holds` returns true, by binary search. `holds` must
- * return true for the last block, and for all blocks after the first such block. If `holds` returns
- * null because the endpoint does not know, the search returns null. Throws the errors of `holds`.
+ * be true for all blocks after it, to the end of the range. Returns null if `holds` returns null
+ * because the endpoint does not know. Throws the errors of `holds`.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

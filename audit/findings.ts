@@ -32,9 +32,9 @@ const GATEWAY_CHECKS = {
 export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
- * `contradiction`: two statements cannot both be true, and at least one of them is signed or on the
- * chain. `missing`: required data is missing. `fault`: the gateway or the chain sent a wrong
- * answer, so the audit could not continue.
+ * `contradiction`: two statements cannot both be true, and one of them is signed or on the chain.
+ * `missing`: required data is missing. `fault`: a wrong answer from the gateway or the chain
+ * stopped the audit.
  */
 type Severity = 'contradiction' | 'missing' | 'fault'
 
@@ -45,10 +45,7 @@ const misses = (check: AuditCheckName): FindingKind => ({ severity: 'missing', c
 const FAULT: FindingKind = { severity: 'fault', check: null }
 const NOTHING_TO_AUDIT: FindingKind = { severity: 'missing', check: null }
 
-/**
- * Every code that an audit can report. The codes are stable: programs may depend on them. codes.md
- * explains each code.
- */
+/** Every code that an audit can report. The codes are stable. codes.md explains them. */
 export const FINDING_KINDS = {
   log_identity_invalid: contradicts('boot configuration'),
   configuration_mismatch: contradicts('boot configuration'),
@@ -108,8 +105,8 @@ export const FINDING_KINDS = {
 export type FindingCode = keyof typeof FINDING_KINDS
 
 /**
- * One finding of an audit. `where` and `message` may contain untrusted text, so escape them before
- * you print them.
+ * One finding of an audit. `where` and `message` may contain untrusted text: escape them before you
+ * print them.
  */
 export type AuditFinding = {
   readonly code: FindingCode
@@ -118,11 +115,11 @@ export type AuditFinding = {
   readonly notary: string | null
   readonly where: string
   readonly message: string
-  /** True if an earlier run made this finding. The current run continues that run. */
+  /** True if this run continues an earlier run that made this finding. */
   readonly isEarlier: boolean
 }
 
-/** Maximum number of findings per code that are kept in full. Further findings are only counted. */
+/** Maximum number of findings per code that are kept. Further findings are only counted. */
 export const FINDINGS_PER_CODE_MAX = 100
 
 /** One line of a report, for a log or for the gateway. "Not checked" does not mean "passed". */
@@ -130,19 +127,16 @@ export type AuditCheck = {
   readonly name: AuditCheckName
   readonly outcome: 'passed' | 'failed' | 'not checked'
   readonly detail: string
-  /** True if the check did not run, and the only reason is that there was nothing to check. */
+  /** True if the only reason for "not checked" is that there was nothing to check. */
   readonly isMoot: boolean
 }
 
-/**
- * Collects the findings of one log, or of the gateway as a whole, and counts the checked items. The
- * audit fills it while it runs.
- */
+/** Collects the findings of one log, or of the whole gateway, and counts the checked items. */
 export type Ledger = ReturnType<typeof openLedger>
 
 /**
- * Opens a ledger for a log, or for the gateway as a whole (null). The ledger is empty, or it starts
- * with the findings of an earlier run.
+ * Opens a ledger for a log, or for the whole gateway (null). It starts with the findings of an
+ * earlier run, if any.
  */
 export function openLedger(notary: string | null, earlier: readonly AuditFinding[] = []) {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
@@ -182,8 +176,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
   }
 
   /**
-   * Records that some data was not checked, so this check cannot pass. Each reason is reported
-   * once.
+   * Records that some data was not checked, so the check cannot pass. Each reason is reported once.
    */
   function skip(check: AuditCheckName, reason: string): void {
     reasons.set(check, (reasons.get(check) ?? new Set()).add(reason))
@@ -195,7 +188,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
     lack(check: AuditCheckName, reason: string): void {
       lacks.set(check, reason)
     },
-    /** Records that none of the checks ran, or that they ran only in part. */
+    /** Records that no check ran, or that the checks ran only in part. */
     skipAll(reason: string): void {
       for (const check of names) skip(check, reason)
     },
@@ -206,15 +199,14 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
     /** Number of items that have passed so far. */
     passed: (check: AuditCheckName): number => passed.get(check) ?? 0,
     /**
-     * Adds a remark to a check. The report shows it next to the number of passed items. Each remark
-     * is reported once.
+     * Adds a remark, which the report shows next to the number of passed items. Each remark is
+     * reported once.
      */
     remark(check: AuditCheckName, text: string): void {
       remarks.set(check, (remarks.get(check) ?? new Set()).add(text))
     },
     /**
-     * Counts passed items with the property `what`. The report shows this count next to the number
-     * of passed items.
+     * Counts passed items with the property `what`, for display next to the number of passed items.
      */
     tally(check: AuditCheckName, what: string): void {
       const key = `${check}: ${what}`

@@ -13,15 +13,9 @@ import type { FindingCode } from './findings.ts'
 
 /** Time limit for one answer, from the connection to the last byte, milliseconds. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
-/**
- * Number of attempts before the audit gives up. With the pauses, the attempts cover more than 90
- * seconds during which the gateway is down.
- */
+/** Number of attempts. With their pauses, the attempts cover an outage of more than 90 seconds. */
 export const ATTEMPTS_MAX = 8
-/**
- * Number of attempts after timeouts. An answer that took too long once will probably take too long
- * again.
- */
+/** Number of attempts after timeouts. A slow answer will probably be slow again. */
 export const SLOW_ATTEMPTS_MAX = 2
 export const BACK_OFF_MAX_MS = 30_000
 const BACK_OFF_MIN_MS = 250
@@ -29,9 +23,9 @@ const BACK_OFF_MIN_MS = 250
 /** A client for requests to a gateway over HTTP. */
 export type GatewayHttp = {
   /**
-   * Fetches the JSON object at a path (with its query) below the base URL. Retries if the status is
-   * 429, 502, 503 or 504, or if the connection breaks. Each pause is longer than the previous
-   * pause. Throws GatewayFault, and the abort reason of `signal`.
+   * Fetches the JSON object at a path (with its query) below the base URL. Retries statuses 429,
+   * 502, 503 and 504 and broken connections, with longer and longer pauses. Throws GatewayFault,
+   * and the abort reason of `signal`.
    */
   fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
 }
@@ -41,8 +35,8 @@ type GatewayHttpOptions = {
   readonly url: string
   readonly apiKey: string | null
   /**
-   * Text that explains how to provide a key. It is added to the error message when the gateway
-   * requires a key (401).
+   * Text in the error message when the gateway requires a key (401). It explains how to provide a
+   * key.
    */
   readonly keyHint?: string | null
   readonly timeoutMs?: number
@@ -54,7 +48,7 @@ type GatewayHttpOptions = {
 
 /**
  * Creates a client for the gateway at `url`. The client does not trust the gateway: it limits the
- * size and time of answers, and parses them as strict JSON. Redirects are not followed. Throws
+ * size and time of answers, and parses them as strict JSON. It follows no redirects. Throws
  * UnsafeKey.
  */
 export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
@@ -80,7 +74,7 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   }
 }
 
-/** Statuses that are temporary: the gateway, or a proxy before it, may answer a later attempt. */
+/** Temporary statuses: the gateway, or a proxy before it, may answer a later attempt. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const NO_ANSWER_ATTEMPTS_MAX: Readonly<Record<NoAnswer['code'], number>> = {
@@ -97,7 +91,7 @@ function retryAfterMs(tried: number, outcome: GatewayAnswer | NoAnswer): number 
   return pauseOf(tried, outcome.headers.get('retry-after'))
 }
 
-/** Returns the pause that the gateway asks for in seconds, but at most our own maximum. */
+/** Returns the pause that the gateway asks for in seconds, limited by our own maximum. */
 function pauseOf(tried: number, wished: string | null): number {
   const seconds = wished !== null && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
   return Math.min(Math.max(BACK_OFF_MIN_MS * 2 ** (tried - 1), seconds * 1000), BACK_OFF_MAX_MS)
@@ -161,8 +155,8 @@ type GatewayFaultCode = Extract<
 >
 
 /**
- * The gateway's answer cannot be used. The audit does not check the data that it requested. The
- * message may contain text from the gateway.
+ * The gateway's answer cannot be used, so the requested data is not audited. The message may
+ * contain text from the gateway.
  */
 export class GatewayFault extends Error {
   override readonly name = 'GatewayFault'

@@ -6,12 +6,12 @@ import { isJsonObject, type Json, type JsonObject } from '../attestation/json/va
 import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
-/** Maximum number of logs of one gateway. Each restart of its enclave creates a log. */
+/** Maximum number of logs of one gateway. Each restart of an enclave creates a log. */
 const LOGS_MAX = 10_000
 
 /**
- * Size limits of answers, bytes. A page of records has up to 32 MiB of text. A page with one large
- * record may have over 40 MiB.
+ * Size limits of answers, bytes. A page has up to 32 MiB of text, or over 40 MiB with one large
+ * record.
  */
 const ANSWER_BYTES_MAX = {
   logs: 64 * 1024 * 1024,
@@ -26,7 +26,7 @@ const ANSWER_BYTES_MAX = {
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100
-/** Maximum number of head attestations on one page. There may be two attestations for one size. */
+/** Maximum number of head attestations on one page. One size may have two attestations. */
 const PAGE_ATTESTATIONS_MAX = 10_000
 
 // Schemas for the members of answers. The error messages begin with "expected", and `$` stands for
@@ -52,8 +52,8 @@ function hexText(
 }
 
 /**
- * An object whose unknown members are ignored. `name` is the object's name in error messages. An
- * entry of a list has its own name there.
+ * An object whose unknown members are ignored. Error messages call it `name`; an entry of a list is
+ * named by its list.
  */
 function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
   return z.object(shape, `${name} to be an object`)
@@ -67,10 +67,7 @@ function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
 
 const HASH_FORM = /^[0-9a-f]{64}$/
 
-/**
- * Hashes (32 bytes) in hex. There are millions of hashes, so they are read without a schema for
- * each hash.
- */
+/** Hashes (32 bytes) in hex, read without a schema for each hash: there are millions. */
 function hashesOf(lengthMax: number) {
   return listOf(z.unknown(), lengthMax).transform((list, context) =>
     list.map((value, at) => {
@@ -96,10 +93,7 @@ const AnchorForm = objectOf({
   block_hash: TxHash.nullable(),
 }).transform(({ state, tx_hash: txHash, replaces, ...block }) => ({
   txHash,
-  /**
-   * Earlier transactions for this head, in order. The gateway states that these transactions cannot
-   * be mined.
-   */
+  /** Earlier transactions for this head, in order. The gateway states that they cannot be mined. */
   replaces,
   state,
   blockNumber: block.block_number,
@@ -197,12 +191,12 @@ type Answer<Value> = Value & { readonly where: string }
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Opens the gateway behind a client. It checks the form of the gateway's answers, and that every
- * page makes progress. The content of the answers is not trusted. All methods throw GatewayFault.
+ * Opens the gateway behind a client. It checks the form of answers and that every page makes
+ * progress, but does not trust their content. All methods throw GatewayFault.
  *
- * It does not use the API's schemas, because they refuse unknown members and have no limits. An
- * auditor ignores members that a later version adds, and limits every list before it reads the
- * entries. A malformed record or attestation is a finding and does not end the audit.
+ * It does not use the API's schemas: they refuse unknown members and have no limits. An auditor
+ * ignores unknown members and limits every list before it reads the entries. A malformed record or
+ * attestation is a finding and does not end the audit.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export function openGateway(http: GatewayHttp) {
@@ -276,10 +270,7 @@ export function openGateway(http: GatewayHttp) {
       throw expected(where, `the log of ${notary}`)
     },
 
-    /**
-     * The statement that the notary's enclave made about earlier logs, as received. Null if the
-     * gateway serves no statement.
-     */
+    /** The enclave's statement about earlier logs, as received. Null if the gateway serves none. */
     async fetchBootStatement(notary: string): Promise<Json | null> {
       const bytesMax = ANSWER_BYTES_MAX.bootStatement
       try {
@@ -293,8 +284,7 @@ export function openGateway(http: GatewayHttp) {
     },
 
     /**
-     * Returns pages of heads with more leaves than `after`, in ascending order. If `after` is null,
-     * the pages start at the first head.
+     * Returns pages of heads with more leaves than `after` (null: all heads), in ascending order.
      */
     async *headPages(notary: string, after: number | null): AsyncGenerator<HeadPage> {
       let cursor = after
@@ -311,10 +301,7 @@ export function openGateway(http: GatewayHttp) {
       return heads.find((head) => head.size === size) ?? null
     },
 
-    /**
-     * Returns leaf hashes from index `start` up to, but not including, `end`. Returns at least one
-     * hash.
-     */
+    /** Returns at least one leaf hash, from index `start` up to, but not including, `end`. */
     async fetchLeaves(notary: string, start: number, end: number): Promise<readonly Uint8Array[]> {
       const last = Math.min(end, start + PAGE_LEAVES_MAX)
       const query = `leaves?start=${start}&end=${last}`
@@ -348,8 +335,8 @@ export function openGateway(http: GatewayHttp) {
     },
 
     /**
-     * Returns the records of the leaves from `start` on, with the index at which the next page
-     * starts. This index is null at the end.
+     * Returns a page of records from leaf `start` on, with the index at which the next page starts.
+     * Null: there is no next page.
      */
     async fetchRecords(
       notary: string,

@@ -8,9 +8,9 @@ import type { NamedHead } from './known-heads.ts'
 import { auditRelayers, reportHidden, type SearchContext } from './relayers.ts'
 
 /**
- * Searches the chain for logs that the gateway does not list. It searches the contracts of the
- * listed logs, and the transactions of the gateway's relayers. It never throws because of an answer
- * from the chain.
+ * Searches the chain for logs that the gateway does not list: in the contracts of the listed logs,
+ * and in the transactions of the gateway's relayers. Never throws because of an answer from the
+ * chain.
  */
 export async function searchContracts(audited: GatewayContext): Promise<void> {
   const { chain, newestBlock: toBlock, ledger, payers, isOneLog } = audited
@@ -52,10 +52,7 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
 const PAYERS_UNKNOWN =
   'an older version wrote the state file, without the accounts that paid for anchors'
 
-/**
- * Returns the reason why the anchors of some served heads were not checked. Returns null if all
- * were checked.
- */
+/** Returns why the anchors of some served heads were not checked, or null if all were checked. */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null)
     return 'anchors of some heads were left out (--from, --to)'
@@ -65,13 +62,13 @@ function explainUnwalked({ reports, scope, payers }: GatewayContext): string | n
     : 'the audit of a log was not finished'
 }
 
-/** Maximum number of anchors of unlisted logs whose senders are requested in one batch. */
+/** Maximum number of anchors of unlisted logs in one batch of requests for senders. */
 const BATCH_EVENTS_MAX = 50
 
 /**
- * Reads every anchor in a contract since the contract was deployed. If a relayer of the gateway
- * paid for an anchor of an unlisted log, the gateway hides that log. If another account paid, the
- * log belongs to another gateway. Logs of other gateways are only counted. Throws ChainFault.
+ * Reads every anchor in a contract. If a relayer of the gateway paid for an anchor of an unlisted
+ * log, the gateway hides that log. Otherwise the log belongs to another gateway and is only
+ * counted. Throws ChainFault.
  */
 async function auditHiddenLogs(contract: string, context: SearchContext): Promise<void> {
   const { chain, ledger, listed, hidden, toBlock } = context
@@ -114,9 +111,9 @@ async function judge(
 }
 
 /**
- * Compares the heads that enclaves received at their start with the logs that the gateway serves
- * now. Each head must belong to a listed log, and this log must extend the head. It never throws
- * because of an answer from the gateway.
+ * Compares the heads that enclaves received at their start with the served logs. Each head must
+ * belong to a listed log, and this log must extend the head. Never throws because of an answer from
+ * the gateway.
  */
 export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   const { named, found, reports, listed, isOneLog, ledger } = audited
@@ -148,7 +145,7 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   }
 }
 
-/** Returns the reason why the log does not extend the head. Returns null if the log extends it. */
+/** Returns why the log does not extend the head, or null if it does. */
 async function reasonAgainst(
   head: NamedHead,
   given: GatewayContext & { readonly log: ServedLog; readonly matched: LogReport['matched'] },

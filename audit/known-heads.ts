@@ -8,24 +8,19 @@ export type SignedHead = TreeHead & { readonly signature: Uint8Array }
 /** Bytes for one head. A million heads take 40 MB. */
 const ENTRY_BYTES = 8 + HASH_BYTES
 
-/**
- * The heads that were walked so far. They are stored in packed form, in ascending size. Other heads
- * are compared with these heads.
- */
+/** The walked heads, packed and in ascending size. Other heads are compared with them. */
 export class HeadIndex {
   private entries = new Uint8Array(1024 * ENTRY_BYTES)
   private view = new DataView(this.entries.buffer)
   private count = 0
   private readonly knownFrom: number
 
-  /** The caller will add all heads with at least `knownFrom` leaves, up to the largest head. */
+  /** The caller will add every walked head that has at least `knownFrom` leaves. */
   constructor(knownFrom: number) {
     this.knownFrom = knownFrom
   }
 
-  /**
-   * Returns true if the index covers this size. It then contains every walked head of this size.
-   */
+  /** Returns true if the index contains every walked head of this size. */
   covers(size: number): boolean {
     return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
   }
@@ -42,8 +37,8 @@ export class HeadIndex {
   }
 
   /**
-   * Compares a head with the index. `same`: the index contains this head. `other`: it contains
-   * another head of this size. `unknown`: it has no head of this size.
+   * Compares a head with the index: `same` if it contains this head, `other` if it contains another
+   * head of this size, `unknown` if it has no head of this size.
    */
   compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
     const known = this.rootAt(size)
@@ -78,7 +73,7 @@ export class HeadIndex {
   }
 }
 
-/** Maximum number of different named heads that are kept until the walks of all logs end. */
+/** Maximum number of named heads that are kept until all logs are walked. */
 const NAMED_HEADS_MAX = 100_000
 
 /** A head that an enclave received at its start. `by` is the notary of that enclave. */

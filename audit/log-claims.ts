@@ -13,8 +13,8 @@ import type { Ledger } from './findings.ts'
 import type { ServedLog } from './gateway.ts'
 
 /**
- * Checks that the gateway's statements about a log are consistent, and that the auditor expects the
- * log's configuration.
+ * Checks that the gateway's statements about a log agree, and that the auditor expects the log's
+ * configuration.
  */
 export function auditIdentity({ log, ledger, scope }: LogContext): void {
   const faults = listFaults(log)
@@ -37,9 +37,9 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
 }
 
 /**
- * Returns the configurations that the auditor named. If the auditor named none, returns the
- * configurations of the expected releases, provided that each release has one. The check of each
- * document ensures that its image and configuration belong together.
+ * Returns the configurations that the auditor named. Otherwise returns the configurations of the
+ * expected releases, if each release has one. The check of each document ensures that its image and
+ * configuration belong together.
  */
 function expectedConfigurations({
   configurations = [],
@@ -51,9 +51,8 @@ function expectedConfigurations({
 }
 
 /**
- * Runs after the walk. It reports if no genuine document named the log's boot configuration. In
- * this case, only the gateway states the configuration. This is reported even for an expected
- * configuration.
+ * Runs after the walk. Reports if no genuine document named the log's boot configuration, so that
+ * only the gateway states it. Even an expected configuration is reported.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
@@ -64,8 +63,8 @@ export function auditConfigurationSource(ledger: Ledger): void {
 }
 
 /**
- * Returns the chain if it is the log's chain, and if the contract of this release is at the log's
- * address. Returns null if the chain cannot prove anything. Throws ChainFault.
+ * Returns the chain if it is the log's chain and the log's address has the contract of this
+ * release. Otherwise returns null: the chain cannot prove anything. Throws ChainFault.
  */
 export async function auditLogContract({
   log,
@@ -84,7 +83,7 @@ export async function auditLogContract({
     return null
   }
   if (await chain.hasContract(contract)) return chain
-  // Another contract may emit events without a check of the signature.
+  // Another contract may emit events without checking the signature.
   const message = `the code at ${contract} is not the contract of this release`
   ledger.find('contract_unknown', { where: 'log', message })
   return null
@@ -115,8 +114,8 @@ function listFaults({
 /**
  * Compares the size and root that the gateway claims for a log with the data that it served.
  * `servedSize` is the size of the largest signed head that it served before the claim. `tree` is
- * built from all leaves. It is null if there is no such tree. The claims are not signed, but a
- * reader who believes a wrong claim sees a shorter log or another log.
+ * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers who
+ * believe it.
  */
 export function auditClaims(
   claimed: ServedLog,
@@ -146,8 +145,8 @@ export function auditClaims(
 }
 
 /**
- * Compares two statements from the gateway about a log's key, chain, contract and configuration:
- * the first and the last.
+ * Compares the first and the last statement of the gateway about a log's key, chain, contract and
+ * configuration.
  */
 export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger): void {
   const isSame =

@@ -9,12 +9,12 @@ import { readAhead } from './read-ahead.ts'
 import type { RecordAudit, RecordReader } from './records.ts'
 import type { TreeWalk } from './tree.ts'
 
-/** Number of heads in one step. After each step, the findings are prepared for saving. */
+/** Number of heads in one step. Each step ends with `onStep`. */
 const STEP_HEADS = 50
 
 /**
- * The walk ends after this many refused heads in a row. Without this limit, a gateway could serve
- * an endless list of unsigned heads.
+ * The walk ends after this many refused heads in a row. A gateway could serve unsigned heads
+ * without end.
  */
 const REFUSED_HEADS_MAX = 2_000
 
@@ -28,8 +28,8 @@ type WalkParts = LogContext & {
   /** Null without a key. */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
   /**
-   * Called after each step. `isWhole` is true if everything up to the newest head was compared. The
-   * next run can then continue from this point.
+   * Called after each step. If `isWhole`, everything up to the newest head was compared, and the
+   * next run can continue there.
    */
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
@@ -40,8 +40,8 @@ export type WalkOutcome = {
   readonly headCount: number
   readonly confirmedSize: number
   /**
-   * The size of the largest signed head on the pages that were read. It is greater than the walk's
-   * end if the log has grown, or if the gateway claims a size that is too small.
+   * Size of the largest signed head that was read. It exceeds the walk's end if the log has grown,
+   * or if the gateway claims too small a size.
    */
   readonly servedSize: number
   /** The largest size that a head attestation covers. */
@@ -51,10 +51,9 @@ export type WalkOutcome = {
 }
 
 /**
- * Walks one log: reads its heads page by page, and for each head its leaves and records. It keeps
- * at most two pages of each kind in memory. The walk ends at the size that the log had when the
- * audit began, or at the first head with at least `scope.to` leaves. Throws GatewayFault,
- * ChainFault.
+ * Walks one log: reads its heads page by page, and for each head its leaves and records, with at
+ * most two pages of each kind in memory. Ends at the size that the log had when the audit began, or
+ * at the first head with at least `scope.to` leaves. Throws GatewayFault, ChainFault.
  */
 export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   const { log, gateway, heads, scope } = parts
@@ -93,24 +92,22 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   }
 }
 
-/** An attestation with the tree's root at the attestation's size, hex. */
+/** An attestation, and the tree's root at its size, hex. */
 type AttestedRoot = { readonly attested: AttestedHead; readonly root: string }
 
 class Walk {
   private readonly parts: WalkParts
-  /**
-   * Number of leaves that the walk has passed. While the tree is whole, this is the tree's size.
-   */
+  /** Number of leaves that the walk has passed. A whole tree has this size. */
   private position: number
   /**
-   * Becomes false when the leaves contradict a head, or when a leaf is missing. After that, there
-   * is no tree for comparisons.
+   * False after a leaf was missing, or after the leaves contradicted a head. After that, there is
+   * no tree to compare with.
    */
   isWhole = true
   /** Number of refused heads since the last accepted head. */
   refused = 0
   attestedSize = 0
-  /** Attestations at the current position or at later positions, by size. */
+  /** Attestations at the current position or later, by size. */
   private attested: AttestedHead[] = []
   /** Attestations of the current page. */
   private page: readonly AttestedHead[] = []
@@ -125,25 +122,23 @@ class Walk {
   }
 
   /**
-   * Stores the attestations of the next page. Each is compared with the tree when the walk reaches
-   * its size.
+   * Stores a page of attestations. Each is compared with the tree when the walk reaches its size.
    */
   takeAttested(attested: readonly AttestedHead[]): void {
     this.page = attested
     this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
-    // Attestations beyond the log's size are ignored, as are such heads. The log has grown since
-    // the audit began.
+    // Attestations beyond the log's size are ignored: the log has grown since the audit began.
     this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
   }
 
-  /** Returns the time of the first attestation of the current page that covers this many leaves. */
+  /** Returns the time of the current page's first attestation with at least this many leaves. */
   attestedAtMs(size: number): number | null {
     return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }
 
   /**
-   * Compares the attestations whose size is the walk's last position. Reports all attestations that
-   * were not compared.
+   * Compares the attestations at the walk's last position, and reports those that were not
+   * compared.
    */
   finish(): void {
     const { tree, ledger } = this.parts
@@ -190,10 +185,7 @@ class Walk {
     ledger.pass('leaves', head.size - start)
   }
 
-  /**
-   * Moves past the leaves up to each attestation that this head covers. Returns the tree's root at
-   * each attestation.
-   */
+  /** Moves to each attestation that this head covers, and returns the tree's root there. */
   private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
     const { tree, records } = this.parts
     const roots: AttestedRoot[] = []
@@ -224,8 +216,7 @@ class Walk {
   }
 
   /**
-   * Moves past the leaves up to the position `to`, with their records. `head` is the first head
-   * that covers these leaves.
+   * Moves to the position `to`, over leaves and records. `head` is the first head that covers them.
    */
   private async advance(to: number, head: ServedHead): Promise<void> {
     const { tree, samples } = this.parts
@@ -269,8 +260,8 @@ class Walk {
 }
 
 /**
- * Opens a reader that returns a log's leaf hashes in order, from `start` to the end of the log. It
- * keeps two pages in memory at a time.
+ * Opens a reader of a log's leaf hashes, in order, from `start` to the end. It keeps two pages in
+ * memory.
  */
 export function openLeafReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())

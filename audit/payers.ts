@@ -1,13 +1,12 @@
 import { z } from 'zod'
 
 /**
- * The relayers of a gateway. These are the accounts that paid for the served anchors, with the
- * nonces of these payments. Accounts and nonces are read from the chain. They come from all logs of
- * this audit, and from the earlier audits that this audit continues.
+ * A gateway's relayers: the accounts that paid for the served anchors, with the nonces of these
+ * payments. The chain is the source, for this audit and the audits that it continues.
  */
 export type Payers = ReturnType<typeof openPayers>
 
-/** Opens the payers from a state file, so that more can be added. Null: the state has no payers. */
+/** Opens the payers of a state file, to add more. Null: the state has no payers. */
 export function openPayers(written: WrittenPayers | null = {}) {
   const nonces = new Map(
     Object.entries(written ?? {}).map(([address, ranges]) => [
@@ -60,12 +59,9 @@ export type WrittenPayers = z.infer<typeof WrittenPayersForm>
 /** The nonces from `start` up to, but not including, `end`. */
 type NonceRange = { readonly start: number; readonly end: number }
 
-/**
- * The nonces of one account, stored as ranges. A relayer that only sends anchors has a single
- * range, even for many anchors.
- */
+/** The nonces of one account, stored as ranges. A relayer that only sends anchors has one range. */
 export class NonceSet {
-  /** Ranges in ascending order. Between two ranges, at least one nonce is missing. */
+  /** Ascending ranges. At least one nonce is missing between two ranges. */
   private ranges: NonceRange[]
 
   constructor(ranges: readonly NonceRange[] = []) {

@@ -1,6 +1,6 @@
 /**
- * Returns the items of `source`. It requests the next item while the caller still uses the current
- * item, so that waiting and work overlap.
+ * Returns the items of `source`. Requests the next item while the caller still uses the current
+ * item.
  */
 export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenerator<Item> {
   const items = source[Symbol.asyncIterator]()
@@ -13,7 +13,7 @@ export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenera
       yield item.value
     }
   } finally {
-    // A caller that stops early needs neither the next item nor the error of the next item.
+    // A caller that stops early needs neither the next item nor its error.
     next.then(
       () => items.return?.(),
       () => undefined,

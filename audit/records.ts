@@ -32,8 +32,8 @@ import { createMemory } from './remember.ts'
 export type RecordAudit = ReturnType<typeof createRecordAudit>
 
 /**
- * The place of a record in the log. `leafHash` comes from the list of leaves. It is null if the
- * list could not be read. `head` is the first head that covers the record.
+ * A record's place in the log. `leafHash` is null if the list of leaves could not be read. `head`
+ * is the first head that covers the record.
  */
 type RecordPlace = {
   readonly index: number
@@ -41,7 +41,7 @@ type RecordPlace = {
   readonly head: ServedHead
 }
 
-/** Creates the audit of a log's records. The time checks of this audit continue from `bracket`. */
+/** Creates the audit of a log's records. Its time checks continue from `bracket`. */
 export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const { ledger, scope } = context
   const documents = createDocumentJudge(context)
@@ -104,15 +104,14 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     },
     /** SHA-256 (hex) of the document of the last record. */
     newestDocument: () => newestDocument,
-    /** If records are missing at the end, reports them as one gap. */
+    /** Reports records that are missing at the end as one gap. */
     finish: gaps.end,
   }
 }
 
 /**
- * Counts a record whose request and response were erased, as the gateway states. They cannot be
- * checked, and may be missing. If the gateway states that it has the content but cannot decrypt it,
- * the content counts as not checked.
+ * Counts a record whose content was erased, as the gateway states. The content may be missing. If
+ * the gateway states that it cannot decrypt the content, the content counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -122,9 +121,7 @@ function recordAbsence(record: Json, ledger: Ledger): void {
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
 
-/**
- * Reports records that the gateway does not serve: one finding for each series of missing records.
- */
+/** Reports the records that the gateway does not serve: one finding for each series. */
 function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   let gap: { readonly start: number; end: number } | null = null
   return {
@@ -164,8 +161,8 @@ function readParts(record: Json) {
 }
 
 /**
- * Reports differences between a record and the log data that it belongs to: leaf, log, head and
- * anchor. Returns true if there are no differences.
+ * Reports differences between a record and its leaf, log, head and anchor. Returns true if there
+ * are no differences.
  */
 function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
   const { where, leafHash, head, log, ledger } = compared
@@ -185,8 +182,8 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
 }
 
 /**
- * Checks the transactions that the record names. Returns null if they are the transactions of the
- * record's head. Otherwise describes the difference.
+ * Returns how the record's transactions differ from the head's transactions, or null for no
+ * difference.
  */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
@@ -224,10 +221,7 @@ export type RecordReader = ReturnType<typeof openRecordReader>
 
 type Entry = { readonly index: number; readonly record: Json }
 
-/**
- * Opens a reader of the records of the leaves from `start` on. It keeps two pages in memory at a
- * time.
- */
+/** Opens a reader of records from the leaf `start` on. It keeps two pages in memory. */
 export function openRecordReader(
   { gateway, log: { notary, size: end } }: LogContext,
   start: number,
@@ -246,8 +240,8 @@ export function openRecordReader(
 
   return {
     /**
-     * Returns the record that claims this leaf index. Returns null if the gateway does not serve
-     * this record. The caller must request indexes in ascending order.
+     * Returns the record of this leaf index, or null if the gateway does not serve it. Indexes must
+     * ascend.
      */
     async take(index: number): Promise<Json | null> {
       while (!isOver && (entries[0]?.index ?? -1) < index) {
@@ -267,8 +261,7 @@ export function openRecordReader(
 }
 
 /**
- * Returns a page's records with the indexes that the records claim. The indexes must ascend and lie
- * within the page.
+ * Returns a page's records with their claimed indexes. These must ascend and lie within the page.
  */
 function indexRecords(
   records: readonly Json[],
@@ -288,15 +281,11 @@ function indexRecords(
 }
 
 /**
- * Number of signatures that are remembered. Consecutive records under one head carry the same head
- * signature.
+ * Number of remembered signatures. Consecutive records under one head have the same head signature.
  */
 const RECOVERIES_MAX = 64
 
-/**
- * Wraps `recover` so that it remembers its latest results. The same digest and signature always
- * have the same signer.
- */
+/** Wraps `recover` with a memory: a digest and a signature always give the same signer. */
 function rememberRecoveries(recover: PointRecovery): PointRecovery {
   const known = createMemory<Uint8Array>(RECOVERIES_MAX)
   return (signed) => {
@@ -305,10 +294,7 @@ function rememberRecoveries(recover: PointRecovery): PointRecovery {
   }
 }
 
-/**
- * Limits for the time at which leaves were appended, taken from head attestations: Unix
- * milliseconds.
- */
+/** Limits for the time at which leaves were appended, from head attestations: Unix milliseconds. */
 export type TimeBracket = {
   /** The latest finishing time in the records so far. */
   readonly newestMs: number | null
@@ -317,8 +303,8 @@ export type TimeBracket = {
 }
 
 /**
- * Compares the times in records with the times at which the enclave attested its log. It continues
- * from `start`. The host's clock sets the times in records. The security module sets the times in
+ * Compares the times in records with the times at which the enclave attested its log, from `start`
+ * on. The host's clock sets the times in records. The security module sets the times in
  * attestations. A difference of one minute is accepted.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
@@ -333,7 +319,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    /** The enclave attested at this time that its log had exactly the leaves so far. */
+    /** At this time, the enclave attested that its log had exactly the leaves so far. */
     passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {

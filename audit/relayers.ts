@@ -12,10 +12,7 @@ import type { Ledger } from './findings.ts'
 /** Tools for the search for unlisted logs. */
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
-  /**
-   * The newest block when the audit began. For transactions in later blocks, the gateway may not
-   * serve the anchors yet.
-   */
+  /** The newest block when the audit began. The gateway may not serve later anchors yet. */
   readonly toBlock: number
   /** Contracts of the listed logs. */
   readonly contracts: ReadonlySet<string>
@@ -24,15 +21,14 @@ export type SearchContext = GatewayContext & {
 }
 
 /**
- * Maximum number of transactions that are looked up for one relayer. A relayer that only sends
- * anchors has few other transactions.
+ * Maximum number of looked-up transactions per relayer. A relayer that only sends anchors needs
+ * few.
  */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
- * Finds the purpose of every nonce that the relayers used. Each nonce belongs to a transaction. A
- * transaction that does not anchor a served head may anchor a hidden log, in this contract or in
- * another contract. Throws ChainFault.
+ * Finds the purpose of every nonce that the relayers used. A transaction that does not anchor a
+ * served head may anchor a hidden log, in this or another contract. Throws ChainFault.
  */
 export async function auditRelayers(parts: SearchContext): Promise<void> {
   const { ledger, payers } = parts
@@ -88,7 +84,7 @@ async function judge(
     case 'accounted':
       return ledger.remark('transactions of relayers', purpose.words)
     case 'anchor': {
-      // The audit of that listed log already reports whether its head is served.
+      // The audit of a listed log reports missing heads itself.
       if (listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
       const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }
@@ -115,12 +111,12 @@ type Purpose =
     }
   | { readonly kind: 'unknown' }
 
-/** Derives the purpose of a transaction from the transaction's data alone. */
+/** Derives a transaction's purpose from its data alone. */
 function purposeOf(
   { to, input, receipt }: ChainAnchor,
   { contracts, chain, recover }: Pick<SearchContext, 'contracts' | 'chain' | 'recover'>,
 ): Purpose {
-  // A transaction without data cannot send a head to a contract.
+  // Without data, a transaction cannot send a head to a contract.
   if (to !== null && input.length === 0)
     return { kind: 'accounted', words: 'some are plain transfers of coins' }
   const made = receipt?.contractAddress ?? null
@@ -148,10 +144,7 @@ function signerOf(
   return orNull(findSigner, FormatError, ProofError)
 }
 
-/**
- * Reports that the gateway hides the log of a notary. Each hidden log is reported once, for its
- * first anchor that is found.
- */
+/** Reports each hidden log once, for the first anchor found. */
 export function reportHidden(
   anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,
   sender: string,

@@ -1,27 +1,19 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import type { TreeHead } from '../attestation/tree-head.ts'
 
-/**
- * Maximum number of leaves, and maximum number of heads, for which the gateway must send a proof.
- */
+/** Maximum number of leaves, and of heads, for which the gateway must send a proof. */
 const SAMPLES_MAX = 16
 
 /** Returns a random whole number from 0 to `end` - 1. */
 export type RandomBelow = (end: number) => number
 
-/**
- * A RandomBelow that cannot be predicted. `end` may be any size that a log claims, but randomInt
- * accepts at most 2^48 as its range.
- */
+/** Returns an unpredictable number. A log may claim a size above 2^48, the limit of randomInt. */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)
   return Number(randomBytes(8).readBigUInt64BE() % BigInt(end))
 }
 
-/**
- * A few leaves and heads of a log, drawn at random during the walk. The gateway cannot know which
- * leaves and heads are drawn.
- */
+/** A few random leaves and heads of a log. The gateway cannot predict them. */
 export class Samples {
   private readonly random: RandomBelow
   private readonly wanted: ReadonlySet<number>
@@ -51,7 +43,7 @@ export class Samples {
     for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
   }
 
-  /** Adds a head. Each head so far has the same probability of being kept. */
+  /** Adds a head. All heads so far have the same probability of being kept. */
   addHead(head: TreeHead): void {
     this.seen++
     if (this.kept.length < SAMPLES_MAX) this.kept.push(head)

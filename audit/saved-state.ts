@@ -21,9 +21,8 @@ export type StateStore = {
 }
 
 /**
- * The audit cannot continue from the stored state. The state is malformed, or it belongs to an
- * audit with another scope. With another scope, some parts might never be checked by any run. The
- * message is the reason.
+ * The audit cannot continue from the stored state: it is malformed or has another scope. With
+ * another scope, some parts might never be checked. The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -39,8 +38,8 @@ export class UnusableState extends Error {
 export type AuditState = Awaited<ReturnType<typeof openAuditState>>
 
 /**
- * Opens the state in a store. If the store is null, the state is not kept. `scope` is the digest of
- * the audit's scope. Throws UnusableState, and the errors of the store.
+ * Opens the state in a store. A null store keeps nothing. `scope` is the digest of the audit's
+ * scope. Throws UnusableState, and the errors of the store.
  */
 export async function openAuditState(
   store: StateStore | null,
@@ -58,8 +57,7 @@ export async function openAuditState(
     const written = Object.fromEntries(
       [...logs].map(([notary, saved]) => [notary, SavedLogForm.encode(saved)]),
     )
-    // If the payers of some logs were not recorded, they are left out completely. A list with only
-    // the payers of the other logs would look complete.
+    // Incomplete payers are not written: the list would look complete.
     const paid = payers.isWhole ? { relayers: payers.write() } : {}
     const state = { format: FORMAT, version: 1, scope, logs: written, ...paid }
     await store.write(`${JSON.stringify(state)}\n`)
@@ -68,10 +66,7 @@ export async function openAuditState(
   }
 
   return {
-    /**
-     * The accounts that paid for the anchors of all logs so far. They are saved together with the
-     * logs.
-     */
+    /** The accounts that paid for the anchors of all logs so far. The state contains them. */
     payers,
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
@@ -157,7 +152,7 @@ const SavedLogForm = z
 /** The state of the audit of one log. The next run continues from it. */
 export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
 
-/** Reads a saved log. Its findings are marked as findings of an earlier run. Throws ZodError. */
+/** Reads a saved log and marks its findings as earlier. Throws ZodError. */
 function readSavedLog(json: unknown): SavedLog {
   const saved = SavedLogForm.parse(json)
   return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }

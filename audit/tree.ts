@@ -7,21 +7,18 @@ import type { LogContext } from './audit-context.ts'
 import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
-/**
- * Maximum number of leaves that are kept in memory for one head. These leaves are needed to find a
- * wrong leaf.
- */
+/** Maximum number of leaves in memory for one head, to find a wrong leaf. */
 const HELD_LEAVES_MAX = 1_000
 
 /**
- * The tree, built from the leaves as they arrive, and compared with every head. This check is
- * stronger than consistency proofs from the gateway: it uses only the leaves.
+ * The tree, built from the leaves as they arrive, and compared with every head. It uses only the
+ * leaves and so proves more than the gateway's consistency proofs.
  */
 export class TreeWalk {
   private edge: Edge
   /**
-   * The tree's edge at the last head that matched. `held` contains the leaves since that head. It
-   * is null when there are too many leaves.
+   * The tree's edge at the last matching head. `held` contains the leaves since that head, or null
+   * if there are too many.
    */
   private matched: Edge
   private held: Uint8Array[] | null = []
@@ -56,16 +53,15 @@ export class TreeWalk {
     return equalBytes(this.root(), root)
   }
 
-  /** Marks the current tree as confirmed by the notary. Called after a head matched the tree. */
+  /** Records that a head matched the current tree. */
   settle(): void {
     this.matched = this.edge
     this.held = []
   }
 
   /**
-   * Called when a head does not match the tree. Finds the wrong leaves with the gateway's own
-   * proofs for that signed head. Returns true if the tree could be repaired, so that the walk can
-   * continue.
+   * Finds the wrong leaves after a head did not match the tree, with the gateway's proofs for that
+   * head. Returns true if the tree is repaired and the walk can continue.
    */
   async explain(
     head: TreeHead,
@@ -120,10 +116,7 @@ export class TreeWalk {
   }
 }
 
-/**
- * Returns the hash of a leaf if the gateway proves that the leaf is in a signed head. Otherwise
- * returns null.
- */
+/** Returns a leaf's hash if the gateway proves that a signed head contains it, otherwise null. */
 async function proveLeaf(
   index: number,
   head: TreeHead,
@@ -143,9 +136,8 @@ async function proveLeaf(
 }
 
 /**
- * Requests proofs from the gateway that some leaves and heads are in the newest head that matched
- * the tree. The leaves and heads are drawn at random. The tree already shows that they are in this
- * head. This check shows that other clients can get valid proofs from the gateway. Throws
+ * Requests the gateway's proofs that random leaves and heads are in the newest matching head. The
+ * tree shows this already; the check shows that other clients can get valid proofs. Throws
  * GatewayFault.
  */
 export async function auditProofs(
@@ -162,7 +154,7 @@ export async function auditProofs(
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
       const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
-      // A verifier that does not have the head compares the proof with this root.
+      // Verifiers without the head compare the proof with this root.
       if (!equalBytes(root, newest.root))
         throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })
@@ -181,8 +173,8 @@ export async function auditProofs(
 }
 
 /**
- * Returns the reason why there is no valid proof. Returns null if the proof is valid. Throws faults
- * for which the gateway sends no answer at all.
+ * Returns why there is no valid proof, or null if the proof is valid. Throws faults without any
+ * answer from the gateway.
  */
 export async function reasonAgainst(verify: () => Promise<unknown>): Promise<string | null> {
   try {

@@ -14,16 +14,16 @@ import { AffidavitError, withErrorCode } from './errors.ts'
 import { delay } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
-/** Options for the wait for an anchor, and for the check of the anchor's block. */
+/** Options for the wait for an anchor and for the check of its block. */
 export type AnchoredOptions = {
   /**
-   * URL of a JSON-RPC endpoint of the chain. You must trust the endpoint's operator, because the
-   * endpoint's answers are not proved.
+   * URL of a JSON-RPC endpoint of the chain. You must trust its operator: the answers are not
+   * proved.
    */
   readonly rpc?: string
   /**
-   * Minimum number of confirmations. With 1, the anchor's block may be the newest block. Used only
-   * with `rpc`. Default 1.
+   * Minimum number of confirmations. 1: the anchor's block may be the newest block. Used only with
+   * `rpc`. Default 1.
    */
   readonly confirmations?: number
   /** Default 120,000 ms. */
@@ -37,21 +37,19 @@ export type AnchoredOptions = {
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
   /**
-   * The text of a file for `affidavit verify`. It is the bundle as the gateway sent it. The gateway
-   * cannot read an encrypted call. For such a call, the bundle is completed with data from the
-   * proof.
+   * The bundle as the gateway sent it, as a file for `affidavit verify`. For an encrypted call, the
+   * proof adds the data that the gateway cannot read.
    */
   readonly text: string
   /**
-   * Returns the text of one file for `affidavit verify`, with request, answer and bundle. The file
-   * can be verified without the gateway.
+   * Returns a file for `affidavit verify` with request, answer and bundle. It can be verified
+   * without the gateway.
    */
   save(): string
   /**
-   * The result, with every check. It is `verified` with `rpc`, and `consistent` without `rpc`. It
-   * is also `consistent` for an encrypted stream whose caller did not request usage. In that case,
-   * the chunks lack the usage that the signed response has. The proof's own checks compared the
-   * stream hash, which binds these chunks.
+   * The result, with every check: `verified` with `rpc`, otherwise `consistent`. An encrypted
+   * stream whose caller did not request usage is always `consistent`, because the chunks lack the
+   * signed usage. The proof's own checks compared the stream hash, which binds these chunks.
    */
   readonly report: BundleReport
 }
@@ -63,19 +61,18 @@ const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
- * Waits until a block has the anchor of a call, and returns the call's checked evidence bundle. The
- * checks show that the bundle belongs to this call. With `rpc`, they show too that the block is on
- * the chain. If `options` is a text, it is used as `rpc`. Throws AffidavitError `invalid_options`,
- * `not_anchored` when the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of
- * askGateway.
+ * Waits until a block has the anchor of a call. Returns the call's evidence bundle after a check
+ * that it belongs to this call. With `rpc`, the block is checked to be on the chain. A text as
+ * `options` is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time
+ * limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
   proof: Proof,
   parts: {
     readonly gateway: AskedGateway
     /**
-     * Returns the current policy. Called after the evidence arrived, because the expectations may
-     * have changed during the wait.
+     * Returns the current policy. Called after the evidence arrived: the policy may change during
+     * the wait.
      */
     readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
@@ -99,7 +96,7 @@ export async function awaitAnchor(
       const chain =
         rpc === undefined ? null : await fetchChainFacts(gateway, rpc, bundle.block.number)
       const isDeep = chain === null || chain.newestBlock - bundle.block.number + 1 >= confirmations
-      // If another block replaced this block, the anchor may appear again in a later block.
+      // If another block replaced this block, a later block may contain the anchor.
       const isThere = chain === null || chain.blockHash === bundle.block.hash
       if (isDeep && isThere) {
         const report = await verifyBundle(
@@ -123,7 +120,7 @@ export async function awaitAnchor(
 }
 
 /**
- * Without this check, a misspelt `confirmations` would count as 1, and a misspelt `rpc` as missing.
+ * Without this check, a misspelt `confirmations` would count as 1 and a misspelt `rpc` as missing.
  */
 function readOptions(given: AnchoredOptions | string) {
   const asked = typeof given === 'string' ? { rpc: given } : given
@@ -163,10 +160,7 @@ function invalid(message: string): AffidavitError {
   return new AffidavitError('invalid_options', message)
 }
 
-/**
- * Checks that the bundle belongs to this call: the request, the answer and the receipt must be the
- * same.
- */
+/** Checks that the bundle has the request, the answer and the receipt of this call. */
 function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void {
   const differing = compareExchange(record, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',
@@ -176,8 +170,7 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void
 }
 
 /**
- * The evidence of an encrypted call contains only hashes. This function adds the hashed data, which
- * the caller kept.
+ * Adds the data that the caller kept: the evidence of an encrypted call contains only its hashes.
  */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },

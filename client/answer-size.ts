@@ -6,10 +6,7 @@ import {
 } from '../attestation/json/json-size.ts'
 import { AffidavitError } from './errors.ts'
 
-/**
- * Limits for an answer with its proof, or for all chunks of a stream. Each chunk repeats the same
- * members.
- */
+/** Limits for an answer with its proof, or for all chunks of a stream. */
 const SIZE_MAX: JsonSize = {
   containers: 4 * ANSWER_SIZE_MAX.containers,
   members: 4 * ANSWER_SIZE_MAX.members,
@@ -17,10 +14,9 @@ const SIZE_MAX: JsonSize = {
 }
 
 /**
- * Counts the values of one answer before any of these values is built. The answer arrives as JSON,
- * in one text or in several texts. Without this count, 64 MiB of `0,` would take three gigabytes
- * and many seconds. `add` throws AffidavitError `answer_too_large` when the answer is larger than
- * any answer that an enclave signs.
+ * Counts the values of an answer before they are built: 64 MiB of `0,` would take three gigabytes.
+ * The answer arrives as JSON in one or several texts. `add` throws AffidavitError
+ * `answer_too_large` when no enclave signs so large an answer.
  */
 export function createAnswerSize(): { add(json: Uint8Array | string): void } {
   let sum: JsonSize = { containers: 0, members: 0, items: 0 }

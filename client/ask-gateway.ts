@@ -12,14 +12,12 @@ import {
 } from './gateway.ts'
 
 /**
- * Default limit, bytes. It is large enough for lists of notaries, and for documents with their boot
- * configuration.
+ * Default limit, bytes: enough for lists of notaries, and for documents with their configuration.
  */
 const REPLY_BYTES_MAX = 4 * 1024 * 1024
 
 /**
- * Statuses of an overload. For example, a gateway makes only a limited number of documents per
- * second, for all clients together.
+ * Statuses of an overload. For example, a gateway limits how many documents it makes per second.
  */
 const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
 const TRIES_MAX = 4
@@ -32,10 +30,10 @@ export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /**
- * Requests `path` from the gateway. Repeats the request once if the connection breaks. `bytesMax`
- * limits the size of the reply. The gateway's `timeoutMs` limits the time of all attempts together.
- * Throws AffidavitError `unreachable`, `gateway_error` (with the status), `redirected`,
- * `invalid_reply`, and the abort reason of `signal`.
+ * Requests `path` from the gateway, and repeats the request once if the connection breaks.
+ * `bytesMax` limits the reply, and the gateway's `timeoutMs` limits all attempts together. Throws
+ * AffidavitError `unreachable`, `gateway_error` (with the status), `redirected`, `invalid_reply`,
+ * and the abort reason of `signal`.
  */
 export async function askGateway(
   gateway: AskedGateway,
@@ -74,8 +72,8 @@ export async function askGateway(
 }
 
 /**
- * An overload is temporary, so the request is repeated. If the connection was lost, the gateway may
- * have closed a kept connection. The request is then repeated once.
+ * Repeats the request after an overload, and once after a lost connection: the gateway may have
+ * closed a kept connection.
  */
 function retryRead(): (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null {
   let isBroken = false

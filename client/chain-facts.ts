@@ -5,8 +5,8 @@ import { readTwice } from './gateway.ts'
 import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.ts'
 
 /**
- * Calls readChainFacts for the chain's endpoint at `url`. Throws AffidavitError `unreachable`. This
- * includes invalid answers.
+ * Calls readChainFacts for the endpoint at `url`. Throws AffidavitError `unreachable`, even for
+ * invalid answers.
  */
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
@@ -22,9 +22,9 @@ export async function fetchChainFacts(
 }
 
 /**
- * Reads from a chain's endpoint the facts that verifyBundle needs. These are the chain's id, its
- * newest block, and the block with the number that the bundle names (null: no block). Throws
- * RpcError. Does NOT show that the answers are true: you must trust the endpoint's operator.
+ * Reads the facts that verifyBundle needs: the chain's id, its newest block, and the block
+ * `blockNumber` (null: none). Throws RpcError. Does NOT show that the answers are true: you must
+ * trust the endpoint's operator.
  */
 export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>

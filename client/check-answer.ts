@@ -29,15 +29,15 @@ export type SentCall = {
   /** The body as it was sent, parsed strictly. */
   readonly request: JsonObject
   /**
-   * How often this client sent exactly this body. Null if the caller chose the nonce. In that case,
-   * the caller may have sent the same body without this client.
+   * How often this client sent exactly this body. Null if the caller chose the nonce: the caller
+   * may have sent the body without this client.
    */
   readonly sends: number | null
   /** The call's demand: whose credential the enclave must use. */
   readonly credential: CredentialDemand
   /**
-   * True if the call was sent with an `Idempotency-Key`. The gateway may then send an earlier
-   * answer again, split into other chunks.
+   * True if the call had an `Idempotency-Key`. The gateway may then repeat an answer in other
+   * chunks.
    */
   readonly isIdempotent: boolean
   readonly isEncrypted: boolean
@@ -57,10 +57,10 @@ export type CheckedAnswer = {
 }
 
 /**
- * Checks an answer against the call and the notaries. The answer is either a whole answer, or all
- * chunks of a stream. Throws AffidavitError with the code of the first fault, and with all checks
- * that were made. Does NOT prove: that the log's head is anchored, now or ever (a bundle shows
- * that); that the provider ran the model it names; that the call was not read on its way.
+ * Checks a whole answer, or all chunks of a stream, against the call and the notaries. Throws
+ * AffidavitError with the code of the first fault, and with all checks that were made. Does NOT
+ * prove: that the log's head is anchored, now or ever (a bundle shows that); that the provider ran
+ * the model it names; that the call was not read on its way.
  */
 export async function checkAnswer(
   answer: KeptAnswer,
@@ -107,7 +107,7 @@ export async function checkAnswer(
   }
 }
 
-/** Returns the object that contains the proof: the answer, or the last chunk of the stream. */
+/** Returns the object with the proof: the answer, or the last chunk of the stream. */
 function proofOf(answer: KeptAnswer): JsonObject {
   const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
   if (isJsonObject(proof) && memberOf(proof, 'receipt') !== undefined) return proof
@@ -124,7 +124,7 @@ export function describeGatewayError(error: unknown): string {
   return `the gateway gave an error in place of an answer: ${said.join(': ') || 'no message'}`
 }
 
-/** The error code for each failed check. Checks that are allowed to stay open have no code. */
+/** The error code for each failed check. Checks that may stay open have no code. */
 const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   'request hash': 'wrong_request',
   'response hash': 'wrong_response',
@@ -149,8 +149,8 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
 }
 
 /**
- * The order in which failed checks are reported. A cause comes before its effects. For example, if
- * an answer was changed, the checks of its hash and signature fail as an effect.
+ * The order in which failed checks are reported: causes before effects. For example, a changed
+ * answer makes the checks of its hash and signature fail.
  */
 const ORDER: readonly AnswerCheckName[] = [
   'public key',
@@ -170,10 +170,7 @@ function refuseFailed(checks: readonly AnswerCheck[]): void {
   throw refusal(first, checks)
 }
 
-/**
- * Required checks. Without these checks, there is no proof of the answer, or of the content of its
- * receipt.
- */
+/** Required checks: without them, nothing proves the answer or its receipt. */
 const NEEDED: readonly AnswerCheckName[] = [
   'request hash',
   'hash',
@@ -186,8 +183,8 @@ const NEEDED: readonly AnswerCheckName[] = [
 ]
 
 /**
- * "Not checked" does not mean "passed". A stream is bound by the hash of its chunks, or by the
- * response that the chunks form.
+ * "Not checked" does not mean "passed". Either the hash of its chunks or the hash of its response
+ * binds a stream.
  */
 function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
   const hasPassed = (name: AnswerCheckName) =>
@@ -239,7 +236,7 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   return `asked ${attempt} times, sent ${sends} times`
 }
 
-/** If an enclave does not know the demand, it does not state that the call contained the demand. */
+/** An enclave that does not know the demand does not state that the call contained it. */
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
   const used = receipt.version === 3 ? receipt.credential : null
   if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))
@@ -256,7 +253,7 @@ function checkEncryption(receipt: Receipt, { isEncrypted }: SentCall) {
   return isEncrypted ? 'encrypted to the enclave' : { notChecked: 'the call was not encrypted' }
 }
 
-/** The gateway states the hash without a proof. The bundle proves it later. */
+/** The gateway states the hash. Only the bundle proves it. */
 function readTxHash(proof: JsonObject, checks: readonly AnswerCheck[]): string {
   const txHash = memberOf(proof, 'tx_hash')
   if (typeof txHash === 'string' && /^0x[0-9a-f]{64}$/.test(txHash)) return txHash
@@ -267,7 +264,7 @@ function passed(name: AnswerCheckName, detail: string): AnswerCheck {
   return { name, outcome: 'passed', detail }
 }
 
-/** Runs a step. If it throws an error, adds the checks made so far to the error. */
+/** Runs a step. Adds the checks made so far to its error. */
 async function withChecks<Type>(
   checks: readonly AnswerCheck[],
   run: () => Promise<Type>,

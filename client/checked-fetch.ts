@@ -30,7 +30,7 @@ export type CheckedFetchOptions = {
   readonly notaries: Notaries
   /** True if calls are encrypted to an enclave. */
   readonly encrypt: boolean
-  /** True if a stream is passed on only after the whole stream was checked. */
+  /** True if a stream is passed on only after a check of all its chunks. */
   readonly hold: boolean
   /** Largest answer, bytes. */
   readonly bytesMax: number
@@ -47,17 +47,15 @@ export type CheckedFetchOptions = {
 
 /**
  * Returns a `fetch` for `POST {baseURL}/chat/completions`, which checks the answers, and for `GET
- * {baseURL}/models`. It refuses all other requests with `unsupported_call`, so that no answer
- * passes unchecked by mistake.
+ * {baseURL}/models`. It refuses other requests with `unsupported_call`, so that no answer passes
+ * unchecked.
  *
- * It adds to the body a nonce, and the demand which credential the enclave may use. This is the
- * credential of `Fine-Tune-Authorization`, or otherwise the operator's credential. If the body
- * already has such demands, they are kept.
+ * It adds to the body a nonce, and states which credential the enclave must use: the credential of
+ * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the body already has are kept.
  *
- * An answer with an error status is not a completion and is not signed. Only the error from this
- * answer is passed on. When an answer is refused, reading its body rejects with AffidavitError. For
- * a stream, the read rejects before the end of the stream. Thus a client that repeats calls after a
- * failed connection does not repeat a refused call.
+ * An answer with an error status is not signed, and only its error is passed on. Reading the body
+ * of a refused answer rejects with AffidavitError, for a stream before its end. Thus a client that
+ * repeats calls after a failed connection does not repeat a refused call.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -67,7 +65,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const { url, method, headers } = request
     switch (routeOf(url, { method, baseURL })) {
       case 'models':
-        // This read has no side effects, so it may be repeated when the connection breaks.
+        // This read has no side effects, so it may be repeated.
         return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), {
           signal: init.signal ?? request.signal,
         })
@@ -78,7 +76,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           key: headers.get('idempotency-key'),
           credential,
         })
-        // The header states the length of the old body. fetch sets the length of the new body.
+        // The header has the length of the old body. fetch sets the new length.
         headers.delete('content-length')
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
         const signal = init.signal ?? request.signal
@@ -92,8 +90,8 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           const response = await sendSealed(send, { body, headers, credential, signal, options })
           return await checkResponse(response, { call: encrypted, options, signal })
         } catch (fault) {
-          // A repeat does not help. Therefore this error appears when the answer is read, like all
-          // other refusals.
+          // A repeat does not help, so this error appears when the answer is read, like all other
+          // refusals.
           if (fault instanceof AffidavitError && fault.status !== undefined)
             return refuse(new Response(), fault)
           throw fault
@@ -106,9 +104,8 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
 /**
  * Encrypts a call, sends it, and decrypts the answer as it arrives. If the enclave no longer has
  * the key, it did not process the call. The call is then sent once more, with the key of another
- * enclave if there is one. A gateway that does not know yet which enclave is gone refuses this
- * second attempt too. In that case, the caller's own client receives 503, so that it tries again
- * later.
+ * enclave if possible. If the gateway refuses the second attempt too, the caller's client receives
+ * 503 and tries again later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -128,7 +125,7 @@ async function sendSealed(
       signal,
     )
     const sealed = await sealCall({ target, body: parts.body, credential: parts.credential })
-    // The release of this enclave may have been revoked since the key was chosen.
+    // This enclave's release may have been revoked since the key was chosen.
     if (!options.notaries.isExpected(target.notary)) continue
     const headers = new Headers(parts.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
@@ -145,8 +142,8 @@ async function sendSealed(
 }
 
 /**
- * Status 422 means that a repeat does not help. In this case a repeat helps. With status 503, the
- * official SDKs repeat the call.
+ * Replaces status 422 (a repeat does not help) by 503, after which the official SDKs repeat the
+ * call.
  */
 function retryLater(response: Response): Response {
   const headers = new Headers(response.headers)
@@ -155,8 +152,8 @@ function retryLater(response: Response): Response {
 }
 
 /**
- * Returns null without a credential. Returns an AffidavitError for a credential that the enclave
- * could not use.
+ * Returns null without a credential, and an AffidavitError for a credential that the enclave could
+ * not use.
  */
 function readCredential(header: string | null): string | null | AffidavitError {
   if (header === null) return null
@@ -169,8 +166,7 @@ function readCredential(header: string | null): string | null | AffidavitError {
 }
 
 /**
- * Waits for shared work. Rejects with the abort reason when this caller aborts. The shared work
- * continues for the other callers.
+ * Waits for shared work. Rejects when this caller aborts; the work continues for the other callers.
  */
 export async function leavable<Value>(
   running: Promise<Value>,
@@ -189,10 +185,7 @@ export async function leavable<Value>(
   }
 }
 
-/**
- * Some engines require this member when a body is a stream. Not all type definitions have this
- * member.
- */
+/** Some engines require this member for streamed bodies, but not all type definitions have it. */
 const HALF_DUPLEX = { duplex: 'half' } as RequestInit
 
 function routeOf(
@@ -208,19 +201,13 @@ function routeOf(
   )
 }
 
-/**
- * Maximum number of Idempotency-Keys whose nonces are kept. They are kept because the calls may be
- * repeated.
- */
+/** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */
 const KEYED_CALLS_MAX = 1_000
 const NONCE_BYTES = 32
 
 type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: SentCall }
 
-/**
- * Assigns a nonce to each call. If a call is repeated with the same Idempotency-Key, it keeps its
- * nonce.
- */
+/** Assigns a nonce to each call. Calls with the same Idempotency-Key get the same nonce. */
 function createSentCalls() {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
 
@@ -301,7 +288,9 @@ function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuf
   return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
 
-/** Replaces the caller's demands. The whole text becomes canonical, but its hash stays the same. */
+/**
+ * Replaces the caller's demands. The whole text becomes canonical, which does not change its hash.
+ */
 function replaceDemands(request: JsonObject, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const replaced = { ...request, [DEMANDS_MEMBER]: demands }
   return new Uint8Array(encodeUtf8(canonicalizeJson(replaced)))
@@ -322,8 +311,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   if (!response.ok) return await passError(response)
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
-  // A reader that expects a stream finds no events in a plain object. It would show an empty
-  // answer.
+  // A reader that expects a stream would show a plain object as an empty answer.
   if (isStream !== (memberOf(parts.call.request, 'stream') === true))
     return refuse(response, wrongForm(isStream))
   if (isStream && response.body !== null)
@@ -331,8 +319,8 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   try {
     return await checkWhole(response, parts)
   } catch (fault) {
-    // No part of the answer was passed on yet. If the caller aborted, or if its time limit ended,
-    // the call itself rejects.
+    // Nothing was passed on yet. If the caller aborted or its time limit ended, the call itself
+    // rejects.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return refuse(response, fault)
   }
@@ -369,7 +357,7 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, parts)
   const checked = likewise(response, bytes)
   parts.options.bind(checked, proof)
-  // The gateway may send another content type. Some clients would then return text instead of an
+  // With another content type from the gateway, some clients would return text instead of an
   // object.
   checked.headers.set('content-type', 'application/json')
   return checked
@@ -402,8 +390,8 @@ async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<P
 }
 
 /**
- * Returns a copy of `response` with another body. The headers that describe the compression and the
- * length of the old body are removed.
+ * Returns a copy of `response` with another body, without the headers for the old body's
+ * compression and length.
  */
 function likewise(
   { status, statusText, headers }: Response,
@@ -418,9 +406,8 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * Returns a response that replaces a refused answer. It has no content, and every attempt to read
- * it rejects with `fault`. Some engines replace the error of a stream with their own error.
- * Therefore each method that reads the body is replaced here.
+ * Returns an empty response that replaces a refused answer. Every method that reads the body
+ * rejects with `fault`: some engines replace the error of a stream by another error.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

@@ -17,13 +17,13 @@ type StreamEvent =
   | { readonly kind: 'end' } //     [DONE]
 
 /**
- * Passes on a stream of server-sent events as it arrives, except its end. The chunk with the proof
- * and `[DONE]` are passed on only if `check` accepts all chunks. Otherwise the stream fails: with
- * the error of `check`, with the error of `source`, or with AffidavitError `invalid_stream`,
- * `cut_stream`, `error_in_answer`, `answer_too_large`, `no_proof`. Data after `[DONE]` is dropped.
+ * Passes on a stream of server-sent events as it arrives. The chunk with the proof and `[DONE]`
+ * follow only if `check` accepts all chunks. Otherwise the stream fails: with the error of `check`
+ * or `source`, or with AffidavitError `invalid_stream`, `cut_stream`, `error_in_answer`,
+ * `answer_too_large`, `no_proof`.
  *
- * With `hold`, no data is passed on before the whole stream was checked, and comments are dropped.
- * Back-pressure is passed on to `source`. When this stream is cancelled, `source` is cancelled. If
+ * Data after `[DONE]` is dropped. With `hold`, nothing is passed on before the whole stream was
+ * checked, and comments are dropped. Back-pressure and a cancel of this stream reach `source`. If
  * `signal` was aborted, this stream fails with the error of `source`.
  */
 export function checkedStream(
@@ -45,18 +45,17 @@ export function checkedStream(
   const held: Uint8Array<ArrayBuffer>[] = []
   let isProven = false
 
-  /** Reads until there is data to pass on, or until the end. */
+  /** Reads until data can be passed on, or until the end. */
   async function pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) {
     for (;;) {
       const { done, value } = await read()
       if (done) throw cut(events.hasProof())
       let isGiven = false
       for (const { event, bytes } of events.add(value)) {
-        // A waiting reader receives enqueued data at once, and may stop at `[DONE]`. From this
-        // point on, data is therefore kept back until the check.
+        // A waiting reader receives enqueued data at once and may stop at `[DONE]`, so this data
+        // waits for the check.
         if (hold || events.hasProof() || event.kind === 'end') {
-          // Comments are dropped. There may be endless comments, and no reader needs them at this
-          // point.
+          // Comments are dropped: they may be endless, and no reader needs them here.
           if (event.kind !== 'unshown') held.push(bytes)
         } else {
           controller.enqueue(bytes)
@@ -80,8 +79,7 @@ export function checkedStream(
     } catch (cause) {
       // This error shows the caller's client that the caller aborted.
       if (signal?.aborted === true) throw cause
-      // The error means that a frame does not come from the enclave. A stream that ends early is
-      // another case.
+      // A frame does not come from the enclave. A stream that ends early is another case.
       if (cause instanceof AffidavitError) throw cause
       throw new AffidavitError('cut_stream', `the stream ended early: ${messageOf(cause)}`, {
         cause,
@@ -103,7 +101,7 @@ export function checkedStream(
         if (!isProven) await reader.cancel(reason)
       },
     },
-    // With this setting, the stream reads from the gateway only when the caller reads.
+    // The stream then reads from the gateway only when the caller reads.
     { highWaterMark: 0 },
   )
 }
@@ -118,8 +116,8 @@ function cut(hasProof: boolean): AffidavitError {
 }
 
 /**
- * Splits bytes into events and parses each event. Lines must end with a single line feed. The
- * gateway writes no other line ends, and different readers treat other line ends differently.
+ * Splits bytes into events and parses each event. Lines must end with a single line feed, as the
+ * gateway writes them: readers treat other line ends differently.
  */
 function createEventReader(bytesMax: number) {
   const assembly = emptyAssembly()
@@ -139,7 +137,7 @@ function createEventReader(bytesMax: number) {
     if (bytes.includes(CARRIAGE_RETURN))
       throw invalid('expected lines to end with a line feed alone')
     let start = 0
-    // The two line feeds at the end of an event may arrive in two separate parts.
+    // The two line feeds that end an event may arrive in two parts.
     let end = rest.last === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
     for (;;) {
       if (end < 0) end = findEventEnd(bytes, start)
@@ -177,8 +175,7 @@ function createEventReader(bytesMax: number) {
 }
 
 /**
- * Throws if the event is an error in the form in which the gateway ends a failed stream (interface,
- * part 6).
+ * Throws if the event is an error with which the gateway ends a failed stream (interface, part 6).
  */
 function refuseError(text: string): void {
   const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
@@ -193,8 +190,8 @@ const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
 /**
- * Returns the position after the first complete event from `from` on. An event ends with two line
- * feeds. Returns -1 if the event is not complete.
+ * Returns the position after the first complete event from `from` on, or -1. An event ends with two
+ * line feeds.
  */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
@@ -202,10 +199,7 @@ function findEventEnd(bytes: Uint8Array, from: number): number {
   return -1
 }
 
-/**
- * Decodes lines and keeps byte order marks. Some readers drop such a mark at the beginning of a
- * line.
- */
+/** Decodes lines and keeps byte order marks. Some readers drop them at the beginning of a line. */
 function decodeLines(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -16,7 +16,7 @@ export type ConnectOptions = {
    * client.
    */
   readonly url: string
-  /** API key for requests for evidence. Calls carry the key that their own client sets. */
+  /** API key for requests for evidence. Calls carry the key that the OpenAI client sets. */
   readonly apiKey?: string
   /** Describes the enclaves that this client accepts. */
   readonly expect: Expectations
@@ -25,12 +25,11 @@ export type ConnectOptions = {
    * or 32 bytes). Default: AWS's root.
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
-  /** Accepts enclaves in debug mode. Their host can read their memory. Default false. */
+  /** Accepts enclaves in debug mode: the host can read their memory. Default false. */
   readonly allowDebug?: boolean
   /**
-   * Encrypts calls to an expected enclave, so that the gateway cannot read them. Default true. With
-   * encryption, the gateway has neither the request nor the answer, so the caller must keep the
-   * proofs.
+   * Encrypts calls to an expected enclave, so that the gateway cannot read them. Default true. The
+   * gateway then has neither request nor answer, so the caller must keep the proofs.
    */
   readonly encrypt?: boolean
   /**
@@ -45,8 +44,8 @@ export type ConnectOptions = {
   /** Time limit for requests to the gateway, except completions, milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   /**
-   * Receives each proof before the end of the answer is passed on. If it returns a promise, the
-   * client waits for the promise. If it throws, the answer is refused.
+   * Receives each proof before the end of the answer is passed on. The client waits if it returns a
+   * promise, and refuses the answer if it throws.
    */
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Replaces the global `fetch`, for example for proxies and tests. */
@@ -61,7 +60,7 @@ export type Affidavit = {
   readonly baseURL: string
   /** The `fetch` for an OpenAI client. It works without `this`. */
   readonly fetch: Fetch
-  /** The notaries of the expected enclaves, with the verified facts about each. */
+  /** The notaries of the expected enclaves, with verified facts about each. */
   readonly notaries: readonly AttestedNotary[]
   /** Notaries that the gateway named and that were refused, with the reason. */
   readonly refused: readonly RefusedNotary[]
@@ -75,16 +74,16 @@ export type Affidavit = {
   anchored(proof: Proof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
    * Replaces `expect.releases` with newer releases, signed by the same keys. Each new list replaces
-   * the old list at the same position. Further lists are added after them. The new lists apply from
-   * this call on. If they do not accept an enclave's release, no call is sent to this enclave, and
-   * its answers are refused. Resolves when all enclaves were attested again. If it throws
-   * AffidavitError `older_releases` or `invalid_options`, nothing has changed. After the change, it
-   * throws the errors of `refresh`: `no_notary` when no enclave is left.
+   * the old list at the same position. Further lists are added. The new lists apply from this call
+   * on: an enclave whose release they do not accept receives no calls, and its answers are refused.
+   * Resolves when all enclaves were attested again. Throws AffidavitError `older_releases` or
+   * `invalid_options` before any change. After the change, throws the errors of `refresh`:
+   * `no_notary` when no enclave is left.
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /**
-   * Attests all enclaves again now. Without this call, each enclave is attested again when its
-   * attestation is due.
+   * Attests all enclaves again now. Otherwise the client attests an enclave when its attestation is
+   * due.
    */
   refresh(): Promise<void>
 }
@@ -119,7 +118,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     roots,
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
-  // `fetch` must not be called as a method of another object, because browsers refuse such a call.
+  // Browsers refuse a `fetch` that is called as a method of another object.
   const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
   const gateway: AskedGateway = {
     url,
@@ -197,10 +196,7 @@ const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
   'signal',
 ])
 
-/**
- * Callers in JavaScript are not checked by types. Without this check, a misspelt option would be
- * ignored.
- */
+/** Callers in JavaScript have no types, so a misspelt option would be ignored. */
 function checkMembers(options: ConnectOptions): void {
   if (!hasOwnMembersAlone(options)) throw invalid('expected options to be an object')
   const unknown = Object.keys(options).find((name) => !MEMBERS.has(name))
@@ -222,8 +218,8 @@ function checkMembers(options: ConnectOptions): void {
 }
 
 /**
- * Returns the URL without a slash at its end. `http` is accepted only for a gateway on the same
- * computer, because a key must not be sent unencrypted over a network.
+ * Returns the URL without a slash at its end. `http` is accepted only for the same computer: a key
+ * must not be sent unencrypted over a network.
  */
 function readUrl(text: unknown): string {
   let url: URL

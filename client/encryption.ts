@@ -39,10 +39,9 @@ export type SealedCall = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array<ArrayBuffer>
   /**
-   * Returns the answer. Its body is decrypted as it arrives. The body fails with AffidavitError
-   * `not_encrypted` at the first wrong frame. A frame is wrong if it does not come from the
-   * enclave, is out of order, or is longer than `bytesMax`. If the answer is not encrypted, `open`
-   * throws this error.
+   * Returns the answer, whose body is decrypted as it arrives. The body fails with AffidavitError
+   * `not_encrypted` at a frame that does not come from the enclave, is out of order, or is longer
+   * than `bytesMax`. If the answer is not encrypted, `open` throws this error.
    */
   open(response: Response, options: { readonly bytesMax: number }): Promise<Response>
 }
@@ -59,8 +58,7 @@ const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
  * Encrypts a call to an enclave (EHBP). `credential` is the value of `Fine-Tune-Authorization`
- * without `Bearer`. Null means no credential. The credential is encrypted to the same key and bound
- * to this call.
+ * without `Bearer`, or null. It is encrypted to the same key and bound to this call.
  */
 export async function sealCall(parts: {
   readonly target: EncryptionTarget
@@ -92,8 +90,8 @@ export async function sealCall(parts: {
 }
 
 /**
- * Returns true if the answer states that the enclave does not have this key. In that case, the
- * enclave did not process the call.
+ * Returns true if the answer states that the enclave lacks this key, and so did not process the
+ * call.
  */
 export async function isKeyConfigProblem(response: Response): Promise<boolean> {
   const type = response.headers.get('content-type') ?? ''
@@ -126,7 +124,7 @@ export async function sealCredential(
 
 /**
  * Returns an encrypted answer whose body is decrypted as it arrives, like SealedCall.open. `enc` is
- * the call's encapsulated key. `secret` is the secret that the call's context exports for answers.
+ * the call's encapsulated key. `secret` is what the call's context exports for answers.
  */
 export async function openAnswer(
   response: Response,
@@ -138,8 +136,7 @@ export async function openAnswer(
 ): Promise<Response> {
   const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
   if (nonce === null) {
-    // If an error occurs before the enclave has decrypted the call, the gateway sends the error
-    // unencrypted.
+    // The gateway sends errors from before the decryption of the call unencrypted.
     if (!response.ok) return response
     throw notEncrypted('expected an encrypted answer')
   }
@@ -177,7 +174,7 @@ async function createOpener(parts: {
   }
 }
 
-/** HMAC with SHA-256. It serves as HKDF-Extract, and as HKDF-Expand of one block (RFC 5869). */
+/** HMAC with SHA-256: HKDF-Extract, and HKDF-Expand of one block (RFC 5869). */
 async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
   const algorithm = { name: 'HMAC', hash: 'SHA-256' }
   const imported = await crypto.subtle.importKey('raw', new Uint8Array(key), algorithm, false, [
@@ -187,8 +184,8 @@ async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
 }
 
 /**
- * Decrypts the frames of a body. The end of the body does not prove that the body is complete. The
- * reader of the body must check that.
+ * Decrypts the frames of a body. The reader must check that the body is complete: its end does not
+ * prove that.
  */
 function openBody(
   source: ReadableStream<Uint8Array>,

@@ -6,10 +6,9 @@ import { readAtMost } from './gateway.ts'
 const ERROR_BYTES_MAX = 1024 * 1024
 
 /**
- * Reduces an answer with an error status to the members `error` and `detail` of its body. The rest
- * is removed because the body could contain an unchecked completion, and some readers ignore the
- * status. `error` and `detail` are unproved statements from the gateway. Headers are kept, except
- * the headers that describe the body.
+ * Reduces an error answer to the members `error` and `detail` of its body. The rest could contain
+ * an unchecked completion, and some readers ignore the status. `error` and `detail` are unproved
+ * statements from the gateway. Headers that describe the body are removed.
  */
 export async function passError(response: Response): Promise<Response> {
   const { status, statusText } = response
@@ -22,10 +21,7 @@ export async function passError(response: Response): Promise<Response> {
   return new Response(body, { status, statusText, headers })
 }
 
-/**
- * Returns null if the body has neither member. In that case, a proxy before the gateway made the
- * error.
- */
+/** Returns null if the body has neither member: a proxy before the gateway made it. */
 function membersOf(bytes: Uint8Array | null): JsonObject | null {
   const json = bytes === null ? null : readJson(bytes)
   if (!isJsonObject(json)) return null

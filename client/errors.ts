@@ -49,16 +49,15 @@ export type AffidavitErrorCode =
 
 /**
  * An error of the client, with a stable code for each cause. `checks` contains the checks that were
- * made of an answer, including the failed check. It is empty if no check was made. The message may
- * contain text from the gateway.
+ * made of an answer, with the failed check. The message may contain text from the gateway.
  */
 export class AffidavitError extends Error {
   override readonly name = 'AffidavitError'
   readonly code: AffidavitErrorCode
   readonly checks: readonly Check<string>[]
   /**
-   * 400 for causes where a repeat does not help. LangChain repeats a call unless its error has such
-   * an HTTP status. With each repeat, the gateway could choose from one more answer.
+   * 400 if a repeat does not help. LangChain repeats a call unless its error has such an HTTP
+   * status. Each repeat would let the gateway choose from one more answer.
    */
   readonly status: 400 | undefined
 
@@ -88,18 +87,15 @@ export function messageOf(fault: unknown): string {
 
 const SHOWN_LENGTH_MAX = 200
 
-/**
- * Makes text from the gateway safe for a message: on one line, limited in length, without control
- * characters.
- */
+/** Makes text from the gateway safe for a message: one short line without control characters. */
 export function shown(text: string): string {
   const line = text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ')
   return line.length > SHOWN_LENGTH_MAX ? `${line.slice(0, SHOWN_LENGTH_MAX)}…` : line
 }
 
 /**
- * Returns the result of `read`. If `read` throws a FormatError or ProofError, throws an
- * AffidavitError with `code` instead.
+ * Returns the result of `read`. Throws an AffidavitError with `code` instead of a FormatError or
+ * ProofError.
  */
 export function withErrorCode<Type>(code: AffidavitErrorCode, read: () => Type): Type {
   try {

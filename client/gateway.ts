@@ -25,14 +25,11 @@ export type GatewayCall = {
   readonly bytesMax: number
   readonly signal?: AbortSignal | undefined
   /**
-   * Returns the number of milliseconds until the call is repeated, or null if it is not repeated.
-   * If this option is left out, no call is repeated. `tried` is the number of exchanges so far.
+   * Returns the milliseconds until the call is repeated, or null for no repeat. Default: no repeat.
+   * `tried` is the number of exchanges so far.
    */
   readonly retryAfterMs?: (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null
-  /**
-   * Waits between two exchanges. Rejects with the signal's reason when the signal is aborted during
-   * the wait.
-   */
+  /** Waits between two exchanges. Rejects with the signal's reason when the signal is aborted. */
   readonly pause?: (ms: number, signal: AbortSignal | undefined) => Promise<void>
 }
 
@@ -43,14 +40,11 @@ export type GatewayAnswer = {
   readonly bytes: Uint8Array<ArrayBuffer>
 }
 
-/**
- * There is no usable answer. `cause` is the error that `fetch` threw, or the error of reading the
- * body.
- */
+/** There is no usable answer. `cause` is the error of `fetch`, or of reading the body. */
 export class NoAnswer extends Error {
   override readonly name = 'NoAnswer'
   readonly code: 'unreachable' | 'too_slow' | 'too_large' | 'redirected'
-  /** HTTP status. Null without an answer. Browsers hide the status of a redirect and return 0. */
+  /** HTTP status. Null without an answer. Browsers return 0 for a redirect. */
   readonly status: number | null
 
   constructor(
@@ -65,10 +59,9 @@ export class NoAnswer extends Error {
 }
 
 /**
- * Calls `path` of the gateway. All clients of our own API use this function: pages, audits, the
- * command line, node agents and the client library. Redirects are not followed, so that a key is
- * never sent to another server. It returns answers with an error status too. Use errorWordsOf to
- * read the error. Throws NoAnswer, and the abort reason of `signal`.
+ * Calls `path` of the gateway. All clients of our own API use this function. Redirects are not
+ * followed, so that no other server receives a key. It returns answers with an error status too:
+ * errorWordsOf reads the error. Throws NoAnswer, and the abort reason of `signal`.
  */
 export async function callGateway(
   gateway: GatewayOptions,
@@ -128,10 +121,7 @@ async function exchange(
   }
 }
 
-/**
- * Returns the reason why `fetch` failed: the system's code, such as ECONNREFUSED, or the error
- * message.
- */
+/** Returns why `fetch` failed: the system's code, such as ECONNREFUSED, or the error message. */
 export function systemReasonOf(fault: unknown): string {
   const cause = fault instanceof Error && fault.cause instanceof Error ? fault.cause : fault
   if (!(cause instanceof Error)) return 'unknown fault'
@@ -154,8 +144,8 @@ export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {
 }
 
 /**
- * Returns true if a key may be sent to `url`. The connection must be encrypted, or must stay on the
- * local computer.
+ * Returns true if a key may be sent to `url`: the connection is encrypted, or stays on this
+ * computer.
  */
 export function isSafeForKey({ protocol, hostname }: URL): boolean {
   return protocol === 'https:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
@@ -166,7 +156,7 @@ export class UnsafeKey extends Error {
   override readonly name = 'UnsafeKey'
 }
 
-/** Throws UnsafeKey when there is a key and it may not be sent to `url`. */
+/** Throws UnsafeKey if there is a key that may not be sent to `url`. */
 export function checkKeySafety(url: URL, apiKey: string | null): void {
   if (apiKey !== null && !isSafeForKey(url))
     throw new UnsafeKey(
@@ -175,17 +165,16 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 }
 
 /**
- * Time in which a connection pool detects closed connections, milliseconds. After this time, the
- * next read opens a new connection.
+ * Time in which a connection pool detects closed connections, milliseconds. The next read opens a
+ * new connection.
  */
 export const RECONNECT_PAUSE_MS = 100
 
 /**
- * Makes a read, and repeats it once if its connection broke. `isBroken` decides whether the
- * connection broke. Without `isBroken`, the read is repeated after any rejection. A restarted
- * gateway has closed the connections in our pool. The next request on such a connection fails,
- * although the gateway is running. Use this only for reads without side effects: a broken call for
- * a completion may already have been processed.
+ * Makes a read, and repeats it once if `isBroken` returns true. Default: after any rejection. The
+ * first request after a restart of the gateway fails, because our pool still has the old
+ * connection. Use this only for reads without side effects: a broken call for a completion may have
+ * been processed.
  */
 export async function readTwice<Type>(
   read: () => Promise<Type>,
@@ -206,14 +195,14 @@ export async function readTwice<Type>(
   }
 }
 
-/** Returns true for a redirect. A browser hides a redirect: the response then has status 0. */
+/** Returns true for a redirect. In browsers, the response then has status 0. */
 export function isRedirect({ status, type }: Response): boolean {
   return type === 'opaqueredirect' || (status >= 300 && status < 400)
 }
 
 /**
- * Reads a body of at most `bytesMax` bytes. Returns null if the body is longer. Rejects when the
- * stream fails.
+ * Reads a body, or returns null if it has more than `bytesMax` bytes. Rejects when the stream
+ * fails.
  */
 export async function readAtMost(
   response: Response,
@@ -233,10 +222,7 @@ export async function readAtMost(
   }
 }
 
-/**
- * Waits for `ms` milliseconds. Rejects with the signal's reason when the signal is aborted during
- * the wait.
- */
+/** Waits for `ms` milliseconds. Rejects with the signal's reason when the signal is aborted. */
 export async function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const abort = () => {

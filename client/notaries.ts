@@ -42,10 +42,7 @@ export type AttestedNotary = {
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /**
-   * Time of the attestation. `validUntil` is the time at which the first certificate of its
-   * document expires.
-   */
+  /** Time of the attestation. `validUntil`: the first certificate of its document expires. */
   readonly attestedAt: Date
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
@@ -55,50 +52,49 @@ export type AttestedNotary = {
   readonly facts: AttestationFacts
 }
 
-/** A notary that the gateway named and whose enclave did not prove to be an expected enclave. */
+/** A notary that the gateway named but whose enclave is not shown to be an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
 /** The notaries of a gateway. An answer is checked against them. */
 export type Notaries = {
-  /** The notaries that are attested now, and the notaries that were refused at the last attempt. */
+  /** The attested notaries, and the notaries that were refused at the last attempt. */
   list(): {
     readonly attested: readonly AttestedNotary[]
     readonly refused: readonly RefusedNotary[]
   }
   /**
-   * Requests the list of notaries from the gateway, and a new document from each enclave. Throws
-   * AffidavitError `no_notary` when no enclave is an expected enclave (`document_not_yet_valid`
-   * when all documents become valid later), and the errors of askGateway.
+   * Requests the list of notaries, and a new document from each enclave. Throws AffidavitError
+   * `no_notary` without an expected enclave (`document_not_yet_valid` when all documents become
+   * valid later), and the errors of askGateway.
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
-   * Returns the attested notary with this public key (0x, hex). If the notary is new, or if its
-   * document has expired, a document is requested from its enclave. Throws AffidavitError
-   * `unknown_notary` with the cause.
+   * Returns the attested notary with this public key (0x, hex). For a new notary, or an expired
+   * document, it requests a document from the enclave. Throws AffidavitError `unknown_notary` with
+   * the cause.
    */
   find(publicKey: string): Promise<AttestedNotary>
   /**
-   * Checks the document of an answer. The document must be genuine and valid now. It must have the
-   * notary's key, an expected code and an expected configuration. Returns a description of the
-   * document. Throws AffidavitError.
+   * Checks that an answer's document is genuine and valid now, and has the notary's key, an
+   * expected code and an expected configuration. Returns a description of the document. Throws
+   * AffidavitError.
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
-   * Returns a key for the encryption of a call. The notary of an expected enclave signed this key.
-   * `gone` is the notary whose key was just refused. If it is not null, the gateway's keys are
-   * requested first, and a key of another notary is preferred. Throws AffidavitError
-   * `no_encryption_key`, and the errors of refresh.
+   * Returns a key for the encryption of a call, signed by the notary of an expected enclave. If
+   * `gone` (the notary whose key was just refused) is not null, the gateway's keys are requested
+   * first, and another notary is preferred. Throws AffidavitError `no_encryption_key`, and the
+   * errors of refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /**
-   * Replaces the policy. Enclaves are checked against the new policy from now on. Results under the
-   * old policy no longer count. Each enclave must be attested again before it receives a call, or
-   * before its answer is accepted.
+   * Replaces the policy. Results under the old policy no longer count: each enclave must be
+   * attested again before it receives a call, or before its answer is accepted.
    */
   replacePolicy(policy: BundlePolicy): void
   /** Returns the policy that enclaves are checked against. */
   policy(): BundlePolicy
-  /** Returns true if the notary's enclave is currently attested as an expected enclave. */
+  /** Returns true if the notary's enclave is attested now as an expected enclave. */
   isExpected(notary: string): boolean
   /**
    * Resolves when an expected enclave is attested under the current policy. Throws the errors of
@@ -111,35 +107,29 @@ export type Notaries = {
 
 /** Bytes of the nonce in a request for a document. */
 const NONCE_BYTES = 32
-/**
- * Maximum number of keys of one notary. A notary makes a new key every hour. Each key is valid for
- * two hours.
- */
+/** Maximum number of keys of one notary. A notary makes a key every hour, valid for two hours. */
 const KEYS_MAX = 16
 /**
- * If a key expires within this time, it is not used, milliseconds. The enclave must read the call
- * before the key expires.
+ * A key is not used if it expires within this time, milliseconds: the enclave must read the call
+ * before.
  */
 const KEY_MARGIN_MS = 60_000
 /**
- * A document is renewed when it expires within this time, milliseconds. AWS's leaf certificates
- * live 3 hours.
+ * A document is renewed this long before it expires, milliseconds. AWS's leaf certificates live 3
+ * hours.
  */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two renewals, milliseconds. A security module may reuse a leaf certificate
- * until it expires, so a renewed document may expire just as soon.
+ * Shortest time between two renewals, milliseconds. A renewed document may expire just as soon,
+ * because a security module may reuse its leaf certificate.
  */
 const RENEW_PAUSE_MS = 60_000
 /**
- * After a key was refused, it is not checked again for this time, milliseconds. A hostile gateway
- * can name any number of keys.
+ * Time until a refused key is checked again, milliseconds. A hostile gateway can name any number of
+ * keys.
  */
 const REFUSAL_MS = 10_000
-/**
- * Maximum number of documents of answers that are remembered. An enclave makes a few documents a
- * day.
- */
+/** Maximum number of remembered documents. An enclave makes a few documents a day. */
 const DOCUMENTS_MAX = 64
 
 /** The remembered result for one document. */
@@ -162,7 +152,7 @@ export function createNotaries(
   let renewing: Promise<void> | null = null
   let isReplaced = false
 
-  /** Attests a notary. For each notary, at most one request runs at a time. */
+  /** Attests a notary, with at most one request at a time for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const running = asking.get(notary)
     if (running !== undefined) return running
@@ -187,7 +177,7 @@ export function createNotaries(
         throw reason
       }
     }
-    // The policy was replaced during the request, so the result of this request does not count.
+    // The policy was replaced during the request, so its result does not count.
     return await ask(notary, signal)
   }
 
@@ -210,7 +200,7 @@ export function createNotaries(
     return readNotaries(json)
   }
 
-  /** Stores the keys of expected enclaves. A key is ignored if its notary did not sign it. */
+  /** Stores the keys of expected enclaves. Ignores a key that its notary did not sign. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys }) => {
       const known = attested.get(notary)
@@ -224,8 +214,7 @@ export function createNotaries(
   }
 
   async function renewKeys(): Promise<void> {
-    // Known documents are sufficient here. A notary's key belongs to its enclave as long as the
-    // enclave runs.
+    // Known documents are enough: a notary's key belongs to its enclave while the enclave runs.
     if (listAttested().length > 0) {
       takeKeys(await listNamed())
       if (usableKeys().length > 0) return
@@ -300,7 +289,7 @@ export function createNotaries(
     const known = attested.get(notary)
     const leftMs = known === undefined ? 0 : known.validUntil.getTime() - now()
     if (known !== undefined && leftMs > 0) {
-      // While the old document is valid, calls do not wait for the new document.
+      // Calls do not wait for a new document while the old document is valid.
       const isFresh = now() - known.attestedAt.getTime() < RENEW_PAUSE_MS
       if (leftMs < RENEW_BEFORE_MS && !isFresh) attest(notary).catch(() => undefined)
       return known
@@ -376,12 +365,12 @@ const EMPTY = new Uint8Array()
 /** A key that a notary signed, with its expiry time. */
 type UsableKey = EncryptionTarget & { readonly endMs: number }
 
-/** A notary of the gateway, with the encryption keys that the gateway states for it. */
+/** A notary, and the encryption keys that the gateway states for it. */
 type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
 
 /**
- * Reads the notaries that a gateway names. The gateway's statements about notaries are not trusted:
- * the client requests a document from each enclave.
+ * Reads the notaries that a gateway names. The client does not trust this list: it requests a
+ * document from each enclave.
  */
 function readNotaries(json: JsonObject): readonly NamedNotary[] {
   const list = memberOf(json, 'notaries')
@@ -417,10 +406,7 @@ function readKey(
 
 const ADDRESS = /^0x[0-9a-f]{40}$/
 
-/**
- * Requests a document with our nonce from the enclave of a notary, and checks the document against
- * the policy.
- */
+/** Requests a document with our nonce from a notary's enclave, and checks it against the policy. */
 async function askNotary(
   gateway: AskedGateway,
   parts: {
@@ -433,7 +419,7 @@ async function askNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // The request contains the API key. Thus callers without a key do not delay callers with a key.
+  // The request contains the API key, so callers without a key do not delay callers with a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, {
     withKey: true,
@@ -527,10 +513,7 @@ async function verifyDocument(
   }
 }
 
-/**
- * Returns the error code for a refused document. The code depends on the rule that the document
- * breaks.
- */
+/** Returns the error code for a refused document, by the rule that the document breaks. */
 function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
     return 'document_not_yet_valid'
@@ -546,7 +529,7 @@ function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   }
 }
 
-/** Returns the time at which the first certificate of the document expires, Unix milliseconds. */
+/** Returns when the first certificate of the document expires, Unix milliseconds. */
 function endOf({ certificates }: AttestationFacts): number {
   return Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
 }

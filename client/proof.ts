@@ -21,8 +21,8 @@ export type Proof = {
   readonly request: JsonObject
   readonly answer: KeptAnswer
   /**
-   * Returns the text of a file for `affidavit verify`. It contains neither the boot configuration
-   * nor the anchor. `anchored` adds them.
+   * Returns a file for `affidavit verify`, without boot configuration and anchor. `anchored` adds
+   * them.
    */
   save(): string
   /** Returns the verdict and the checks, one per line. */
@@ -48,10 +48,7 @@ export function createProof(
   }
 }
 
-/**
- * Returns the names of the checks that stay open for an accepted answer. At least the check of the
- * answer's anchor stays open.
- */
+/** Returns the checks that stay open for an accepted answer: at least the anchor's check. */
 function openIn(checks: readonly AnswerCheck[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }
@@ -79,16 +76,16 @@ function escapeControls(text: string): string {
 }
 
 /**
- * The proofs of this client's latest answers, by hash. If there are too many proofs, the oldest
- * proof is removed.
+ * The proofs of this client's latest answers, by hash. Above the maximum, the oldest proof is
+ * removed.
  */
 export type Proofs = Iterable<Proof> & {
   readonly size: number
-  /** Returns the proof of the completion with this hash (64 hex digits, with or without 0x). */
+  /** Returns the proof of a completion, by its hash (64 hex digits, with or without 0x). */
   get(hash: string): Proof | undefined
   /**
-   * Returns the proof of an answer that `fetch` returned. The proof exists after the answer's body
-   * was read to its end.
+   * Returns the proof of an answer from `fetch`. It exists after the answer's body was read to its
+   * end.
    */
   of(answer: Response): Proof | undefined
   /** The newest stored proof. */
@@ -98,7 +95,7 @@ export type Proofs = Iterable<Proof> & {
   clear(): void
 }
 
-/** An answer that was not checked has no hash. Therefore it has no proof. */
+/** An unchecked answer has no hash, and so no proof. */
 function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }

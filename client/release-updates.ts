@@ -10,14 +10,14 @@ import {
 } from '../attestation/report/expectations.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
-/** The policy that the caller expects. Its releases can be replaced by newer releases. */
+/** The expected policy, whose releases can be replaced by newer releases. */
 type ReleaseUpdates = {
   /** The first policy, from the given expectations. */
   readonly policy: BundlePolicy
   /**
    * Returns the policy with `releases` instead of the old releases. Each new list replaces the old
    * list at the same position. Further lists are added. Throws AffidavitError `older_releases` if a
-   * list is older or missing. Throws `invalid_options` where readExpectations throws.
+   * list is older or missing, and `invalid_options` where readExpectations throws.
    */
   update(releases: Expectations['releases']): BundlePolicy
 }
@@ -34,7 +34,7 @@ export function createReleaseUpdates(
     withErrorCode('invalid_options', () => readExpectations(given, options))
   const policy = read(expect)
   const first = ownMembers(expect)
-  // Only the times of the lists are kept, because the caller may change the given objects.
+  // Only the lists' times are kept: the caller may change the given objects.
   let takenMs = timesOf(releaseLists(first.releases))
   return {
     policy,
@@ -59,7 +59,7 @@ function timesOf(lists: readonly ReleaseList[]): readonly number[] {
   return lists.map(({ issued_at }) => millisecondsOf(issued_at))
 }
 
-/** A list that is missing or older could hide a revocation. */
+/** A missing or older list could hide a revocation. */
 function checkNewer(lists: readonly ReleaseList[], takenMs: readonly number[]): void {
   if (lists.length < takenMs.length)
     throw older(`expected ${takenMs.length} lists or more, as before, got ${lists.length}`)

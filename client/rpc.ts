@@ -7,7 +7,7 @@ const BATCH_CALLS_MAX = 100
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /** Time limit for one HTTP exchange, from the connection to the last byte, milliseconds. */
 const RPC_TIMEOUT_MS = 10_000
-/** Maximum length of an endpoint's error message. The rest of the message is cut off. */
+/** Maximum length of an endpoint's error message. The rest is cut off. */
 const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
@@ -20,7 +20,7 @@ export type RpcReply =
 /** JSON-RPC 2.0 over HTTP. */
 export type Rpc = {
   /**
-   * Returns the result of one call. Throws RpcError. Its code is `refused` if the endpoint answers
+   * Returns the result of one call. Throws RpcError, with code `refused` if the endpoint answers
    * with an error object.
    */
   call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
@@ -54,8 +54,8 @@ export class RpcError extends Error {
 
 /**
  * Creates a client for the endpoint at `url` (http or https). A user and password in the URL become
- * an Authorization header. Redirects are not followed. The client does not retry: only the caller
- * knows which calls may be repeated.
+ * an Authorization header. It follows no redirects and does not retry: only the caller knows which
+ * calls may be repeated.
  */
 export function createRpc(options: {
   readonly url: string
@@ -140,9 +140,7 @@ function parseAnswer(bytes: Uint8Array): unknown {
   }
 }
 
-/**
- * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6). The `id` identifies the call.
- */
+/** Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6): `id` identifies the call. */
 function readReplies(answer: unknown, count: number): readonly RpcReply[] {
   if (!Array.isArray(answer)) {
     const reply = readReply(answer)
@@ -180,7 +178,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Describes an error that `fetch` threw. The actual reason is in the error's `cause`. */
+/** Describes an error that `fetch` threw. Its `cause` has the actual reason. */
 function describeNetworkError(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
   const code = isObject(cause) ? cause.code : undefined
@@ -189,7 +187,7 @@ function describeNetworkError(error: unknown): string {
     : 'no connection to the chain'
 }
 
-/** Writes a number in the form of the Ethereum JSON-RPC specification ("quantity"). */
+/** Writes a number as a "quantity" of the Ethereum JSON-RPC specification. */
 export function toQuantity(value: number): string {
   return `0x${value.toString(16)}`
 }

@@ -26,12 +26,12 @@ export type KeptDocument = {
 
 export type AttestationKeeper = {
   /**
-   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. It is null
-   * too while the enclave's clock differs from the module's clock by more than CLOCK_SKEW_MAX_MS,
-   * because receipts would state a wrong time.
+   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. Null, too,
+   * while the enclave's clock is off by more than CLOCK_SKEW_MAX_MS, because receipts would state a
+   * wrong time.
    */
   readonly current: () => KeptDocument | null
-  /** The fault that callers receive while there is no current document. */
+  /** The fault for callers while there is no current document. */
   readonly unavailable: () => CallFault
   /**
    * Makes a new document (base64) over the boot configuration and the caller's nonce. Throws
@@ -40,9 +40,8 @@ export type AttestationKeeper = {
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
    * Like attestNonce, with the digest of another statement as user_data. The statement must come
-   * from the enclave itself, because relying parties trust such a digest as the enclave's
-   * statement. These calls have a separate limit. Anyone may request nonces, and a flood of nonces
-   * must not stop the attestation of the log.
+   * from the enclave itself: relying parties trust the digest. A separate limit ensures that a
+   * flood of nonces does not stop the attestation of the log.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -51,7 +50,7 @@ export type AttestationKeeper = {
   readonly stop: () => void
 }
 
-/** Shortest delay before a renewal. It applies even if the module's document expires soon. */
+/** Shortest delay before a renewal, even if the module's document expires soon. */
 const DELAY_MIN_MS = 1_000
 
 type KeeperOptions = {
@@ -68,9 +67,9 @@ type KeeperOptions = {
 }
 
 /**
- * Makes the first document. Makes another document when the newest is `renewMs` old, or expires
- * within three margins. After a failure, it retries every RETRY_MS. Throws the module's error when
- * the first document cannot be made.
+ * Makes the first document, and another when the newest is `renewMs` old or expires within three
+ * margins. After a failure, retries every RETRY_MS. Throws the module's error if there is no first
+ * document.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
@@ -149,8 +148,8 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
 type Calls = { running: number }
 
 /**
- * Reads the facts that the keeper needs from a document of the enclave's own module. Does not check
- * the document: relying parties verify it (verifyAttestation).
+ * Reads the facts that the keeper needs from a document of the enclave's own module. It does not
+ * check the document: relying parties verify it (verifyAttestation).
  */
 function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestampMs: number } {
   const [, , payload] = decodeCbor(bytes).value as readonly [unknown, unknown, Uint8Array]
@@ -167,29 +166,28 @@ function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestam
 
 /**
  * Maximum difference between the enclave's clock and the security module's clock, milliseconds.
- * Receipts state the enclave's time. A synchronised clock is right to milliseconds, but a call to
- * the module may take a tenth of a second.
+ * Receipts state the enclave's time. A call to the module may take a tenth of a second.
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
 /** Measures the difference between the enclave's clock and the security module's clock. */
 type ClockWatch = {
   /**
-   * Starts a measurement. Call it before the module is called. The returned function takes the time
-   * that the module stated, Unix milliseconds.
+   * Starts a measurement before a call to the module. The returned function takes the time that the
+   * module stated, Unix milliseconds.
    */
   observe(): (statedMs: number) => void
   /**
-   * The clock is ahead by at least this time, milliseconds (negative: behind). 0 before the first
+   * How far the clock is ahead at least, milliseconds (negative: behind). 0 before the first
    * measurement.
    */
   skewMs(): number
 }
 
 /**
- * Watches the clock `now` (Unix milliseconds). It compares the clock with each time that the module
- * states. Between these times, it uses a monotonic clock, so that it detects a step at once. A host
- * that pauses the enclave stops both clocks. The next measurement detects that.
+ * Compares the clock `now` (Unix milliseconds) with each time that the module states. Between these
+ * times, a monotonic clock shows a step at once. If the host pauses the enclave, both clocks stop,
+ * and only the next measurement shows the pause.
  */
 function watchClock({
   now,

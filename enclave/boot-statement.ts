@@ -13,16 +13,16 @@ import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/messages.ts'
 import { recoverPoint } from './protocol/recover-point.ts'
 
-/** Size limit of a request, bytes: 1,000 heads of up to 320 bytes of JSON each, and a reserve. */
+/** Size limit of a request, bytes: 1,000 heads of up to 320 bytes of JSON, and a reserve. */
 export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 
 /** Keeps the enclave's statement about earlier logs, made before its own log has a leaf. */
 export type BootStatementKeeper = {
   /**
    * States the heads in a request's body, once, while the log is empty. Every later request
-   * receives this first statement, even if it contains other heads. Thus the statement outlives the
-   * gateway that asked first. Throws CallFault `invalid_call`, `log_conflict` when the log had
-   * leaves before the first request, and the errors of attestStatement.
+   * receives this first statement, even with other heads. Throws CallFault `invalid_call`,
+   * `log_conflict` when the log had leaves before the first request, and the errors of
+   * attestStatement.
    */
   state(body: Uint8Array): Promise<BootStatementReply>
 }

@@ -2,9 +2,8 @@ import { type EnclaveFault, FAULT_STATUS } from './protocol/messages.ts'
 import type { Refusal } from './protocol/refusal.ts'
 
 /**
- * The fault of a call without an answer, as the gateway receives it. The message is for the
- * gateway's caller. It may repeat a provider's words, but never a prompt or a credential. It is
- * never logged.
+ * The fault of a call without an answer. The message is for the gateway's caller. It may repeat a
+ * provider's words, but never a prompt or a credential. It is never logged.
  */
 export class CallFault extends Error {
   override readonly name = 'CallFault'
@@ -25,7 +24,7 @@ export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }
 
-/** A provider's own 4xx. It is a separate class, because the provider chose status and text. */
+/** A provider's own 4xx. The provider chose status and text. */
 export class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'
   readonly fault: EnclaveFault
@@ -60,12 +59,12 @@ export function refusalFault(
   )
 }
 
-/** The gateway closed the connection, or stopped reading, so the answer has no reader. */
+/** The gateway closed the connection or stopped reading: the answer has no reader. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }
 
-/** Converts any error into a fault. The fault for an unexpected error contains no details. */
+/** Converts any error into a fault, without details if the error is unexpected. */
 export function faultOf(error: unknown): EnclaveFault {
   if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
   return new CallFault('internal_error', 'The enclave failed; its log has more.').fault

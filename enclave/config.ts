@@ -124,8 +124,8 @@ export type Limits = {
 }
 
 /**
- * The configuration is wrong. `faults` contains one sentence for each fault. They are for the
- * operator who set the variables.
+ * The configuration is wrong. `faults` has one sentence per fault, for the operator who set the
+ * variables.
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
@@ -138,8 +138,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * Reads the configuration from the variables and from the files that they name. `heapBytesMax` and
- * `descriptorsMax` are this process's limits. Throws ConfigError with all faults.
+ * Reads the configuration from the variables and their files. `heapBytesMax` and `descriptorsMax`
+ * are this process's limits. Throws ConfigError with all faults.
  */
 export function readConfig(
   environment: Readonly<Record<string, string | undefined>> = process.env,
@@ -181,7 +181,7 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-/** Number of descriptors that this process may open. If unknown, any system's lowest limit. */
+/** Number of descriptors that this process may open. If unknown: the lowest limit of any system. */
 function readDescriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -231,7 +231,7 @@ function developmentFaults(
 ): readonly string[] {
   if (nsm === 'device' && nsmSocket !== null)
     return ['NSM_SOCKET: expected with NSM=software alone: a device is no socket']
-  // If the kind of NSM is unknown, or the path is too long, that is already reported.
+  // An unknown kind of NSM, or a path that is too long, is already reported.
   return (NSM || 'software') === 'software' && !NSM_SOCKET
     ? ['NSM_SOCKET: required with NSM=software']
     : []
@@ -280,7 +280,7 @@ class Variables {
     }
   }
 
-  /** `standIn` is never used as a setting: a fault was recorded, so readConfig throws. */
+  /** `standIn` is never used as a setting: readConfig throws for the recorded fault. */
   required<Value>(name: string, parse: (text: string) => Value, standIn: Value): Value {
     if (!this.environment[name]) this.faults.push(`${name}: required`)
     return this.read(name, parse, standIn)
@@ -333,7 +333,7 @@ function parseDemoOrigin(text: string): string {
 }
 
 /**
- * Returns the part of the configuration that a relying party must know. The attestation document
+ * Returns the part of the configuration that relying parties must know. The attestation document
  * contains its digest. A provider has only the members that the protocol defines.
  */
 export function bootConfigurationOf(

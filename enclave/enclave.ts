@@ -25,17 +25,16 @@ export type Enclave = {
   /** 0x and 65 bytes of hex: the uncompressed point. */
   readonly publicKey: string
   /**
-   * Stops in good order. New completions are refused (`not_ready`), and running completions finish.
-   * The gateway can still pull and acknowledge sealed completions. When all is done, or after
-   * `graceMs`, everything is closed. Returns the number of sealed completions that were not
-   * acknowledged: they are lost.
+   * Stops in good order: new completions are refused (`not_ready`), and running completions finish.
+   * The gateway can still pull and acknowledge. When all is done, or after `graceMs`, everything is
+   * closed. Returns the number of sealed completions that were not acknowledged: they are lost.
    */
   readonly stop: (graceMs: number) => Promise<{ readonly unacknowledged: number }>
 }
 
 /**
- * Starts an enclave: a new account from the module's random numbers, an attestation document over
- * the boot configuration, and the server on the Unix socket. Throws NsmError and SocketError.
+ * Starts an enclave: an account from the module's random numbers, an attestation document over the
+ * boot configuration, and the server on the Unix socket. Throws NsmError and SocketError.
  */
 export async function startEnclave(
   config: Pick<
@@ -62,7 +61,7 @@ export async function startEnclave(
     /** A monotonic clock, milliseconds. */
     readonly monotonic: () => number
     readonly log: EventLog
-    /** Time limits for encrypted calls. They replace KEEP_ALIVE_MS and PROOF_TIMEOUT_MS. */
+    /** Replaces KEEP_ALIVE_MS and PROOF_TIMEOUT_MS for encrypted calls. */
     readonly waits?: { readonly keepAliveMs?: number; readonly proofMs?: number }
   },
 ): Promise<Enclave> {
@@ -157,8 +156,8 @@ export async function startEnclave(
 const ATTEMPTS_KEY_BYTES = 16
 
 /**
- * A generation remembers one request for every 128 bytes of PENDING_BYTES_MAX. Two generations with
- * 27 bytes per request thus take less than half of PENDING_BYTES_MAX, in an enclave of any size.
+ * A generation remembers one request per 128 bytes of PENDING_BYTES_MAX. Two generations with 27
+ * bytes per request thus take less than half of PENDING_BYTES_MAX.
  */
 const ATTEMPT_SHARE = 128
 

@@ -5,8 +5,8 @@ import { CallerGone, CallFault, logFull } from './call-fault.ts'
 /**
  * Reads the body of a request. Throws CallFault `invalid_request` with status 413 above `bytesMax`,
  * and CallerGone when the body is cut. `take` receives the size of each packet before the packet is
- * kept. If `take` returns false, there is not enough memory. The rest is then read and dropped, so
- * that the connection stays usable, and CallFault `log_full` is thrown.
+ * kept. If it returns false, memory is short: the rest is dropped, so that the connection stays
+ * usable, and CallFault `log_full` is thrown.
  */
 export async function readRequest(
   request: IncomingMessage,

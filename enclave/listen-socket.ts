@@ -2,7 +2,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
 import type { Server } from 'node:http'
 import { connect } from 'node:net'
 
-/** The enclave cannot listen on the socket. The operator who starts it must correct this. */
+/** The enclave cannot listen on the socket. The operator must correct this. */
 export class SocketError extends Error {
   override readonly name = 'SocketError'
   readonly code: 'in_use' | 'not_a_socket' | 'unusable'
@@ -13,13 +13,13 @@ export class SocketError extends Error {
   }
 }
 
-/** Who may open the socket: only this user, or the group of the socket's file as well. */
+/** Who may open the socket: only this user, or the group of its file as well. */
 export type SocketMode = 0o600 | 0o660
 
 /**
- * Makes `server` listen on a Unix socket that only this user, or its group, may open. It replaces a
- * socket file that a killed enclave left. It never replaces a socket that still answers, or a file
- * of another kind. Throws SocketError.
+ * Makes `server` listen on a Unix socket that only this user, or its group, may open. It replaces
+ * the socket of a killed enclave, but never a socket that still answers, or a file of another kind.
+ * Throws SocketError.
  */
 export async function listenOnSocket(
   server: Server,
@@ -27,7 +27,7 @@ export async function listenOnSocket(
   mode: SocketMode = 0o600,
 ): Promise<void> {
   await removeStaleSocket(path)
-  // The file is created with these bits. If they were set later, others could connect before.
+  // The file is created with these bits. With a later change, others could connect before.
   const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {

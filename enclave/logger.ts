@@ -1,6 +1,6 @@
 /**
- * Facts that a log line may contain in addition to its time and event. They are short, and never a
- * request, an answer or a credential.
+ * Facts of a log line besides time and event. They are short, and never a request, an answer or a
+ * credential.
  */
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>
 
@@ -18,8 +18,8 @@ export function formatLine(atMs: number, ...[level, event, facts]: Parameters<Ev
 }
 
 /**
- * Returns the facts of any error that may be logged: its name, its code and where it was thrown.
- * Messages of parsers and network errors repeat their input, so the message is left out.
+ * Returns the name and the code of any error, and where it was thrown. It leaves out the message,
+ * because messages of parsers and network errors repeat their input.
  */
 export function describeError(error: unknown): LogFacts {
   if (!(error instanceof Error)) return { error: typeof error }

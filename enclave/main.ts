@@ -9,8 +9,8 @@ import { openStandardError } from './protocol/line-writer.ts'
 
 /**
  * The enclave process: see README.md in this folder. It writes only the ready line to standard
- * output. It writes its log to standard error, one JSON object per line. Exit codes: 0 after
- * SIGTERM or SIGINT, 1 otherwise.
+ * output, and its log to standard error, one JSON object per line. Exit codes: 0 after SIGTERM or
+ * SIGINT, 1 otherwise.
  */
 const lines = openStandardError({
   describeDropped: (lines) => formatLine(Date.now(), 'warn', 'log lines dropped', { lines }),
@@ -22,8 +22,8 @@ process.stdout.on('error', () => undefined)
 // An enclave in an unknown state must not sign. A dead process is detected and replaced.
 process.on('uncaughtException', (error) => die('uncaught exception', error))
 process.on('unhandledRejection', (error) => die('unhandled rejection', error))
-// A gateway started this enclave over a channel. Without that gateway, the enclave has no use,
-// because the next gateway starts its own enclave.
+// The gateway that started this enclave over a channel has ended. The next gateway starts its own
+// enclave.
 process.on('disconnect', () => die('gateway gone', null))
 if (process.connected === false) die('gateway gone', null)
 
@@ -70,7 +70,7 @@ function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
 function die(event: string, error: unknown): never {
   if (error instanceof ConfigError)
     for (const fault of error.faults) log('error', 'configuration', { fault })
-  // This project wrote these messages about its own configuration. They state what to correct.
+  // Our messages about the configuration state what to correct.
   else if (error instanceof SocketError || error instanceof NsmError)
     log('error', event, { code: error.code, message: error.message })
   else log('error', event, error === null ? {} : describeError(error))

@@ -15,9 +15,9 @@ export type NotaryAccount = {
 }
 
 /**
- * Makes a new account from `random`, which returns random bytes from the security module. The
- * account lives as long as the process. Throws the error of `random`. Throws when 8 draws in a row
- * are not private keys. Only one draw in 2^127 is not a private key, so the source is then broken.
+ * Makes a new account from `random`, the security module's random bytes. The account lives as long
+ * as the process. Throws the error of `random`. Throws when 8 draws in a row are not private keys:
+ * only one draw in 2^127 is not a private key, so the source is broken.
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,
@@ -45,8 +45,8 @@ async function drawSecretKey(random: (length: number) => Promise<Uint8Array>): P
 }
 
 /**
- * Uses Bitcoin Core's libsecp256k1, as WebAssembly. It runs in constant time, a fifth of the time
- * of plain JavaScript. Signing is the most expensive step of a completion (test/bench/signing.ts).
+ * Uses Bitcoin Core's libsecp256k1, as WebAssembly: constant time, and a fifth of the time of plain
+ * JavaScript. Signing is the most expensive step of a completion (test/bench/signing.ts).
  */
 function signDigest(digest: Uint8Array, secretKey: Uint8Array): Uint8Array {
   const { signature, recoveryId } = signRecoverable(digest, secretKey)

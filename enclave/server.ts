@@ -31,22 +31,19 @@ import {
 /** Size limit of a request for a head attestation, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
 
-/** Size limit of a pull with proofs for a commit, bytes: about 2,000 for each encrypted call. */
+/** Size limit of a pull with proofs for a commit, bytes: about 2,000 per encrypted call. */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
 /** Size limit of a call's headers, bytes: context and credential as base64url of JSON. */
 const HEADER_BYTES_MAX = 64 * 1024
 
 /**
- * Time limit for a request to arrive, milliseconds. An encrypted request arrives as slowly as its
- * caller sends it. The gateway's limit is shorter (120 s).
+ * Time limit for a request to arrive, milliseconds. An encrypted request arrives at its caller's
+ * speed. The gateway's limit is shorter (120 s).
  */
 const REQUEST_TIMEOUT_MS = 130_000
 
-/**
- * How long an unused connection from the gateway is kept, milliseconds. The gateway's pool keeps it
- * for a shorter time.
- */
+/** How long an unused connection is kept, milliseconds. The gateway keeps it for a shorter time. */
 const KEEP_ALIVE_MS = 120_000
 
 /** Number of running calls, and whether new calls are refused. */
@@ -65,8 +62,8 @@ type ServerOptions = {
 }
 
 /**
- * Creates the server for messages.ts. It does not listen yet. Only the gateway may reach it: the
- * server trusts that every request comes from the gateway.
+ * Creates the server for messages.ts. It does not listen yet. It trusts every request, so only the
+ * gateway may reach it.
  */
 export function createEnclaveServer(options: ServerOptions): Server {
   const settings = {
@@ -75,7 +72,7 @@ export function createEnclaveServer(options: ServerOptions): Server {
     keepAliveTimeout: KEEP_ALIVE_MS,
   }
   return createServer(settings, (request, response) => {
-    // If the gateway has closed the connection, a write causes an error. It is ignored.
+    // Ignores the error of a write to a connection that the gateway closed.
     response.on('error', () => undefined)
     serve(options, request, response).catch((error: unknown) =>
       sendFault(options.log, response, error),
@@ -159,8 +156,8 @@ async function throughGate(gate: Gate, callsMax: number, run: () => Promise<void
 }
 
 /**
- * Reads the body, and reserves memory as it arrives. Throws CallFault `log_full` without enough
- * memory, and the errors of readRequest.
+ * Reads the body, and reserves memory as it arrives. Throws CallFault `log_full` when memory is
+ * short, and the errors of readRequest.
  */
 async function readCompletionRequest(space: Space, request: IncomingMessage): Promise<Uint8Array> {
   const room = space.reserve(0)
@@ -180,7 +177,7 @@ async function pull(
   const { log } = options.core
   const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
   for (const proof of asked.proofs) options.encryption.waiters.give(proof)
-  // Called before the wait, so that acknowledged completions take no memory during the wait.
+  // Before the wait, so that acknowledged completions take no memory during it.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())
@@ -189,9 +186,9 @@ async function pull(
 }
 
 /**
- * The order is part of the proof: the hash arrives, then the head is read, then the document is
- * made. So leaves after the head came after the block. Leaves in the head existed before the
- * document's time.
+ * The order is part of the proof: the hash arrives, the head is read, the document is made. So
+ * leaves after the head came after the block, and leaves in the head existed before the document's
+ * time.
  */
 async function attestHead(
   { core: { account, attestation, log }, configuration }: ServerOptions,

@@ -35,11 +35,10 @@ export type PackageReport = {
 }
 
 /**
- * Builds all packages of `root` into the folder `output`, and replaces earlier packages there.
- * `root` is a git checkout with its npm packages. Each package gets a tarball that npm publishes
- * and installs, an SBOM and a provenance statement. SHA256SUMS covers all of these files. The
- * tarballs' bytes depend only on the commit, not on the machine, the folder or the time. Throws
- * BuildError.
+ * Builds all packages of `root` into the folder `output`, in place of earlier packages. `root` is a
+ * git checkout with its npm packages. Each package gets a tarball, an SBOM and a provenance
+ * statement. SHA256SUMS covers all of these files. The tarballs' bytes depend only on the commit,
+ * not on the machine, the folder or the time. Throws BuildError.
  */
 export async function buildPackages(root: string, output: string): Promise<PackageReport> {
   const project = await readProject(root)
@@ -199,8 +198,8 @@ async function writePackages(
   }
   const sums = [...files].map(([name, bytes]) => `${digestsOf(bytes).sha256}  ${name}\n`)
   await mkdir(output, { recursive: true })
-  // Removes the files of earlier versions, which are not in the new list of sums. All other files
-  // are kept, because they may belong to the user.
+  // Removes the files of earlier versions, which the new list of sums lacks. All other files may
+  // belong to the user.
   for (const name of await readdir(output))
     if (WRITTEN.test(name)) await rm(join(output, name), { force: true })
   for (const [name, bytes] of files) await writeFile(join(output, name), bytes)

@@ -14,8 +14,8 @@ export type PackageBundle = {
   readonly exports: ReadonlyMap<string, string>
   readonly program: string
   /**
-   * Sources that contribute text to the files, including sources from npm packages. Paths are from
-   * the repository's root.
+   * Sources whose text is in the files, including sources from npm packages. Paths are from the
+   * repository's root.
    */
   readonly sources: readonly string[]
   /** npm packages that the files import but do not contain, sorted. */
@@ -23,8 +23,8 @@ export type PackageBundle = {
 }
 
 /**
- * esbuild converts newer syntax to the syntax of these targets. The library is for browsers. The
- * program is for Node.
+ * esbuild converts newer syntax for these targets: the library is for browsers, the program for
+ * Node.
  */
 const LIBRARY_TARGET = ['es2022']
 const PROGRAM_TARGET = [`node${NODE_VERSION_MIN}`]
@@ -74,10 +74,7 @@ export async function bundlePackage(
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
-/**
- * zod contains its messages in fifty languages. They would be a fifth of a program. Only English is
- * used.
- */
+/** zod's messages in fifty languages would be a fifth of a program. Only English is used. */
 const ENGLISH_ALONE: Plugin = {
   name: 'english-alone',
   setup: ({ onLoad }) =>
@@ -101,8 +98,8 @@ async function runEsbuild(
   },
 ): Promise<Part> {
   const { contents, folder, modules, isProgram } = part
-  // No file is written to this folder. The paths of sources in source maps are relative to this
-  // folder, always at the same depth.
+  // No file is written here. The paths in source maps are relative to this folder, always at the
+  // same depth.
   const outdir = join(root, folder)
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
@@ -115,7 +112,7 @@ async function runEsbuild(
     format: 'esm',
     platform: isProgram ? 'node' : 'neutral',
     target: isProgram ? PROGRAM_TARGET : LIBRARY_TARGET,
-    // Without this option, a linked folder of packages would appear under its real path.
+    // Otherwise a linked folder of packages would appear under its real path.
     preserveSymlinks: true,
     tsconfigRaw: '{}',
     external: Object.keys(contents.dependencies),
@@ -142,8 +139,8 @@ function runnable(entry: TreeEntry): TreeEntry {
 }
 
 /**
- * Returns the names of the npm packages that stay outside the files. An import of a part of a
- * package counts as an import of the package.
+ * Returns the npm packages that stay outside the files. An import of a part of a package counts as
+ * an import of the package.
  */
 function importsOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ imports }) =>

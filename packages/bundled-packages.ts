@@ -9,15 +9,9 @@ export type BundledPackage = {
   readonly version: string
   /** SPDX expression. */
   readonly license: string
-  /**
-   * SHA-512 of the package's own tarball, hex, from package-lock.json. Null if package-lock.json
-   * has no SHA-512.
-   */
+  /** SHA-512 of the package's tarball, hex. Null if package-lock.json has no SHA-512. */
   readonly sha512: string | null
-  /**
-   * The LICENSE and NOTICE files of the package. The package's licence requires us to distribute
-   * these texts.
-   */
+  /** The package's LICENSE and NOTICE files. Its licence requires us to distribute them. */
   readonly notices: readonly string[]
 }
 
@@ -31,8 +25,8 @@ const lockSchema = z.object({
 })
 
 /**
- * Returns the npm packages that contain the given sources (paths from the root), sorted by name and
- * version. Throws BuildError `package_incomplete` for a package that does not state its licence.
+ * Returns the npm packages of the given sources (paths from the root), sorted by name and version.
+ * Throws BuildError `package_incomplete` for a package that does not state its licence.
  */
 export async function listBundledPackages(
   root: string,

@@ -4,11 +4,11 @@ export type PackageContents = {
   readonly description: string
   readonly keywords: readonly string[]
   /**
-   * The modules that other code imports, by subpath of the package. They run in browsers too, so
-   * they import no Node built-ins.
+   * The modules that other code imports, by subpath of the package. They run in browsers, so they
+   * import no Node built-ins.
    */
   readonly library: readonly { readonly subpath: string; readonly module: string }[]
-  /** The module of the program. The program has the same name as the package. */
+  /** The module of the program. The program has the package's name. */
   readonly program: string
   readonly readme: string
   /** Files that are copied unchanged: the path in the package, and the path in the repository. */
@@ -16,8 +16,8 @@ export type PackageContents = {
   /** True if the package contains VERIFIER_FILE. */
   readonly bringsVerifier: boolean
   /**
-   * npm packages that npm installs with this package. All other imported packages are in this
-   * package's own files. Thus a program starts quickly, and runs exactly the code that was tested.
+   * npm packages that npm installs with this package. The files of this package contain all other
+   * imports. Thus a program starts quickly and runs exactly the tested code.
    */
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
@@ -26,23 +26,17 @@ export type PackageContents = {
 type Dependency = {
   /** Default: the range of the repository's own package.json. */
   readonly range?: string
-  /**
-   * True if the package is used only when the user has installed it. It is never installed
-   * automatically.
-   */
+  /** True if the package is used only when the user has installed it. */
   readonly isOptional?: boolean
 }
 
 /**
- * The oldest Node.js that the packages support. All dependencies of the packages support it. It is
- * the first version 20 with the modules of version 22.
+ * The oldest Node.js that the packages and their dependencies support: the first version 20 with
+ * the modules of version 22.
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
-/**
- * The page that checks evidence, before data is inserted into it. Saved pages name the SHA-256 of
- * this page.
- */
+/** The page that checks evidence, without data. Saved pages name its SHA-256. */
 export const VERIFIER_FILE = 'verify.html'
 
 /** Files of a package in addition to its programs and licences. */
@@ -66,8 +60,7 @@ export const PACKAGES: readonly PackageContents[] = [
     files: { 'expect.schema.json': 'client/expect.schema.json' },
     bringsVerifier: true,
     dependencies: {
-      // For the library. If an application uses these packages too, application and library share
-      // one copy, with the corrections in that copy.
+      // For the library. An application and the library share one copy of these packages.
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},

@@ -16,9 +16,9 @@ export type Declarations = {
 }
 
 /**
- * Makes the declarations of modules, and of all modules that these modules import. The compiler
- * reads packages/tsconfig.json. With this file, it knows only the JavaScript of the oldest
- * supported Node.js, so the use of anything newer is an error. Throws BuildError `command_failed`.
+ * Makes the declarations of modules and of all their imports. The compiler reads
+ * packages/tsconfig.json, and so allows only the JavaScript of the oldest supported Node.js. Throws
+ * BuildError `command_failed`.
  */
 export async function declareModules(
   root: string,
@@ -62,7 +62,7 @@ async function addDeclaration(
 ): Promise<void> {
   if (files.has(path)) return
   const text = await readFile(join(folder, path), 'utf8')
-  // With the extension `.js`, an import of `x.js` finds `x.d.ts` under all compiler settings.
+  // With `.js`, an import of `x.js` finds `x.d.ts` under all compiler settings.
   files.set(path, text.replaceAll(IMPORT, '$1$2.js$3'))
   for (const [, , specifier = ''] of text.matchAll(IMPORT))
     await addDeclaration(

@@ -30,10 +30,7 @@ export type Layout = {
   }[]
 }
 
-/**
- * Returns the version ranges of the npm packages that npm installs with our package, by name,
- * sorted.
- */
+/** Returns the version ranges of the npm packages that npm installs with ours, sorted by name. */
 export function rangesOf(
   { dependencies }: Pick<PackageContents, 'dependencies'>,
   project: Project,
@@ -82,7 +79,7 @@ export function writeManifest(
         [...filesOf(contents), 'package.json'].map((path) => [`./${path}`, `./${path}`]),
       ),
     },
-    // Loading a module of the library has no side effects, so bundlers can drop unused modules.
+    // The library's modules have no side effects, so bundlers can drop unused modules.
     sideEffects: ['./bin/*.js'],
     files: [
       'bin',

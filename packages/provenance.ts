@@ -23,8 +23,7 @@ export type BuildFacts = {
   readonly commit: string
   readonly committedAtMs: number
   /**
-   * Sources that differ from the commit. If there are such sources, another build does not produce
-   * the same bytes.
+   * Sources that differ from the commit. With them, another build does not produce the same bytes.
    */
   readonly uncommitted: readonly string[]
   /** Versions of the tools, by name. */
@@ -41,9 +40,9 @@ export function digestsOf(bytes: Uint8Array): Digests {
 }
 
 /**
- * Writes a statement about the sources of a tarball. It is an in-toto statement (v1) with SLSA's
- * provenance (v1). Its subjects are the tarball and every file in the tarball. It is not signed. A
- * reader who does not trust its origin learns from it only what to build and to compare.
+ * Writes an in-toto statement (v1) about a tarball's sources, with SLSA's provenance (v1). Its
+ * subjects are the tarball and every file in it. It is not signed: a reader who does not trust its
+ * origin learns only what to build and to compare.
  */
 export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object {
   const { commit, uncommitted, tools } = facts
@@ -78,7 +77,7 @@ type Part = {
 
 /**
  * Lists the parts of a package, as CycloneDX 1.6. npm packages in its files have a version and a
- * digest. Packages that npm installs with it have a version range.
+ * digest, packages that npm installs a version range.
  */
 export function writeSbom(built: BuiltPackage, { committedAtMs }: BuildFacts): object {
   const { name, version, license } = built

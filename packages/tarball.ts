@@ -5,16 +5,16 @@ import type { FileTree } from '../enclave/image/file-tree.ts'
 /** The folder in which npm expects all files. */
 const FOLDER = 'package'
 
-/** 1985-10-26T08:15:00Z. npm sets this time on all files, because some tools do not accept 1970. */
+/** 1985-10-26T08:15:00Z, npm's time for all files. Some tools do not accept 1970. */
 const MODIFIED_SECONDS = 499_162_500
 
 const BLOCK_BYTES = 512
 
 /**
  * Packs files in npm's form: a tar archive (POSIX ustar) in gzip. The same files produce the same
- * bytes on every machine. Entries are sorted by path, have no owner, and have one fixed time. The
- * compression is plain JavaScript. Throws BuildError `archive_malformed` for an entry that is not a
- * file, and for a path that is too long.
+ * bytes on every machine: entries are sorted by path, without owner and with one fixed time, and
+ * the compression is plain JavaScript. Throws BuildError `archive_malformed` for an entry that is
+ * not a file, and for a path that is too long.
  */
 export function packTarball(files: FileTree): Uint8Array {
   const entries = [...files].toSorted(([one], [other]) => (one < other ? -1 : 1))

@@ -10,8 +10,7 @@ const affidavit = await connect({ url, apiKey, expect, roots })
 const { baseURL, fetch } = affidavit
 const provider = createOpenAICompatible({ name: 'affidavit', baseURL, apiKey, fetch })
 
-// The ai package does not put errors into the text of a stream. Without onError, it prints the
-// errors.
+// The ai package keeps errors out of a stream's text. Without onError, it prints the errors.
 const faults: unknown[] = []
 const onError = ({ error }: { readonly error: unknown }) => void faults.push(error)
 const stream = streamText({ model: provider('demo/echo'), prompt, onError })

@@ -8,13 +8,10 @@ import { CallFault } from '../call-fault.ts'
 import { ANSWER_ROOM_BYTES, type Reservation } from '../log/memory-budget.ts'
 import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 
-/** Memory for each byte of an incomplete event: the growing buffer, and the text of its lines. */
+/** Memory for each byte of an incomplete event: the growing buffer and the lines' text. */
 const WAITING_FACTOR = 6
 
-/**
- * At the limit, an assembly is measured again only if the events since the last measurement have
- * more than 1/8 of the assembly's bytes.
- */
+/** At the limit, an assembly is measured again only if later events have over 1/8 of its bytes. */
 const RECOUNT_SHARE = 8
 
 /**
@@ -38,10 +35,9 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. For each event, it adds the maximum that the event can
- * need. When this sum reaches the last measured size, it measures the assembly again. In a long
- * stream of small chunks, most chunks replace the same members. Such a stream reserves little
- * memory, and the accounting takes constant time for each part of an event.
+ * Accounts for the memory of one stream. It adds the most that each event can need. When this sum
+ * reaches the last measured size, it measures the assembly again. Thus a stream whose chunks
+ * replace the same members reserves little memory, and each part of an event takes constant time.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
@@ -62,8 +58,8 @@ export class StreamMemory {
 
   /**
    * Reserves the memory for an event (attacker-controlled) before any part is built. Throws
-   * CallFault `answer_too_large` as admitAnswer does, for the event and for the whole assembly.
-   * `size` is the size of the event's JSON. If it is left out, it is measured.
+   * CallFault `answer_too_large` as admitAnswer does, for the event and the whole assembly. `size`
+   * is the size of the event's JSON. Default: measured.
    */
   admit(data: string, size: JsonSize = measureJson(data)): void {
     checkSize(size)
@@ -89,7 +85,7 @@ export class StreamMemory {
 
   private hold(): void {
     if (this.space.hold(this.sum())) return
-    // The sum is an upper bound. If much was added, a new count may be smaller.
+    // The sum is an upper bound, so after large additions a new count may be smaller.
     if (this.addedBytes > this.knownBytes / RECOUNT_SHARE) this.countAssembly()
     takeSpace(this.space.hold(this.sum()))
   }

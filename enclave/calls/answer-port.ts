@@ -12,14 +12,14 @@ export type AnswerPort = {
   isGone(): boolean
   /** Calls `listener` when the receiver leaves. Returns a function that removes the listener. */
   onGone(listener: () => void): () => void
-  /** Opens a stream. Until the first write to the stream, a fault can still set the status. */
+  /** Opens a stream. Until the first write, a fault can still set the status. */
   openStream(options: {
     readonly cancel: AbortController
     readonly drainTimeoutMs: number
   }): StreamSink
   /** Ends the answer to a sealed call that is not a stream. */
   endWhole(sealed: Sealed, response: JsonObject): Promise<void>
-  /** Ends a sealed stream. `fault` is the reason if the stream is not complete. Otherwise null. */
+  /** Ends a sealed stream. `fault` is the reason for an incomplete stream, otherwise null. */
   endStream(
     sealed: Sealed,
     stream: { readonly fault: CallFault | null; readonly response: JsonObject },

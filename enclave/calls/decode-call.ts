@@ -24,10 +24,7 @@ const CALL_ID = { form: /^\d{1,16}$/, expectation: 'the index of a leaf, as text
 const ENCAPSULATED_KEY = formOf(/^[0-9a-f]{64}$/)
 const TX_HASH = formOf(/^0x[0-9a-f]{64}$/)
 
-/**
- * The value is sent in a header, so it must be printable. With a line break in it, the caller could
- * add another header.
- */
+/** Must be printable: a line break would add another header. */
 const CREDENTIAL = {
   form: new RegExp(`^[\\x20-\\x7e]{1,${CREDENTIAL_BYTES_MAX}}$`),
   expectation: `1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`,

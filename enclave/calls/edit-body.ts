@@ -2,11 +2,10 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * Sets `stream_options.include_usage` to true and keeps every other byte. The order of members, the
- * spelling of numbers and the white space stay unchanged: a provider that follows a JSON schema
- * answers in the schema's order. `body` is a JSON object that parseStrictJson accepted. `options`
- * is the value of `stream_options` in the body, or null without this member. Options that are not
- * an object are replaced, because the provider would refuse them anyway.
+ * Sets `stream_options.include_usage` to true and keeps every other byte: a provider that follows a
+ * JSON schema answers in the schema's order. `body` is a JSON object that parseStrictJson accepted.
+ * `options` is the value of `stream_options` in the body, or null. Options that are not an object
+ * are replaced, because the provider would refuse them.
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })
@@ -18,7 +17,7 @@ export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
 
 /**
  * Removes the top-level member `name` and keeps every other byte. `body` is a JSON object that
- * parseStrictJson accepted. Returns `body` itself if it does not have the member.
+ * parseStrictJson accepted. Returns `body` itself without such a member.
  */
 export function removeMember(body: Uint8Array, name: string): Uint8Array {
   const member = findMember(body, name)
@@ -80,7 +79,7 @@ function endOfString(body: Uint8Array, start: number): number {
   return index + 1
 }
 
-/** A name may contain escapes. For example, `stream\u005foptions` names the same member. */
+/** A name may contain escapes: `stream\u005foptions` names the same member. */
 function decodeString(token: Uint8Array): unknown {
   return JSON.parse(Buffer.from(token).toString('utf8'))
 }

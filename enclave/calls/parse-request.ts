@@ -21,11 +21,11 @@ export type ParsedRequest = {
   readonly isStream: boolean
   /** True if the caller requested usage in the stream. */
   readonly usageAsked: boolean
-  /** The value of `n`. It is 1 if the request does not have this member. */
+  /** The value of `n`. Default 1. */
   readonly choicesAsked: number
   /**
-   * The caller's own bytes, except for two changes: a stream gets `stream_options.include_usage`,
-   * and the member `affidavit` is removed.
+   * The caller's own bytes with two changes: a stream gets `stream_options.include_usage`, and the
+   * member `affidavit` is removed.
    */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
@@ -33,10 +33,10 @@ export type ParsedRequest = {
 }
 
 /**
- * Parses a request body (attacker-controlled bytes). It must be JSON that canonical JSON represents
- * exactly: an object with a model and messages. The member `affidavit` contains the caller's
- * demands on the enclave (demandsOf), and is not forwarded. The provider checks all other members.
- * `request` is the body's JSON, if it was already parsed. Throws CallFault `invalid_request`.
+ * Parses a request body (attacker-controlled bytes): JSON that canonical JSON represents exactly,
+ * an object with a model and messages. The member `affidavit` contains the caller's demands on the
+ * enclave (demandsOf), and is not forwarded. The provider checks all other members. `request` is
+ * the body's JSON, if already parsed. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
   body: Uint8Array,
@@ -48,7 +48,7 @@ export function parseRequest(
   const demands = readDemands(request)
   const isStream = stream === true
   const usageAsked = asksForUsage(request)
-  // The search reads the whole body again, so it runs only if the member exists.
+  // The search reads the whole body, so it runs only if the member exists.
   const own = Object.hasOwn(request, DEMANDS_MEMBER) ? removeMember(body, DEMANDS_MEMBER) : body
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))

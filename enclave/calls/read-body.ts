@@ -13,14 +13,14 @@ export type BodyTerms = {
   readonly space: Pick<Reservation, 'grow'>
 }
 
-/** Memory for each byte of a body while it is read. The buffer of the body grows by doubling. */
+/** Memory for each byte of a body during reading: the buffer grows by doubling. */
 const BUFFER_FACTOR = 2
 
 /**
  * Returns the packets of a provider's answer as they arrive. Reading pauses while the consumer
- * pauses. Ends when the body ended as HTTP requires. Throws the reason for which the call was
- * cancelled. Throws CallFault `provider_error` when the connection was lost before the end, and
- * `answer_too_large` above `bytesMax` or without memory for the next packet.
+ * pauses. Throws the reason of a cancel. Throws CallFault `provider_error` when the connection was
+ * lost before the end that HTTP requires, and `answer_too_large` above `bytesMax` or without memory
+ * for the next packet.
  */
 export async function* readPackets(
   body: IncomingMessage,
@@ -47,9 +47,8 @@ export async function* readPackets(
 }
 
 /**
- * Returns the whole body and its SHA-256 (hex). For the watchdog, leading white space is not an
- * answer: providers send it to keep connections open while they compute. Throws the errors of
- * readPackets.
+ * Returns the whole body and its SHA-256 (hex). The watchdog ignores leading white space: providers
+ * send it while they compute. Throws the errors of readPackets.
  */
 export async function readAnswerBody(
   body: IncomingMessage,
@@ -75,15 +74,15 @@ const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 
 /** Cancels a call with CallFault `provider_timeout` if the provider is silent for too long. */
 export type Watchdog = {
-  /** Starts to wait for `what`. An earlier wait of this watchdog ends. */
+  /** Starts to wait for `what`, and ends an earlier wait. */
   readonly expect: (what: string, withinMs: number) => void
   /** Restarts the time limit, because data arrived. */
   readonly touch: () => void
-  /** Stops the time limit while the provider does not need to send anything. */
+  /** Stops the time limit while the provider need not send anything. */
   readonly rest: () => void
 }
 
-/** Creates a watchdog for one call. Call `rest` when the call has ended. */
+/** Creates a watchdog for one call. Call `rest` at the end of the call. */
 export function createWatchdog(cancel: AbortController): Watchdog {
   let timer: NodeJS.Timeout | undefined
   return {

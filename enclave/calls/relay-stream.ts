@@ -30,14 +30,14 @@ import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 
 /**
- * How long the enclave still reads the body after `[DONE]`, milliseconds. Only the end of the body
- * should follow.
+ * How long the enclave still reads after `[DONE]`, milliseconds. Only the end of the body should
+ * follow.
  */
 const LINGER_MS = 1_000
 
 /**
- * After this many failures, no more templates are made for the stream. The chunks of such a stream
- * differ by more than their text, and making a template takes as long as parsing an event.
+ * After this many failures, the stream gets no more templates. Such chunks differ by more than
+ * their text, and a template takes as long as parsing an event.
  */
 const TEMPLATES_UNUSED_MAX = 8
 
@@ -51,10 +51,10 @@ type RelayInput = {
   readonly idleTimeoutMs: number
 }
 
-/** A stream that has ended after at least one of its chunks was passed on. */
+/** A stream that has ended after at least one chunk was passed on. */
 type RelayedStream = {
   readonly outcome: Receipt['outcome']
-  /** The completion, assembled from all received chunks, with usage if the provider sent it. */
+  /** The completion, assembled from all chunks, with usage if the provider sent it. */
   readonly response: JsonObject
   /** hashChunks (hex) of the chunks that were passed on. */
   readonly streamHash: string
@@ -121,22 +121,20 @@ class StreamRelay {
   async readAll(): Promise<void> {
     for await (const packet of readPackets(this.input.body, this.input.bodyTerms)) {
       this.received.update(packet)
-      // Data after [DONE] is hashed, because it was received. Apart from that, it is ignored.
+      // Data after [DONE] is hashed, because it was received, but otherwise ignored.
       if (!this.isDone) await this.relayEvents(() => this.parser.push(packet))
     }
     if (!this.isDone) await this.relayEvents(() => this.parser.end())
     if (!this.isDone) await this.relayEnd()
   }
 
-  /**
-   * Sends pending events and the held chunk. The stream is not complete, so it has no last chunk.
-   */
+  /** Sends pending events and the held chunk. An incomplete stream has no last chunk. */
   async release(): Promise<void> {
     this.flush()
     await this.send()
   }
 
-  /** Returns the result after the whole body was read, or after `error` ended the reading. */
+  /** Returns the result after the whole body, or after `error` ended the reading. */
   finish(error: unknown): RelayedStream {
     if (this.isDone) return this.result('complete', null)
     if (!this.hasGiven) throw error
@@ -184,8 +182,8 @@ class StreamRelay {
   }
 
   /**
-   * Passes on an event that differs from the previous event only in its text. For any other event,
-   * it does nothing and returns false.
+   * Passes on an event that differs from the previous event only in its text. Returns false for any
+   * other event.
    */
   private relayText(data: string): boolean {
     const { template } = this
@@ -224,7 +222,7 @@ class StreamRelay {
     }
   }
 
-  /** Returns the chunk's text if exactly one chunk was passed on and is not held. Else null. */
+  /** Returns the text of a single chunk that was passed on and is not held, otherwise null. */
   private relayChunk(chunk: JsonObject): string | null {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
@@ -242,7 +240,7 @@ class StreamRelay {
     }
   }
 
-  /** Adds a chunk to the record and passes it on. If it throws FormatError, it has done neither. */
+  /** Adds a chunk to the record and passes it on. If it throws FormatError, it does neither. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
@@ -268,8 +266,8 @@ class StreamRelay {
   }
 
   /**
-   * Called when the stream is complete. Passes on the last chunk, and waits at most LINGER_MS for
-   * the end of the body.
+   * Passes on the last chunk of a complete stream, and waits at most LINGER_MS for the end of the
+   * body.
    */
   private conclude(): void {
     const { stream, watchdog } = this.input
@@ -287,8 +285,8 @@ class StreamRelay {
   }
 
   /**
-   * The body ended cleanly without [DONE]. Some providers never send [DONE], so the answer is
-   * complete if all choices have ended.
+   * The body ended cleanly. Some providers never send [DONE]: the answer is complete if all choices
+   * have ended.
    */
   private async relayEnd(): Promise<void> {
     const { choicesAsked } = this.input.stream
@@ -305,7 +303,7 @@ class StreamRelay {
     this.hasData = true
   }
 
-  /** While the gateway does not read, the provider is not read. Its time limit then rests. */
+  /** While the gateway does not read, the provider is not read, and its time limit rests. */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
     const { text, last } = this

@@ -20,8 +20,8 @@ import { createWatchdog, readAnswerBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
 
 /**
- * Time limit for the body of a refusal, milliseconds. If it ends, the refusal is passed on without
- * the provider's text.
+ * Time limit for the body of a refusal, milliseconds. After it, the refusal lacks the provider's
+ * text.
  */
 const REFUSAL_TIMEOUT_MS = 10_000
 
@@ -37,7 +37,7 @@ export type CompletionCore = {
   readonly attestation: AttestationKeeper
   /** The enclave's clock, Unix milliseconds. */
   readonly now: () => number
-  /** Makes a `chatcmpl-…` id. It is used if the answer has no id. */
+  /** Makes a `chatcmpl-…` id for an answer without an id. */
   readonly makeId: () => string
 }
 
@@ -52,10 +52,10 @@ type ArrivedCall = {
 
 /**
  * Makes one completion: chooses the provider, calls it (once: nothing is ever sent twice), answers
- * the gateway, and appends a leaf to the log. messages.ts defines the answer to the gateway. If the
- * gateway closes the connection, the request to the provider is aborted at once, unless the call
- * may outlive the connection. Throws CallFault, ProviderRefusal or CallerGone if no leaf was made.
- * The response may have begun before the error.
+ * the gateway (messages.ts), and appends a leaf to the log. If the gateway closes the connection,
+ * the request to the provider is aborted at once, unless the call may outlive the connection.
+ * Throws CallFault, ProviderRefusal or CallerGone if no leaf was made: the response may have begun
+ * before.
  */
 export async function serveCompletion(
   core: CompletionCore,
@@ -112,7 +112,7 @@ type RunningCall = {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly port: AnswerPort
-  /** Number of calls of this request that reached the log so far, including this call. */
+  /** Number of calls of this request in the log so far, with this call. */
   readonly attempt: number
   readonly startedAtMs: number
 }
@@ -131,8 +131,8 @@ function findProvider(
 }
 
 /**
- * A gateway may leave out or replace a caller's credential. The caller's demand is in the request,
- * so the gateway cannot change it unnoticed. Throws CallFault `credential_mismatch`.
+ * A gateway may leave out or replace a caller's credential. The demand is in the request, so the
+ * gateway cannot change it unnoticed. Throws CallFault `credential_mismatch`.
  */
 function checkCredential({ credential, is_callers: isCallers }: CompletionCall, demands: Demands) {
   const { nonce = '', credential: demand } = demands
@@ -171,13 +171,13 @@ async function askProvider(running: RunningCall): Promise<void> {
       await checkHead(running, answer)
       await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
     } finally {
-      // If a body was not read to its end, its connection would stay open.
+      // The connection of a body that was not read to its end would stay open.
       if (!answer.body.readableEnded) answer.body.destroy()
     }
   } catch (error) {
     if (!(mayBeMade && error instanceof CallFault)) throw error
     const { code, message, ...more } = error.fault
-    // Only ProviderRefusal has this code, and ProviderRefusal is not a CallFault.
+    // Only ProviderRefusal has this code. It is not a CallFault.
     if (code === 'provider_refused') throw error
     throw new CallFault(code, message, { ...more, may_be_made: true })
   }
@@ -216,7 +216,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws if the answer is not a stream although it should be. It may state a reason. */
+/** Throws if the answer should be a stream but is not. It may state a reason. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return
@@ -273,7 +273,7 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
 function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
   let id: string | null = null
   return {
-    // The id is created only when it is needed: nearly all providers send their own id.
+    // Created only when needed: nearly all providers send an id.
     get id() {
       id ??= core.makeId()
       return id

@@ -4,14 +4,14 @@ import { STREAM_EVENTS } from '../protocol/messages.ts'
 
 /** The gateway's side of a streamed call. */
 export type StreamSink = {
-  /** Sends text. The first call sends the response's head first. Returns true if there is room. */
+  /** Sends text, after the response's head at the first call. Returns true if there is room. */
   readonly write: (text: string) => boolean
   /**
-   * Resolves when there is room again, or when the call is cancelled. If the gateway does not make
-   * room within the drain timeout, the call is cancelled with CallerGone.
+   * Resolves when there is room again, or when the call is cancelled: with CallerGone if the
+   * gateway makes no room within the drain timeout.
    */
   readonly drained: () => Promise<void>
-  /** Takes the last chunk (canonical text). It is sent with the proof. Returns as `write` does. */
+  /** Takes the last chunk (canonical text), to be sent with the proof. Returns as `write` does. */
   readonly last: (chunk: string) => boolean
 }
 
@@ -25,7 +25,7 @@ export function openSink(
 ): StreamSink {
   const { cancel, drainTimeoutMs } = options
   const write = (text: string) => {
-    // The call outlives the gateway's connection, so it continues without a reader.
+    // The call outlives the gateway's connection and continues without a reader.
     if (response.destroyed) return true
     if (!response.headersSent)
       response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })

@@ -20,7 +20,7 @@ import { createFrameSealer } from './frames.ts'
 import { KEY_BYTES } from './hpke.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/** Interval of comments in a silent stream, milliseconds. Comments keep the connection open. */
+/** Interval of comments in a silent stream, milliseconds. They keep the connection open. */
 export const KEEP_ALIVE_MS = 15_000
 
 /** Largest content of one frame of an answer, bytes. */
@@ -31,7 +31,7 @@ const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 /** The credential that was sent to a provider. */
 export type ShownCredential = {
   readonly credential: string | null
-  /** True if this is the operator's key, and not the caller's key. */
+  /** True for the operator's key, false for the caller's. */
   readonly isOperators: boolean
 }
 
@@ -43,15 +43,15 @@ type AnswerOptions = {
   /** The secret that the call's context exports for answers. */
   readonly secret: Uint8Array
   readonly enc: Uint8Array
-  /** If the gateway reads nothing for this time, milliseconds, it counts as gone. */
+  /** A gateway that reads nothing for this time counts as gone, milliseconds. */
   readonly drainTimeoutMs: number
   readonly keepAliveMs: number
 }
 
 /**
  * Writes the answer to one encrypted call, as EncryptedRecords on one response. Each method that
- * ends the answer resolves when the gateway has read the whole answer. Thus a call counts as
- * running as long as it takes memory. Throws CallerGone if the gateway does not read the answer.
+ * ends the answer resolves when the gateway has read the whole answer. Until then, the call counts
+ * as running. Throws CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
   /** The requested model. Null before the request was read. */
@@ -113,7 +113,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
       this.#recordSealed(sealed, response, '')
-      // The reader has left, so the answer must not look complete, even if the reader returns.
+      // The reader has left, so the answer must not look complete.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
       return
@@ -124,7 +124,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /** Answers with an error. It is an event if the stream has begun. Otherwise it is a status. */
+  /** Answers with an error: an event if the stream has begun, otherwise a status. */
   fail(fault: EnclaveFault): Promise<void> {
     const report = hideCredential(fault, this.shown)
     return this.#answer(answerFault(report, this.shown.isOperators), fault.code)
@@ -193,7 +193,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     return this.#record(ENCRYPTED_RECORDS.frame, this.#sealer.seal(content))
   }
 
-  /** Writes the head before all other records. After the first call, it does nothing. */
+  /** Writes the head before all other records. Does nothing after the first call. */
   #begin(head: Partial<EncryptedHead> & Pick<EncryptedHead, 'content_type'>): void {
     if (this.#hasHead) return
     this.#hasHead = true
@@ -264,7 +264,7 @@ function* piecesOf(text: Uint8Array): Generator<Uint8Array> {
     yield text.subarray(at, at + FRAME_BYTES_MAX)
 }
 
-/** Adds members to the canonical text of an object, after the object's own members. */
+/** Appends members to the canonical text of an object. */
 function withMembers(object: string, members: string): string {
   return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }

@@ -11,8 +11,8 @@ import { hkdfExpand, hkdfExtract, KEY_BYTES } from './hpke.ts'
 
 /**
  * Encrypts the frames of an answer, in their order (EHBP). The keys are derived as in RFC 9458
- * section 4.4. `secret` is the context's export RESPONSE_EXPORT. `enc` is the call's encapsulated
- * key. `responseNonce` is 32 random bytes, sent with the answer.
+ * section 4.4. `secret` is the context's export RESPONSE_EXPORT, `enc` the call's encapsulated key.
+ * `responseNonce` is 32 random bytes, sent with the answer.
  */
 export function createFrameSealer(options: {
   readonly secret: Uint8Array
@@ -24,7 +24,7 @@ export function createFrameSealer(options: {
   const baseNonce = hkdfExpand(prk, Buffer.from(RESPONSE_NONCE_LABEL), GCM_NONCE_BYTES)
   let sequence = 0
   return {
-    /** Gives a whole frame: length, ciphertext, tag. */
+    /** Returns a whole frame: length, ciphertext, tag. */
     seal(content: Uint8Array): Uint8Array {
       const cipher = createCipheriv('aes-256-gcm', key, nonceAt(baseNonce, sequence), {
         authTagLength: GCM_TAG_BYTES,

@@ -11,8 +11,8 @@ import { CallFault } from '../call-fault.ts'
 
 /*
  * HPKE (RFC 9180), the recipient's side of base mode, for one suite: DHKEM(X25519, HKDF-SHA256),
- * HKDF-SHA256, AES-256-GCM. With node:crypto, a recipient takes an eighth of the time that it takes
- * with WebCrypto, and no further code must be measured.
+ * HKDF-SHA256, AES-256-GCM. node:crypto takes an eighth of the time of WebCrypto, and needs no
+ * further measured code.
  */
 
 /** Length of secrets, of public keys, of AES keys, and of SHA-256, bytes. */
@@ -28,21 +28,21 @@ const suite = labelledBy('HPKE\x00\x20\x00\x01\x00\x02')
 /** Start of the key schedule's context, before the hash of `info`: base mode, no shared key id. */
 const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_hash', NOTHING)])
 
-/** An X25519 key pair, both in raw bytes. */
+/** An X25519 key pair in raw bytes. */
 export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint8Array }
 
 /** The recipient's context of one call. */
 export type RecipientContext = {
   /**
-   * Decrypts the next ciphertext. Ciphertexts must come in the order of their encryption. Throws
-   * CallFault `bad_ciphertext` for anything else. After that, the context cannot be used again.
+   * Decrypts the next ciphertext, in the order of encryption. Throws CallFault `bad_ciphertext` for
+   * anything else. After that, the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
   /** Exports a secret of this many bytes (RFC 9180 section 5.3). */
   export(exporterContext: string, length: number): Buffer
 }
 
-/** Returns the public key for 32 random bytes (RFC 7748). The multiplication does the clamping. */
+/** Returns the public key for 32 random bytes (RFC 7748). The multiplication clamps them. */
 export function publicKeyOf(secretKey: Uint8Array): Buffer {
   const spki = createPublicKey(privateKeyOf(secretKey)).export({ type: 'spki', format: 'der' })
   return spki.subarray(-KEY_BYTES)
@@ -104,7 +104,7 @@ function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
 /** The DER prefix of the 32 key bytes (RFC 8410). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex')
 
-/** Key objects are not kept, because they cannot be overwritten when the key expires. */
+/** Key objects are not kept: they cannot be overwritten when the key expires. */
 function privateKeyOf(secretKey: Uint8Array): KeyObject {
   const der = Buffer.concat([PKCS8_PREFIX, secretKey])
   try {
@@ -155,8 +155,8 @@ function labelledBy(id: string) {
 }
 
 /**
- * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104). Hashing two whole messages takes
- * a fifth of the time of `createHmac`.
+ * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104), in a fifth of the time of
+ * `createHmac`.
  */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
   const key = salt.length > BLOCK_BYTES ? sha256(salt) : salt

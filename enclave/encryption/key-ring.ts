@@ -9,33 +9,33 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/** Lifetime of a key, milliseconds. Calls under the previous key thus still succeed. */
+/** Lifetime of a key, milliseconds. Calls under the previous key still succeed. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * The stated validity of a key starts this long ago, for callers whose clocks are slow. It ends
- * this long before the key expires, so that calls that are on their way still arrive in time.
+ * The stated validity starts this long ago, for callers with slow clocks. It ends this long before
+ * the key expires, for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
 /** Pause after a failed attempt to make a key. */
 const RETRY_MS = 5_000
 
 /**
- * Maximum number of encapsulated keys that are remembered for each key. A new key is made before
- * this number is reached. Each takes 13 to 27 bytes.
+ * Maximum number of remembered encapsulated keys per key. A new key is made before. Each takes 13
+ * to 27 bytes.
  */
 const SEEN_MAX = 2 ** 20
 
 /**
  * Maximum number of keys at the same time. If calls fill keys faster than keys expire, the oldest
- * key is removed early. Its calls are then refused like calls under an expired key.
+ * key is removed early, and its calls are refused.
  */
 export const KEYS_MAX = 4
 
 /** A key of the ring, for decrypting calls. */
 export type RingKey = KeyPair & {
   /**
-   * Records the encapsulated key of a decrypted call. Returns false if it was already recorded: the
-   * call is then a replay.
+   * Records the encapsulated key of a decrypted call. Returns false for a replay: the key was
+   * already recorded.
    */
   take(enc: Uint8Array): boolean
 }
@@ -72,8 +72,8 @@ type KeptKey = RingKey & {
 }
 
 /**
- * Makes the first key. Makes a new key every ROTATION_MS, and earlier if the newest key is nearly
- * full. Expired keys are overwritten. Throws the error of `random` if the first key cannot be made.
+ * Makes the first key, and a new key every ROTATION_MS, or earlier if the newest key is nearly
+ * full. Expired keys are overwritten. Throws the error of `random` if there is no first key.
  */
 export async function openKeyRing(options: KeyRingOptions): Promise<KeyRing> {
   const ring = new Ring(options)
@@ -135,7 +135,7 @@ class Ring {
         fingerprintKey,
         seenMax: this.#seenMax,
         whenNearlyFull: (full) => {
-          // Only a full newest key causes a rotation: callers may still use and fill an older key.
+          // Only a full newest key causes a rotation: callers may still fill an older key.
           if (full === this.#kept[0]) this.#rotate()
         },
       })
@@ -203,11 +203,11 @@ function makeKey(
     endsAtMs: parts.monotonic() + LIFETIME_MS,
     isFull: () => seen.size >= parts.seenMax,
     take: (enc) => {
-      // fingerprintKey is secret, so callers cannot find two keys with the same fingerprint.
+      // fingerprintKey is secret, so callers cannot find keys with the same fingerprint.
       const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
-      // Called before the key is full: calls still arrive until the new key exists.
+      // Before the key is full: calls still arrive until the new key exists.
       if (seen.size * 4 > parts.seenMax * 3) parts.whenNearlyFull(key)
       return true
     },

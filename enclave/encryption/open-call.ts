@@ -28,8 +28,8 @@ export type OpenedCall = {
 }
 
 /**
- * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. Each frame
- * costs a decryption, so the number of frames needs a limit: 52,000 frames of one byte.
+ * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. It limits the
+ * number of decryptions: 52,000 frames of one byte.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -49,7 +49,7 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // Some senders read the answer only after they have sent everything. The rest is dropped.
+    // Some senders read the answer only after they have sent everything, so the rest is dropped.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error
@@ -88,12 +88,12 @@ async function readCall(
   }
 }
 
-/** If the loop ends early, the connection stays open, so that the fault can be sent on it. */
+/** If the loop ends early, the connection stays open for the fault. */
 function packetsOf(request: IncomingMessage): AsyncIterable<Buffer> {
   return request.iterator({ destroyOnReturn: false })
 }
 
-/** Memory for each byte of a body while it is read: the frame, and the buffer, which doubles. */
+/** Memory for each byte of a body during reading: the frame, and the buffer, which doubles. */
 const BUFFER_FACTOR = 3
 
 type FirstFrame = {
@@ -102,7 +102,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/** Does all work that needs the key immediately: the key may expire while the rest arrives. */
+/** Does all work with the key at once: the key may expire while the rest arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },
@@ -141,7 +141,7 @@ function openCredential(key: RingKey, call: EncryptedCall): string | null {
   const credential = setUpRecipient(key, { enc, info: CREDENTIAL_INFO })
     .open(sealed.subarray(KEY_BYTES), Buffer.from(call.encapsulated_key))
     .toString('latin1')
-  // The credential must be printable, because it is sent in a header.
+  // A header contains the credential, so it must be printable.
   if (!/^[\x21-\x7e]+$/.test(credential) || credential.length > CREDENTIAL_BYTES_MAX)
     throw badCiphertext()
   return credential

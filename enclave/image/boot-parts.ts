@@ -12,16 +12,16 @@ type BootParts = {
   /** Name of the kernel in the image's metadata. */
   readonly kernelVersion: string
   readonly ramdisk: FileTree
-  /** The files that are used from Debian's kernel package: the kernel and its modules. */
+  /** The files from Debian's kernel package: the kernel and its modules. */
   readonly kernelFiles: FileTree
-  /** The operator's own files in the image. Each key is the purpose of a file. */
+  /** The operator's own files in the image, by purpose. */
   readonly own: Readonly<Record<string, Uint8Array>>
 }
 
 /**
- * Collects kernel, command line and boot ramdisk. The kernel is Debian's kernel with its modules,
- * or the operator's kernel. The operator's kernel must have its drivers built in. The init is our
- * script, or a program like AWS's. Throws BuildError.
+ * Collects kernel, command line and boot ramdisk. The kernel is Debian's with its modules, or the
+ * operator's with built-in drivers. The init is our script, or a program like AWS's. Throws
+ * BuildError.
  */
 export async function collectBootParts(
   root: string,
@@ -112,8 +112,8 @@ function withNsm(
 
 /**
  * Returns the modules of `names` and their dependencies by name, from the tree of a Debian kernel
- * package. Each module comes after its dependencies. Throws BuildError `module_missing`. A module
- * that is built into the kernel counts as missing.
+ * package. Each module comes after its dependencies. Throws BuildError `module_missing`, even for a
+ * module that is built into the kernel.
  */
 export function collectModules(
   tree: FileTree,
@@ -137,8 +137,8 @@ export function collectModules(
 }
 
 /**
- * Lays out modules as the boot ramdisk needs them: `modules/NAME.ko` for each module, and
- * `modules/order`. `modules/order` lists these files in their loading order, one per line.
+ * Lays out modules for the boot ramdisk: `modules/NAME.ko` for each module. `modules/order` lists
+ * these files in their loading order, one per line.
  */
 export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree {
   const order = [...modules.keys()].map((name) => `${name}.ko\n`).join('')
@@ -150,17 +150,14 @@ export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree
 
 type ModuleFile = { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
 
-/** In a module's name, the kernel treats `-` and `_` as the same character. */
+/** In a module's name, `-` and `_` are the same character for the kernel. */
 function readModule(path: string, entry: TreeEntry): readonly (readonly [string, ModuleFile])[] {
   const name = /([^/]+)\.ko$/.exec(path)?.[1]
   if (name === undefined || entry.kind !== 'file') return []
   return [[name.replaceAll('-', '_'), { ...entry, mode: 0o644 }]]
 }
 
-/**
- * Reads the section `.modinfo`. It contains texts that end in a zero byte. One of these texts is
- * always `depends=`.
- */
+/** Reads the section `.modinfo`: texts that end in a zero byte, one of them `depends=`. */
 function listNeeds(module: Uint8Array): readonly string[] {
   const text = Buffer.from(module.buffer, module.byteOffset, module.length).toString('latin1')
   const needs = /\0depends=([\w,-]*)\0/.exec(text)?.[1]
@@ -172,7 +169,7 @@ function listNeeds(module: Uint8Array): readonly string[] {
     .map((name) => name.replaceAll('-', '_'))
 }
 
-/** Folder in the root file system. It contains the sources and their dependencies. */
+/** Folder of the sources and their dependencies in the root file system. */
 const PROGRAM_FOLDER = 'opt/affidavit'
 
 /** The parts of the application ramdisk. */
@@ -192,9 +189,9 @@ type ApplicationParts = {
 }
 
 /**
- * Lays out the application ramdisk like AWS's own tools do: `/cmd` and `/env`, one string per line,
- * and the root file system below `/rootfs`. Thus the ramdisk runs under AWS's init program and
- * under our init.
+ * Lays out the application ramdisk like AWS's own tools: `/cmd` and `/env`, one string per line,
+ * and the root file system below `/rootfs`. Thus it runs under AWS's init program and under our
+ * init.
  */
 export function layOutApplication(parts: ApplicationParts): FileTree {
   const root = mergeTrees(
@@ -235,7 +232,7 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
     new Map<string, TreeEntry>([
       ['init', init],
       ['bin/sh', { kind: 'link', target: 'busybox' }],
-      // The kernel opens this device for /init before anything is mounted.
+      // The kernel opens this device for /init before it mounts anything.
       ['dev/console', { kind: 'device', mode: 0o600, major: 5, minor: 1 }],
       ...emptyFolders(['proc', 'sys']),
     ]),
@@ -243,8 +240,8 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
 }
 
 /**
- * Lays out the boot ramdisk for an init program like AWS's. It contains the program and, if there
- * is one, the driver that the program loads. Such a program needs no other files.
+ * Lays out the boot ramdisk for an init program like AWS's: the program, and the driver that it
+ * loads, if any. It needs no other files.
  */
 function layOutForeignBoot({ init, nsm }: { init: TreeEntry; nsm: TreeEntry | null }): FileTree {
   return new Map<string, TreeEntry>([

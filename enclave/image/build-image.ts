@@ -28,11 +28,11 @@ export const PROJECT_ROOT = resolve(import.meta.dirname, '../..')
 type BuildPlace = { readonly root: string; readonly cache: string }
 
 /**
- * Builds the enclave image that `options` describe, in the output folder that they name:
- * `affidavit.eif`, the kernel and the two ramdisks as separate files, `measurements.json` (a
- * release payload) and `report.json`. The same sources, pins and options produce the same bytes on
- * every machine and day. Throws BuildError, SignerError or TreeError. Does NOT prove that the
- * pinned packages are honest: it accepts packages whose digests are in the project.
+ * Builds the enclave image that `options` describe, into the output folder: `affidavit.eif`, the
+ * kernel and the two ramdisks as separate files, `measurements.json` (a release payload) and
+ * `report.json`. The same sources, pins and options produce the same bytes on every machine and
+ * day. Throws BuildError, SignerError or TreeError. Does NOT prove that the pinned packages are
+ * honest: it accepts packages whose digests are in the project.
  */
 export async function buildImage(
   options: ImageOptions,
@@ -107,8 +107,8 @@ export async function buildImage(
 }
 
 /**
- * Returns true if the package is needed. The operator's own kernel replaces Debian's package. An
- * init program like AWS's needs no packages for the boot.
+ * Returns true if the package is needed. The operator's own kernel replaces Debian's, and an init
+ * program like AWS's needs no packages for the boot.
  */
 function isNeeded(into: readonly string[], { kernel, initFile }: ImageOptions): boolean {
   if (into.includes('application')) return true

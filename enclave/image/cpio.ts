@@ -10,10 +10,10 @@ const CPIO_PATH_BYTES_MAX = 4096
 
 /**
  * Encodes `tree` as an archive that Linux unpacks as a ramdisk: cpio "newc"
- * (Documentation/driver-api/early-userspace/buffer-format.rst). The order of the entries in `tree`
- * does not change the bytes. The entries are sorted by the bytes of their paths, and numbered in
- * this order (inode). Owner, group and time are 0. Missing directories are added. Throws TreeError
- * for entries that the format cannot express.
+ * (Documentation/driver-api/early-userspace/buffer-format.rst). The order in `tree` does not change
+ * the bytes: entries are sorted by the bytes of their paths, and numbered in this order (inode).
+ * Owner, group and time are 0. Missing directories are added. Throws TreeError for entries that the
+ * format cannot express.
  */
 export function encodeCpio(tree: FileTree): Uint8Array<ArrayBuffer> {
   const entries = [...addParents(tree)]
@@ -94,22 +94,18 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   return [head, padding(head.length), data, padding(data.length)]
 }
 
-/**
- * Zeros that fill up to a multiple of four bytes. They follow the header with the name, and they
- * follow the data.
- */
+/** Zeros up to a multiple of four bytes, after the header with the name, and after the data. */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
 }
 
 /**
- * Compresses `bytes` as a gzip file (RFC 1952) without name and time. The compression is plain
- * JavaScript, because the compressed bytes are measured: zlib's output depends on its version and
- * on the processor.
+ * Compresses `bytes` as a gzip file (RFC 1952) without name and time. The measured bytes must
+ * always be the same, but zlib's output depends on its version and on the processor. So the
+ * compression is plain JavaScript.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  // Without `mem`, fflate computes a logarithm. JavaScript does not define the last bit of a
-  // logarithm.
+  // Without `mem`, fflate computes a logarithm, whose last bit JavaScript does not define.
   const deflated = deflateSync(bytes, { level: 6, mem: 12 })
   const trailer = Buffer.alloc(8)
   trailer.writeUInt32LE(crc32(bytes), 0)

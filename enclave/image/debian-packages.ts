@@ -11,8 +11,8 @@ const packageForm = z.strictObject({
   /** The Debian package. */
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
-   * Name of a package that always depends on the newest package of this kind. When the pin is
-   * renewed, the new name comes from this dependency.
+   * Name of a package that always depends on the newest package of this kind. A renewed pin gets
+   * its new name from this dependency.
    */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
@@ -21,12 +21,12 @@ const packageForm = z.strictObject({
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size: z.int().positive(),
   /**
-   * The ramdisks that contain the package's files. `kernel`: the package is the source of the
-   * kernel and its modules.
+   * The ramdisks that contain the package's files. `kernel`: the source of the kernel and its
+   * modules.
    */
   into: z.array(z.enum(['application', 'boot', 'kernel'])).min(1),
   why: z.string().min(1),
-  /** Globs of the files that are used. All other files of the package are left out. */
+  /** Globs of the files that are used. */
   take: z.array(z.string().min(1)).min(1),
 })
 
@@ -36,8 +36,8 @@ export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 /** The source of packages. */
 export type PackageSource = {
   /**
-   * A folder with all package files. With a folder, no file is fetched. Null: the operating
-   * system's mirrors.
+   * A folder with all package files, so that no file is fetched. Null: the operating system's
+   * mirrors.
    */
   readonly folder: string | null
   /** Folder in which fetched files are kept for the next build. */
@@ -72,9 +72,8 @@ export async function openDebianPackage(
 }
 
 /**
- * Returns the path of a package file that has the pinned bytes. The file comes from the source's
- * folder or the cache, or it is fetched. Throws BuildError `package_unavailable` or
- * `package_altered`.
+ * Returns the path of a package file with the pinned bytes, from the source's folder, the cache or
+ * the mirrors. Throws BuildError `package_unavailable` or `package_altered`.
  */
 async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource): Promise<string> {
   const path = join(source.folder ?? source.cache, fileNameOf(pinned))
@@ -91,8 +90,8 @@ async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource)
 }
 
 /**
- * Fetches a package into an empty folder and returns its bytes. The version is the given version of
- * `name`, or the newest version on the mirrors.
+ * Fetches a package into an empty folder and returns its bytes. Default version: the newest on the
+ * mirrors.
  */
 export async function downloadPackage(
   wanted: { readonly name: string; readonly version?: string },
@@ -123,7 +122,7 @@ export async function keepPackage(path: string, bytes: Uint8Array): Promise<void
   await rename(part, path)
 }
 
-/** Returns the file name that apt-get uses for a package. The colon of the epoch becomes %3a. */
+/** Returns apt-get's file name for a package. The colon of the epoch becomes %3a. */
 export function fileNameOf({
   name,
   version,

@@ -8,14 +8,10 @@ const why = z.string().min(1)
 const integrity = z.string().regex(/^sha512-[A-Za-z0-9+/]{86}==$/)
 
 const listForm = z.strictObject({
-  /**
-   * Node.js. It is pinned here, because the lock file has no Node.js. It has only the package that
-   * would fetch Node.js.
-   */
+  /** Node.js. The lock file does not pin it: it has only the package that would fetch Node.js. */
   runtime: z.strictObject({ name: z.string(), version: z.string(), integrity, why, take }),
   /**
-   * All packages below `node_modules` in the image. Their versions and integrity come from the lock
-   * file.
+   * All packages below `node_modules` in the image, with version and integrity from the lock file.
    */
   packages: z.array(z.strictObject({ name: z.string(), why, take })).min(1),
 })
@@ -47,10 +43,9 @@ export type DependencyClosure = {
 }
 
 /**
- * Reads dependencies.json with the project's lock file. Refuses a list if a dependency of a listed
- * package is not listed. Refuses a Node.js version that the project was not tested with. Optional
- * dependencies are used only if they are listed. Throws BuildError `pins_malformed` or
- * `closure_incomplete`.
+ * Reads dependencies.json with the project's lock file. Refuses a list without a dependency of a
+ * listed package. Refuses a Node.js version that the project was not tested with. Optional
+ * dependencies are used only if listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
  */
 export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
   const { runtime, packages } = parseForm('dependencies.json', listForm, list)
@@ -105,9 +100,7 @@ function parseForm<Value>(file: string, form: z.ZodType<Value>, bytes: Uint8Arra
   }
 }
 
-/**
- * Every package is a direct dependency with an exact version, so npm cannot choose other versions.
- */
+/** Every package is a direct dependency with an exact version: npm cannot choose another. */
 function writeManifests(
   version: string,
   packages: readonly (LockedPackage & { name: string })[],

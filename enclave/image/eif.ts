@@ -19,7 +19,7 @@ export type EifParts = {
   readonly cmdline: string
   /** JSON text. It is not part of the measurements. */
   readonly metadata: string
-  /** The first ramdisk is the boot ramdisk. The other ramdisks contain the application. */
+  /** The boot ramdisk first, then the ramdisks with the application. */
   readonly ramdisks: readonly Uint8Array[]
   /** A signature section (image-signature.ts), or null. */
   readonly signature: Uint8Array | null
@@ -27,9 +27,8 @@ export type EifParts = {
 
 /**
  * Encodes an enclave image of version 4 for x86-64: header, kernel, command line, metadata,
- * ramdisks and signature. The layout is that of aws-nitro-enclaves-image-format, as are the default
- * values for memory and processors. The same parts produce the same bytes. Throws RangeError for
- * more ramdisks than fit into a header.
+ * ramdisks and signature. Layout and defaults are those of aws-nitro-enclaves-image-format. The
+ * same parts produce the same bytes. Throws RangeError for more ramdisks than fit into a header.
  */
 export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
   const sections = listSections(parts)
@@ -66,7 +65,7 @@ export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdi
 }
 
 const EIF_VERSION = 4
-/** The defaults of AWS's builder. The host that starts the enclave sets its own values. */
+/** The defaults of AWS's builder. The host sets its own values at the start of an enclave. */
 const DEFAULT_MEMORY_BYTES = 2n ** 30n
 const DEFAULT_CPUS = 2n
 
@@ -111,10 +110,10 @@ type ImageContents = {
   readonly signer: ImageSigner | null
 }
 
-/** An image file. An enclave that runs this image will have these measurements. */
+/** An image file, and the measurements of an enclave that runs it. */
 type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
 
-/** Measures the contents, signs them if there is a signer, and returns the image file. */
+/** Measures the contents, signs them for a signer, and returns the image file. */
 export function sealImage(contents: ImageContents): SealedImage {
   const { kernel, cmdline, bootRamdisk, applicationRamdisk, signer } = contents
   const parts = { kernel, cmdline, ramdisks: [bootRamdisk, applicationRamdisk] }
@@ -133,9 +132,8 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Writes the metadata section of an image. It has the members that AWS's builder writes, except the
- * time. Thus the same image always has the same bytes. The metadata is not measured. The facts that
- * matter are in `measurements.json`.
+ * Writes the metadata section like AWS's builder, but without the time, so that the same image has
+ * the same bytes. It is not measured: `measurements.json` has the facts that matter.
  */
 function writeMetadata(image: {
   readonly version: string

@@ -3,8 +3,7 @@ import { BuildError } from './build-error.ts'
 
 /**
  * The content of a ramdisk: entries by path. A path has no leading slash, no empty part, no `.` or
- * `..`. Entries have no owner and no time. In the ramdisk, all entries belong to root, and their
- * time is 0.
+ * `..`. In the ramdisk, all entries belong to root, and their time is 0.
  */
 export type FileTree = ReadonlyMap<string, TreeEntry>
 
@@ -20,10 +19,7 @@ export type TreeEntry =
       readonly minor: number
     }
 
-/**
- * Two parts of an image use the same path, or a path is not valid. The person who changed the parts
- * must correct them.
- */
+/** Two parts of an image use the same path, or a path is not valid. */
 export class TreeError extends Error {
   override readonly name = 'TreeError'
 }
@@ -47,10 +43,7 @@ export function prefixTree(prefix: string, tree: FileTree): FileTree {
   return new Map([...tree].map(([path, entry]) => [`${prefix}/${path}`, entry]))
 }
 
-/**
- * Adds the parent directories of all paths, with mode 0755, unless they are in the tree. Throws
- * TreeError.
- */
+/** Adds missing parent directories of all paths, with mode 0755. Throws TreeError. */
 export function addParents(tree: FileTree): FileTree {
   const whole = new Map(tree)
   for (const path of tree.keys()) {
@@ -79,8 +72,8 @@ function checkPath(path: string): void {
 
 /**
  * Returns the entries of `tree` whose paths match a pattern (globs: `*` within a name, `**` across
- * folders). Each pattern must match at least one entry. If a package has moved a file, the build
- * thus fails, and not the finished image. Throws BuildError `package_incomplete`.
+ * folders). Throws BuildError `package_incomplete` for a pattern without an entry: if a package has
+ * moved a file, the build fails, and not the finished image.
  */
 export function takeFiles(
   tree: FileTree,

@@ -17,17 +17,16 @@ export type ImageSigner = {
 }
 
 /**
- * The key or the certificate for signing images is not valid. The operator must provide another key
- * or certificate.
+ * The key or the certificate for signing images is not valid. The operator must provide another.
  */
 export class SignerError extends Error {
   override readonly name = 'SignerError'
 }
 
 /**
- * Opens a signer with a P-384 private key (PEM, not encrypted) and the key's certificate (PEM).
- * Throws SignerError. Does not check the certificate's issuer or validity: the hypervisor only
- * measures the certificate (PCR8), and relying parties judge it.
+ * Opens a signer with a P-384 private key (PEM, not encrypted) and its certificate (PEM). Throws
+ * SignerError. Does not check the certificate's issuer or validity: the hypervisor only measures
+ * the certificate (PCR8), and relying parties judge it.
  */
 export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array }): ImageSigner {
   const key = readKey(pem.key)
@@ -39,10 +38,10 @@ export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array 
 
 /**
  * Returns the signature section of an image with this PCR0 (48 bytes), in the form of
- * aws-nitro-enclaves-image-format. It is CBOR `[{signing_certificate, signature}]`, with both
- * values as arrays of integers. The signature is COSE_Sign1 (RFC 9052) with ES384 over
- * `{register_index: 0, register_value}`. It is deterministic (RFC 6979), so the owner of the key
- * can rebuild a signed image.
+ * aws-nitro-enclaves-image-format: CBOR `[{signing_certificate, signature}]`, with both values as
+ * arrays of integers. The signature is COSE_Sign1 (RFC 9052) with ES384 over `{register_index: 0,
+ * register_value}`. It is deterministic (RFC 6979), so the owner of the key can rebuild a signed
+ * image.
  */
 export function signImage(signer: ImageSigner, pcr0: Uint8Array): Uint8Array {
   const payload = encodeMap([
@@ -95,10 +94,7 @@ function readCertificate(pem: Uint8Array): X509Certificate {
   return attempt(() => new X509Certificate(der), 'expected an X.509 certificate')
 }
 
-/**
- * The platform's errors may contain their input. The input may be a key, and a key must never
- * appear in a message.
- */
+/** The platform's errors may contain their input, but a message must never contain a key. */
 function attempt<Value>(read: () => Value, expected: string): Value {
   try {
     return read()

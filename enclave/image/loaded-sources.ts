@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path/posix'
 
-/** The enclave's main program. The measurement covers this file and all files that it loads. */
+/** The enclave's main program. The measurement covers all files that it loads. */
 const ENCLAVE_MAIN = 'enclave/main.ts'
 
 /** An imported file cannot be read, or an import cannot be resolved. The message names the file. */
@@ -10,13 +10,11 @@ export class SourceError extends Error {
 }
 
 /**
- * Returns the files of the project in `root` that Node.js loads for `main`, by their paths, sorted.
- * These are `main` itself, all files that it imports or re-exports by a path, the imports of those
- * files, and so on. `import type` loads no file. Packages are not included (see
- * dependency-closure.ts). Throws SourceError for an `import()` without a literal.
- *
- * If this function misses an import, the image lacks the imported file. The image then fails to
- * start. It never runs code that is not measured.
+ * Returns the files of the project in `root` that Node.js loads for `main`, by their paths, sorted:
+ * `main`, all files that it imports or re-exports by a path, the imports of those files, and so on.
+ * `import type` loads no file. Packages are not included (see dependency-closure.ts). Throws
+ * SourceError for an `import()` without a literal. An image that lacks an import fails to start: it
+ * never runs code that is not measured.
  */
 export async function listLoadedSources(
   root: string,
@@ -39,8 +37,8 @@ export async function listLoadedSources(
 }
 
 /**
- * `import … from '…'`, `export … from '…'`, `import '…'` and `import('…')`, as this project's
- * formatter writes them.
+ * `import … from '…'`, `export … from '…'`, `import '…'` and `import('…')`, as our formatter writes
+ * them.
  */
 const STATEMENTS = [
   /^(?:import|export)\b(?!\s+type\b)[^'"`]*?\bfrom\s+'([^'\n]+)'/gm,

@@ -12,7 +12,7 @@ import { updatePackages } from './update-packages.ts'
  * built, 2 for wrong usage.
  */
 await run(process.argv.slice(2)).catch((error: unknown) => {
-  // This project wrote the messages of these errors. They state what to correct.
+  // The messages of our own errors state what to correct.
   const isOurs =
     error instanceof BuildError || error instanceof SignerError || error instanceof TreeError
   if (!isOurs) throw error

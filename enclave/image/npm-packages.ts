@@ -22,8 +22,8 @@ export type NpmPackage = {
 const NPM_PACKAGE_BYTES_MAX = 2 ** 29
 
 /**
- * Returns the files of a package that match `take`, by their paths in the package. The package's
- * scripts are not run. Throws BuildError.
+ * Returns the files of a package that match `take`, by their paths in the package. Runs no scripts
+ * of the package. Throws BuildError.
  */
 export async function openNpmPackage(pinned: NpmPackage, source: PackageSource): Promise<FileTree> {
   const archive = await obtainNpmPackage(pinned, source)
@@ -90,7 +90,7 @@ function altered(pinned: NpmPackage): BuildError {
   )
 }
 
-/** All files in such an archive are in one folder, usually with the name `package`. */
+/** All files in such an archive are in one folder, usually `package`. */
 function dropTopFolder(tree: FileTree): FileTree {
   const entries: (readonly [string, TreeEntry])[] = []
   for (const [path, entry] of tree) entries.push([path.slice(path.indexOf('/') + 1), entry])

@@ -16,10 +16,7 @@ type OpenedDependencies = {
   readonly list: readonly Dependency[]
 }
 
-/**
- * Opens packages one after the other, so that a mirror receives only one request at a time. Throws
- * BuildError.
- */
+/** Opens packages one after the other: one request at a time to a mirror. Throws BuildError. */
 export async function openDebianPackages(
   packages: readonly DebianPackage[],
   source: PackageSource,

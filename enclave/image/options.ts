@@ -25,10 +25,7 @@ export type ImageOptions = {
   readonly kernel: { readonly file: string; readonly cmdlineFile: string } | null
   /** An init program like AWS's. Null: our init. */
   readonly initFile: string | null
-  /**
-   * A driver for /dev/nsm. Null if the kernel already has a driver, or for a development image that
-   * needs no driver.
-   */
+  /** A driver for /dev/nsm. Null if the kernel has a driver, or a development image needs none. */
   readonly nsmModuleFile: string | null
   /** The key and the certificate that sign the image. Null: the image is not signed. */
   readonly signing: { readonly keyFile: string; readonly certificateFile: string } | null
@@ -54,8 +51,8 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
 `
 
 /**
- * Reads the arguments of `npm run image`. Throws BuildError `options`. The error names the first
- * wrong argument.
+ * Reads the arguments of `npm run image`. Throws BuildError `options`. It names the first wrong
+ * argument.
  */
 export function parseImageOptions(words: readonly string[]): ImageCommand {
   const values = parseWords(words)
@@ -119,7 +116,7 @@ function parseWords(words: readonly string[]) {
   }
 }
 
-/** Reads two options that belong together. Either both options are given, or neither. */
+/** Reads two options that are only given together. */
 function pair<Value>(
   values: Values,
   first: TextName,

@@ -9,9 +9,7 @@ import { type DependencyClosure, parseDependencies } from './dependency-closure.
 const kernelForm = z.strictObject({
   /** The kernel's command line. It is measured. */
   cmdline: z.string().regex(/^[!-~][ -~]{0,2046}$/),
-  /**
-   * Modules that the boot ramdisk loads. The dependencies of these modules are added automatically.
-   */
+  /** Modules that the boot ramdisk loads. Their dependencies are added automatically. */
   modules: z.array(z.strictObject({ name: z.string(), why: z.string().min(1) })),
 })
 

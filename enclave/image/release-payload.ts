@@ -19,11 +19,10 @@ export type ReleaseParts = {
 }
 
 /**
- * Describes a release as the payload that a release key signs. It contains the image's measurements
- * and the SHA-256 of all input except the sources. It contains the digest of the boot configuration
- * that verifiers expect in records of this release. Its time is the time of the commit, so that a
- * rebuild produces the same payload. If the sources are uncommitted, the version states this:
- * others cannot rebuild such an image.
+ * Describes a release as the payload that a release key signs: the image's measurements, the
+ * SHA-256 of all input except the sources, and the digest of the expected boot configuration. Its
+ * time is the commit's time, so that a rebuild produces the same payload. For uncommitted sources,
+ * the version states that others cannot rebuild the image.
  */
 export function describeRelease(parts: ReleaseParts): Release {
   const { version, sources, measurements, pins, packages, files, configuration } = parts

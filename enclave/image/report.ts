@@ -95,12 +95,12 @@ type ImageReport = {
   readonly boot: RamdiskSize
   readonly application: RamdiskSize
   /**
-   * The production dependencies from Node.js, npm and Debian. Each has the total size of the files
-   * that are used.
+   * The production dependencies from Node.js, npm and Debian, with the total size of the used
+   * files.
    */
   readonly dependencies: readonly Dependency[]
   readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
-  /** Reasons why others cannot rebuild this image, or why it is not suitable for some use. */
+  /** Why others cannot rebuild this image, or why it does not suit some use. */
   readonly warnings: readonly string[]
 }
 
@@ -118,8 +118,8 @@ type FinishedImage = {
 }
 
 /**
- * Writes an image's files into `folder` and replaces the files of an earlier build. Errors from the
- * file system are thrown unchanged.
+ * Writes an image's files into `folder`, in place of an earlier build. Throws errors from the file
+ * system unchanged.
  */
 export async function writeImage(folder: string, image: FinishedImage): Promise<BuiltImage> {
   const { release, cmdline, dependencies, sources, warnings } = image

@@ -1,10 +1,7 @@
 import { execFile } from 'node:child_process'
 import { BuildError } from './build-error.ts'
 
-/**
- * Limit for a command's output, bytes. It is the size of the unpacked kernel package, with a
- * reserve.
- */
+/** Limit for a command's output, bytes: the unpacked kernel package, with a reserve. */
 const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
 
 /** A command of the operating system, run without a shell. */
@@ -12,15 +9,13 @@ type Command = {
   readonly file: string
   readonly arguments: readonly string[]
   readonly folder?: string
-  /**
-   * All environment variables that the command receives. Default: the variables of this process.
-   */
+  /** All environment variables of the command. Default: the variables of this process. */
   readonly environment?: Readonly<Record<string, string>>
 }
 
 /**
  * Runs a command to its end and returns its output. Throws BuildError `missing_tool` if the program
- * does not exist. Throws BuildError `command_failed` with the end of the command's error output.
+ * does not exist, and `command_failed` with the end of its error output.
  */
 export function runCommand(command: Command): Promise<Buffer> {
   const options = {

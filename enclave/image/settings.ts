@@ -14,8 +14,8 @@ import type { ImageOptions } from './options.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Reads the settings from the options and from the files that they name. The settings are checked
- * in the same way as in the enclave. Throws BuildError `options`.
+ * Reads the settings from the options and their files, with the enclave's own checks. Throws
+ * BuildError `options`.
  */
 export async function readImageSettings(
   options: Pick<
@@ -48,10 +48,7 @@ function findDemoFault(providers: readonly ProviderEntry[]): string | null {
   return hasRoom ? null : 'expected room for an entry called demo in a development image'
 }
 
-/**
- * The enclave has no network. /etc/hosts can redirect only names to a bridge. A call to an IP
- * address would therefore fail.
- */
+/** The enclave has no network. /etc/hosts can redirect names to a bridge, but no IP addresses. */
 function checkReach(providers: readonly ProviderEntry[], file: string | null): void {
   const lost = providers.find(
     (provider) => provider.origin.startsWith('https:') && listBridges([provider]).length === 0,
@@ -63,17 +60,13 @@ function checkReach(providers: readonly ProviderEntry[], file: string | null): v
     )
 }
 
-/**
- * Prints each certificate and a newline, in the form in which trusted-cas.ts reads the CAs when no
- * file is given.
- */
+/** Prints each certificate and a newline, in the form of the CAs in trusted-cas.ts. */
 const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * Reads the CAs of the image's own Node.js. The Node.js that runs the builder may have other CAs.
- * The image's Node.js runs without environment variables, so the environment of the builder does
- * not influence the result.
+ * Reads the CAs of the image's own Node.js: the builder's Node.js may have other CAs. The program
+ * runs without environment variables, so that they do not change the result.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
   if (node.kind !== 'file')
@@ -107,8 +100,7 @@ export type ImageSettings = {
   readonly contract: string
   /**
    * True for a development image: software NSM, a network instead of vsock, the demonstration
-   * provider. A development image differs from a production image only in `enclave.env`. Therefore
-   * its measurements differ.
+   * provider. It differs from a production image only in `enclave.env`, and so in its measurements.
    */
   readonly isDevelopment: boolean
   readonly providers: readonly ProviderEntry[]
@@ -123,28 +115,26 @@ const ENCLAVE_USER_ID = 10_001
 const BRIDGE_USER_ID = 10_002
 
 /**
- * Address of the demonstration provider in a development image. A bridge leads from this address to
- * the host.
+ * Address of the demonstration provider in a development image. A bridge leads from it to the host.
  */
 export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
 /**
- * In a development image, a bridge leads to the software NSM at this port. The port is on the only
- * host that the guest can reach.
+ * Port of the software NSM, on the only host that the guest can reach. A bridge of a development
+ * image leads to it.
  */
 export const NSM_PORT = 8089
 
 /**
  * A bridge from the enclave to a provider. /etc/hosts maps the provider's name to a loopback
- * address. The bridge forwards connections from this address to the host's vsock port.
+ * address. The bridge forwards connections from there to the host's vsock port.
  */
 type Bridge = {
   readonly host: string
   readonly address: string
   readonly port: number
   /**
-   * 8000 plus the number of the provider's host. On this port, vsock-proxy forwards only to this
-   * host.
+   * 8000 plus the number of the provider's host. vsock-proxy forwards this port only to this host.
    */
   readonly vsockPort: number
 }
@@ -154,8 +144,8 @@ export const GATEWAY_VSOCK_PORT = 5000
 
 /**
  * Lists the bridges for the providers in a table, one for each host and port, in the order of the
- * table. The first bridge has 127.0.0.2 (127.0.0.1 is localhost) and port 8002. The next bridge has
- * 127.0.0.3 and port 8003. Providers on a loopback host need no bridge.
+ * table: first 127.0.0.2 (127.0.0.1 is localhost) with port 8002, then 127.0.0.3 with port 8003.
+ * Providers on a loopback host need no bridge.
  */
 export function listBridges(providers: readonly ProviderEntry[]): readonly Bridge[] {
   const targets = new Set(
@@ -203,9 +193,8 @@ export function writeSettings(settings: ImageSettings): FileTree {
 }
 
 /**
- * Variables only for development images. They set the demonstration provider and a software
- * security module. This module runs outside the image, as a hypervisor's module does, and a bridge
- * leads to it.
+ * Variables only for development images: the demonstration provider, and a software security
+ * module. A bridge leads to this module outside the image.
  */
 const DEVELOPMENT_VARIABLES = [
   'NSM_SOCKET=/run/nsm/nsm.sock',
@@ -238,10 +227,7 @@ function writeVariables({ chainId, contract, isDevelopment }: ImageSettings): st
   ])
 }
 
-/**
- * Writes address, port, vsock port and host of a bridge. The init script starts the bridge with
- * these values.
- */
+/** Writes a bridge for the init script: address, port, vsock port and host. */
 function writeBridge({ address, port, vsockPort, host }: Bridge): string {
   return `${address} ${port} ${vsockPort} ${host}\n`
 }
@@ -251,8 +237,8 @@ function writeLines(lines: readonly string[]): string {
 }
 
 /**
- * Returns true if /etc/hosts can lead this name to a bridge. That is not possible for IP addresses,
- * and loopback hosts need no bridge.
+ * Returns true if /etc/hosts can lead this name to a bridge. It cannot for IP addresses, and
+ * loopback hosts need no bridge.
  */
 function isOutside({ hostname, protocol }: URL): boolean {
   return (
@@ -261,9 +247,9 @@ function isOutside({ hostname, protocol }: URL): boolean {
 }
 
 /**
- * Returns the digest, 64 hex digits, of the boot configuration that an enclave with these settings
- * files states. The files are read by the same code that the enclave uses at boot. Thus a release
- * can state the expected configuration before any enclave has run. Throws BuildError `options`.
+ * Returns the digest (64 hex digits) of the boot configuration of an enclave with these settings
+ * files. The enclave's own code reads the files, so a release can state the configuration before
+ * any enclave has run. Throws BuildError `options`.
  */
 export function digestSettings(settings: FileTree): string {
   const variables = Object.fromEntries(

@@ -3,9 +3,9 @@ import type { FileTree, TreeEntry } from './file-tree.ts'
 
 /**
  * Returns the files and links in a tar archive (POSIX ustar and pax, GNU long names), by path
- * without a leading `./`. Directories are left out. Only the executable bit of a file's mode is
- * kept: 0755 or 0644. A hard link becomes a copy of its file. The caller must have checked the
- * archive's digest. Throws BuildError `archive_malformed`.
+ * without a leading `./`. Only the executable bit of a mode is kept: 0755 or 0644. A hard link
+ * becomes a copy of its file. The caller must have checked the archive's digest. Throws BuildError
+ * `archive_malformed`.
  */
 export function decodeTar(bytes: Uint8Array): FileTree {
   const tree = new Map<string, TreeEntry>()
@@ -31,9 +31,7 @@ export function decodeTar(bytes: Uint8Array): FileTree {
 
 const BLOCK_BYTES = 512
 
-/**
- * Fields that are too large for an entry's header. They come in an extra entry before this entry.
- */
+/** Fields that are too large for an entry's header. An extra entry before it contains them. */
 type ExtendedFields = { readonly path?: string; readonly linkpath?: string }
 
 type RawEntry = {
@@ -69,10 +67,7 @@ function addEntry(tree: Map<string, TreeEntry>, { header, type, data, said }: Ra
   }
 }
 
-/**
- * Returns the fields if this entry only describes the next entry. Returns null for an ordinary
- * entry.
- */
+/** Returns the fields if this entry only describes the next entry, otherwise null. */
 function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
   const text = Buffer.from(data)
   if (type === 'L') return { path: readText(text, 0, text.length) }
@@ -81,10 +76,7 @@ function readExtended(type: string, data: Uint8Array): ExtendedFields | null {
   return type === 'x' ? readPax(text) : null
 }
 
-/**
- * Reads records of the form `length key=value\n`. The length is the number of bytes in the whole
- * record.
- */
+/** Reads records of the form `length key=value\n`, where length counts the bytes of the record. */
 function readPax(bytes: Buffer): ExtendedFields {
   const fields = new Map<string, string>()
   for (let at = 0; at < bytes.length; ) {
@@ -103,10 +95,7 @@ function readPax(bytes: Buffer): ExtendedFields {
   }
 }
 
-/**
- * Checks the header's checksum: the sum of the header's bytes, with spaces in place of the
- * checksum.
- */
+/** Checks the header's checksum: the sum of its bytes, with spaces in place of the checksum. */
 function checkHeader(header: Buffer): void {
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)
   if (readOctal(header, 148, 8) !== sum) throw malformed('the checksum of a header is wrong')

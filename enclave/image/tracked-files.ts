@@ -7,22 +7,22 @@ import { runCommand } from './run-command.ts'
 
 /** The sources of an image. */
 export type TrackedSources = {
-  /** Exactly the files that the enclave loads, with their current content on the disk. */
+  /** The files that the enclave loads, as they are on the disk. */
   readonly files: FileTree
   /** The checked-out commit, hex. */
   readonly commit: string
   /** Time of the commit, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Files that differ from the commit, or that git does not know. They are among these sources or
-   * among the files of the builder. Others cannot rebuild an image from such sources.
+   * Files of these sources or of the builder that differ from the commit, or that git does not
+   * know. Others cannot rebuild such an image.
    */
   readonly uncommitted: readonly string[]
 }
 
 /**
  * Further input of an image: the builder with its scripts and pins, the version, and npm's
- * packages. The builder imports files from other folders too. These files are not included.
+ * packages. The builder's imports from other folders are not included.
  */
 const BUILT_BY = [
   'enclave/image',
@@ -32,8 +32,8 @@ const BUILT_BY = [
 ] as const
 
 /**
- * Reads the files that the enclave loads (listLoadedSources) from `root`, a git checkout. File
- * modes (executable or not) come from git, because modes on the disk depend on the umask. Throws
+ * Reads the files that the enclave loads (listLoadedSources) from `root`, a git checkout. Git
+ * states whether a file is executable, because modes on the disk depend on the umask. Throws
  * BuildError `no_work_tree`.
  */
 export async function readTrackedSources(root: string): Promise<TrackedSources> {
@@ -68,7 +68,7 @@ function parseStaged(line: string): readonly [path: string, mode: string] {
   return [line.slice(line.indexOf('\t') + 1), line.slice(0, line.indexOf(' '))]
 }
 
-/** Reads a file. `mode` comes from git. It is undefined for a file that git does not know. */
+/** Reads a file. `mode` comes from git: undefined if git does not know the file. */
 async function readEntry(path: string, mode: string | undefined): Promise<TreeEntry> {
   if (!(await lstat(path)).isFile())
     throw new BuildError(

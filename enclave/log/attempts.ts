@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { COUNT_MAX, CountTable } from './count-table.ts'
 
 /**
- * Maximum number of requests in one generation. A full generation ends and the next begins, but not
- * before GENERATION_MIN_MS.
+ * Maximum number of requests in one generation. A full generation ends, but not before
+ * GENERATION_MIN_MS.
  */
 export const GENERATION_REQUESTS_MAX = 2 ** 22
 
@@ -16,18 +16,18 @@ export const GENERATION_MIN_MS = 3_600_000
 /** Counts how often each request was made in this log. */
 export type Attempts = {
   /**
-   * Counts one more call of a request. Returns the number of the request's calls, including this
-   * call. Returns null if no further request can be remembered. The call must then be refused,
-   * because a forgotten request could be repeated unnoticed. `digest` is the request's SHA-256.
+   * Counts a call. Returns the number of the request's calls so far, with this call. Returns null
+   * if no further request can be remembered: the call must be refused, because a forgotten request
+   * could be repeated unnoticed. `digest` is the request's SHA-256.
    */
   readonly count: (digest: Uint8Array) => number | null
 }
 
 /**
- * Remembers every request for at least GENERATION_MIN_MS. While there are fewer than
- * GENERATION_REQUESTS_MAX requests, it remembers them for 24 to 48 h. Each takes 13 to 27 bytes.
- * `key` is at least 16 random bytes and secret. Thus no caller can find two requests that are
- * counted as one request. `monotonic` is a monotonic clock, milliseconds.
+ * Remembers every request for at least GENERATION_MIN_MS, and up to GENERATION_REQUESTS_MAX
+ * requests for 24 to 48 h. A request takes 13 to 27 bytes. `key` is at least 16 random bytes and
+ * secret: no caller can find two requests that count as one. `monotonic` is a monotonic clock,
+ * milliseconds.
  */
 export function createAttempts({
   key,

@@ -1,12 +1,12 @@
 /** Highest count. No request is made more often than this. */
 export const COUNT_MAX = 0xffff
 
-/** Number of slots in an empty table. It doubles whenever three quarters of the slots are taken. */
+/** Slots in an empty table. It doubles whenever three quarters of the slots are taken. */
 const SLOTS_MIN = 1_024
 
 /**
- * Stores counts by 64-bit fingerprint, in arrays of numbers. A Map would take eight times the
- * memory. A slot with count 0 is free. If a slot is taken, the next free slot is used.
+ * Stores counts by 64-bit fingerprint, in arrays of numbers: a Map would take eight times the
+ * memory. A slot with count 0 is free. Instead of a taken slot, the next free slot is used.
  */
 export class CountTable {
   readonly beganAtMs: number
@@ -39,7 +39,7 @@ export class CountTable {
     this.counts[slot] = count
   }
 
-  /** Returns the slot of the fingerprint. If it has no slot, returns the free slot for it. */
+  /** Returns the slot of the fingerprint, or the free slot for it. */
   private slotOf(high: number, low: number): number {
     const mask = this.counts.length - 1
     let slot = low & mask

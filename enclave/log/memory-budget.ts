@@ -2,28 +2,22 @@
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**
- * A call that holds more bytes than this is a large call. Few calls are large: a stream of 64k
- * tokens of text holds 3 MiB.
+ * A call with more bytes is a large call. Few calls are large: a stream of 64k tokens of text holds
+ * 3 MiB.
  */
 export const SMALL_CALL_BYTES = 4 * 2 ** 20
 
-/**
- * The share of the memory that large calls may use. The rest is only for small calls, so that large
- * calls cannot block them.
- */
+/** The share of the memory for large calls. The rest is for small calls only. */
 const LARGE_CALLS_SHARE = 3 / 4
 
 /** The memory that one running call holds. */
 export type Reservation = {
   /**
-   * Reserves this many more bytes for the answer. If there is not enough memory, it changes nothing
-   * and returns false. The call must then end.
+   * Reserves this many more bytes for the answer. Returns false, without a change, if memory is
+   * short: the call must end.
    */
   readonly grow: (bytes: number) => boolean
-  /**
-   * Sets the total bytes for the answer. If there is not enough memory, it changes nothing and
-   * returns false.
-   */
+  /** Sets the total bytes for the answer. Returns false, without a change, if memory is short. */
   readonly hold: (bytes: number) => boolean
   /** Releases all memory of the call. It may be called more than once. */
   readonly release: () => void
@@ -31,9 +25,9 @@ export type Reservation = {
 
 /**
  * Counts the estimated memory (weigh-json.ts) of pending completions and running calls, and keeps
- * the sum below `bytesMax`. A call that would exceed this limit is refused before its provider is
- * called. A running call that would exceed it ends, and other calls continue. Only a sealed
- * completion is always accepted, because its call held at least as much memory.
+ * the sum below `bytesMax`. A new call above this limit is refused before its provider is called,
+ * and a running call ends. A sealed completion is always accepted: its call held at least as much
+ * memory.
  */
 export class Space {
   private readonly bytesMax: number

@@ -23,17 +23,16 @@ type NewEntry = {
 
 /**
  * The notary's log: an append-only Merkle tree. The enclave keeps the tree's edge at the
- * acknowledged size, and every later completion. The gateway receives these completions again with
- * each pull until it acknowledges them by requesting later completions. Thus no completion is lost
- * when the gateway dies. Acknowledged completions are dropped. The log ends with the process: a new
- * enclave has a new account and a new log.
+ * acknowledged size, and every later completion. Each pull returns these completions until the
+ * gateway acknowledges them by requesting later completions. Thus no completion is lost when the
+ * gateway dies. The log ends with the process: a new enclave has a new account and a new log.
  */
 export class NotaryLog {
   private readonly account: NotaryAccount
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge over all leaves. It gives the head without hashing all pending leaves again. */
+  /** Edge over all leaves: the head needs no new hash of all pending leaves. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Number of leaves that the gateway received at least once. */
@@ -50,7 +49,7 @@ export class NotaryLog {
     this.space = options.space
   }
 
-  /** Number of leaves so far. This is the next leaf's index. */
+  /** Number of leaves so far, which is the next leaf's index. */
   get size(): number {
     return this.tip.size
   }
@@ -84,7 +83,7 @@ export class NotaryLog {
   /**
    * Drops all completions below `from`, because the gateway has stored them. Throws CallFault
    * `log_conflict` if completions from `from` on were already dropped, or if the gateway never
-   * received the completions below `from` (they would be lost).
+   * received those below `from`: they would be lost.
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)
@@ -107,7 +106,7 @@ export class NotaryLog {
 
   /**
    * Acknowledges all completions below `from`. Returns the completions from `from` on, with a
-   * signed head that ends at the last of them. Throws the CallFault of acknowledge.
+   * signed head over them. Throws the CallFault of acknowledge.
    */
   pull({ from, max, known_document: known }: Omit<PullRequest, 'wait_ms'>): PullReply {
     this.acknowledge(from)
@@ -132,7 +131,7 @@ export class NotaryLog {
     for (const finish of this.waiting) finish()
   }
 
-  /** Resolves when there is a leaf at index `from`, after `waitMs`, or when `signal` is aborted. */
+  /** Resolves at a leaf with index `from`, after `waitMs`, or when `signal` is aborted. */
   waitFor(from: number, waitMs: number, signal: AbortSignal): Promise<void> {
     if (this.size > from || waitMs === 0 || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {

@@ -24,7 +24,7 @@ export type FinishedCompletion = {
   readonly response: JsonObject
   /** hashChunks (hex) of the chunks that were passed on. Null without a stream. */
   readonly streamHash: string | null
-  /** Number of calls of this request that reached the log so far, including this call. */
+  /** Number of calls of this request in the log so far, with this call. */
   readonly attempt: number
   /** SHA-256 (hex) of the bytes sent to the provider. `receivedHash`: of the received body. */
   readonly forwardedHash: string
@@ -35,9 +35,9 @@ export type FinishedCompletion = {
   readonly startedAtMs: number
   readonly finishedAtMs: number
   readonly credential: ReceiptCredential
-  /** The gateway's data. The gateway receives it back with the completion. */
+  /** The gateway's data, returned to the gateway with the completion. */
   readonly context: string
-  /** True if request and answer are encrypted end to end. The gateway then receives neither. */
+  /** True if request and answer are encrypted end to end: the gateway receives neither. */
   readonly isEncrypted: boolean
   /** True if the notice contains the completion. */
   readonly inNotice: boolean
@@ -48,17 +48,14 @@ export type Sealed = {
   readonly notice: SealedNotice
   /** The response's canonical JSON text. */
   readonly response: string
-  /**
-   * JSON text, without braces, of the proof's members that the enclave knows: all except tx_hash
-   * and log.
-   */
+  /** JSON text, without braces, of the proof's members except tx_hash and log. */
   readonly members: string
 }
 
 /**
  * Seals a completion: hashes it, signs the hash, makes its receipt and appends the receipt to the
- * log as the next leaf. It runs without interruption. Thus indexes have no gaps, and their order is
- * the order of sealing.
+ * log as the next leaf. It runs without interruption, so indexes have no gaps and follow the order
+ * of sealing.
  */
 export function sealCompletion(
   notary: {
@@ -116,7 +113,7 @@ export function usageOf(response: JsonObject): TokenUsage | null {
   } = usage
   if (!isCount(promptTokens) || !isCount(completionTokens)) return null
   const total = isCount(totalTokens) ? totalTokens : promptTokens + completionTokens
-  // The provider chose these numbers. The sum of two safe integers may be unsafe.
+  // The provider chose these numbers: the sum of two safe integers may be unsafe.
   if (!isCount(total)) return null
   return { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens: total }
 }

@@ -18,14 +18,14 @@ const TEXT_FACTOR = 4
 const WIDE_TEXT_FACTOR = 8
 
 /**
- * Bytes of memory for each UTF-16 unit of a kept string. They hold the string and its canonical
- * text, in which one unit may become six units.
+ * Bytes of memory for each UTF-16 unit of a kept string and its canonical text. One unit may become
+ * six units there.
  */
 const KEPT_FACTOR = 6
 
 /**
  * Returns the memory that a JSON text of this size takes until sealing, bytes. The text is UTF-8 or
- * decoded. The estimate is never too low.
+ * decoded. Never too low.
  */
 export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   const utf8Bytes = Buffer.byteLength(text)
@@ -40,8 +40,8 @@ export function weighString(text: string): number {
 }
 
 /**
- * Measures an assembly: its current size, and the memory that it takes until sealing, bytes. It
- * consists of maps, arrays, objects and strings, up to JSON_DEPTH_MAX and a few levels deep.
+ * Measures an assembly of maps, arrays, objects and strings: its current size, and its memory until
+ * sealing, bytes.
  */
 export function weighAssembly(value: unknown): { readonly size: JsonSize; readonly bytes: number } {
   const found = { containers: 0, members: 0, items: 0, units: 0 }

@@ -10,8 +10,8 @@ const NSM_DEVICE_PATH = '/dev/nsm'
 const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
- * Opens the enclave's own security module. The device is opened once and stays open. `native` is
- * only for tests. Throws NsmError Unavailable when the device is missing or may not be opened.
+ * Opens the enclave's own security module. It stays open. `native` is only for tests. Throws
+ * NsmError Unavailable when the device is missing or may not be opened.
  */
 export async function openDeviceNsm(
   path: string = NSM_DEVICE_PATH,
@@ -27,7 +27,7 @@ const REQUEST_OFFSET = MESSAGE_BYTES
 const RESPONSE_OFFSET = REQUEST_OFFSET + NSM_REQUEST_BYTES_MAX
 const ARENA_BYTES = RESPONSE_OFFSET + NSM_RESPONSE_BYTES_MAX
 
-/** Calls must not overlap: they share one block of memory. createNsmClient ensures this. */
+/** Calls share one block of memory, so they must not overlap. createNsmClient ensures this. */
 function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTransport {
   const arena = new ArrayBuffer(ARENA_BYTES)
   const bytes = new Uint8Array(arena)
@@ -40,7 +40,7 @@ function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTran
       message[0] = address + BigInt(REQUEST_OFFSET)
       message[1] = BigInt(request.length)
       message[2] = address + BigInt(RESPONSE_OFFSET)
-      // Always the whole buffer, because the kernel silently cuts a longer answer to this length.
+      // Always the whole buffer: the kernel silently cuts longer answers.
       message[3] = BigInt(NSM_RESPONSE_BYTES_MAX)
       const { result, errno } = await native.ioctl({
         descriptor,
@@ -63,7 +63,7 @@ function readResponse(bytes: Uint8Array, length: number): Uint8Array {
   return bytes.slice(RESPONSE_OFFSET, RESPONSE_OFFSET + length)
 }
 
-/** Converts error numbers to errors in the same way as AWS's driver library. */
+/** Converts error numbers to errors like AWS's driver library. */
 function ioctlError(errno: number): NsmError {
   const code = errno === osConstants.errno.EMSGSIZE ? 'InputTooLarge' : 'InternalError'
   return new NsmError(code, `the security module's device failed with errno ${errno}`)
@@ -92,21 +92,21 @@ export type IoctlCall = {
   readonly descriptor: number
   readonly command: number
   /**
-   * The third argument: the address of a structure. The caller must keep the structure alive, and
+   * The third argument: the address of a structure. The caller must keep alive the structure and
    * all memory that it points to.
    */
   readonly address: bigint
 }
 
 /**
- * Loads the C library's ioctl through koffi. No other function of the enclave loads koffi. Throws
- * where koffi does not work.
+ * Loads the C library's ioctl through koffi, which nothing else in the enclave loads. Throws where
+ * koffi does not work.
  */
 export async function loadNativeCalls(): Promise<NativeCalls> {
   const { default: koffi } = await import('koffi')
-  // Declared without `...`, because koffi makes variadic calls only on the main thread. There, each
-  // call would block the enclave. On Linux for x86-64 and AArch64, these three arguments are passed
-  // in the same way as for a variadic call.
+  // Declared without `...`: koffi makes variadic calls only on the main thread, where they would
+  // block the enclave. On Linux for x86-64 and AArch64, these three arguments are passed as in a
+  // variadic call.
   const ioctl = koffi
     .load(null)
     .func('int ioctl(int descriptor, unsigned long command, void *address)')

@@ -10,15 +10,15 @@ import {
 } from '../protocol/nsm-wire.ts'
 
 /**
- * The Nitro security module as the enclave uses it. In a Nitro enclave, the device answers its
- * messages (device-nsm.ts). In development, a software module behind a socket answers
- * (socket-nsm.ts). Calls run one at a time, in order.
+ * The Nitro security module as the enclave uses it: the device of a Nitro enclave (device-nsm.ts),
+ * or a software module behind a socket in development (socket-nsm.ts). Calls run one at a time, in
+ * order.
  */
 export type Nsm = {
   readonly kind: 'software' | 'device'
   /**
    * Makes a new attestation document (COSE_Sign1 bytes) over the three values. Null leaves a value
-   * out. The document is valid until its leaf certificate expires (at most 3 h).
+   * out. It is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
   /** Returns `length` random bytes from the module (0 to RANDOM_BYTES_MAX). */
@@ -41,7 +41,7 @@ export class NsmError extends Error {
   }
 }
 
-/** Codes for errors that the module returns, and for faults before a request reaches the module. */
+/** Codes of the module's errors, and of faults before a request reaches the module. */
 type NsmErrorCode =
   | NsmWireError
   | 'Closed' //         the Nsm was closed
@@ -54,9 +54,9 @@ export type NsmTransport = {
 }
 
 /**
- * Creates an Nsm that uses `transport`. It sends one request at a time, in the order of the calls,
- * because the device accepts no more. Errors from the module become NsmError with the module's
- * code. An answer that does not belong to the request becomes InvalidResponse.
+ * Creates an Nsm that uses `transport`. It sends one request at a time, in the order of the calls:
+ * the device accepts no more. The module's errors become NsmError with the module's code. An answer
+ * that does not belong to the request becomes InvalidResponse.
  */
 export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm {
   let tail: Promise<unknown> = Promise.resolve()
@@ -92,7 +92,7 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     close: () => {
       if (closed) return
       closed = true
-      // A running call still uses the transport until its end. Queued calls fail as Closed.
+      // A running call uses the transport until its end. Queued calls fail as Closed.
       tail = tail.then(() => transport.close()).catch(() => undefined)
     },
   }

@@ -4,11 +4,10 @@ import { encodeFrame, NSM_RESPONSE_BYTES_MAX, readFrames } from '../protocol/nsm
 import { createNsmClient, type Nsm, NsmError } from './nsm.ts'
 
 /**
- * Opens the software security module that listens on the Unix socket at `path`. It is only for
- * development. It has the same messages as the device. One connection is one boot of the module, so
- * it is opened once. When it is lost, every later call fails. Throws NsmError Unavailable when no
- * process listens. Does NOT protect anything: the user who runs the module has its keys and sets
- * its measurements.
+ * Opens the software security module on the Unix socket at `path`, with the same messages as the
+ * device. It is only for development. One connection is one boot of the module: when it is lost,
+ * every later call fails. Throws NsmError Unavailable when no process listens. Does NOT protect
+ * anything: the user who runs the module has its keys and sets its measurements.
  */
 export async function openSocketNsm(path: string): Promise<Nsm> {
   const socket = connect(path)

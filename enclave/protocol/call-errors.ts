@@ -14,7 +14,7 @@ export const CALL_ERROR_RULES = {
   /** The call did not arrive with the credential that the caller demanded. */
   credential_mismatch: { status: 422, param: 'affidavit', shouldRetry: false },
   internal_server_error: { status: 500 },
-  /** The provider's own 4xx, with the provider's status. 502 is used if that status is invalid. */
+  /** The provider's own 4xx, with the provider's status, or 502 if that status is invalid. */
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
@@ -25,7 +25,7 @@ export const CALL_ERROR_RULES = {
   overloaded: { status: 503, retryAfterSeconds: 1 },
   /**
    * The enclave sealed the call, but the gateway did not store it in time. It will be in the
-   * history unless the enclave ends first. With a retry, the caller pays twice.
+   * history unless the enclave ends first. A retry costs the caller twice.
    */
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },
@@ -38,23 +38,23 @@ export type CallError =
   | { readonly code: CallErrorCode; readonly message: string; readonly details: ErrorDetails }
   | { readonly fault: RequestFault }
 
-/** Returns the caller's error code for a fault of the enclave, if the request is well-formed. */
+/** Returns the caller's error code for a fault of the enclave on a well-formed request. */
 export function callerCodeOf(code: EnclaveFaultCode): CallErrorCode {
   if (code === 'too_busy') return 'overloaded'
   if (code === 'provider_mismatch') return 'not_ready'
   return Object.hasOwn(CALL_ERROR_RULES, code) ? (code as CallErrorCode) : 'internal_server_error'
 }
 
-/** Messages for callers. They replace messages of faults that are meant for the gateway. */
+/** Messages for callers, instead of messages that are meant for the gateway. */
 const WORDS: Readonly<Partial<Record<EnclaveFaultCode, string>>> = {
   too_busy: 'Too many calls at once, try again in a moment',
   provider_mismatch: 'The providers have just changed, try again',
 }
 
 /**
- * Returns the answer to the caller for a fault. `isOperators` is true if the provider received the
- * operator's credential. Then a 401 or 403 is the operator's problem, and the provider's words may
- * contain that credential.
+ * Returns the answer to the caller for a fault. `isOperators`: the provider received the operator's
+ * credential. A 401 or 403 is then the operator's problem, and the provider's words may contain
+ * that credential.
  */
 export function callErrorOf(fault: EnclaveFault, isOperators: boolean): CallError {
   const { code, status, message, loc = [] } = fault

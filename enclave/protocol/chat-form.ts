@@ -61,7 +61,7 @@ export const contentParts: Readonly<Record<string, ObjectForm>> = {
 }
 
 /**
- * The parts that providers accept. An image's address may be a text too. Parts of other types pass
+ * The parts that providers accept. An image's address may be a text. Parts of other types pass
  * unchanged, because providers send such parts and accept them back.
  */
 const providersPart = object(
@@ -190,7 +190,7 @@ function setOnlyWhen(other: string, request: JsonObject, member: string) {
 /** A chat request for a provider. */
 export const providersChat = chatFormWith(providersPart)
 
-/** Parses a body (attacker-controlled bytes) as a request for a provider. Otherwise its faults. */
+/** Parses a body (attacker-controlled bytes) as a request for a provider, or returns its faults. */
 export function readChatRequest(
   body: Uint8Array,
 ): { readonly request: JsonObject } | { readonly faults: readonly RequestFault[] } {

@@ -2,9 +2,8 @@ import type { ProviderEntry } from './messages.ts'
 
 /**
  * Returns the first provider in the table with a pattern that matches the whole model id, or null.
- * `*` matches any number of characters, including zero. All else matches literally, case-sensitive.
- * The enclave uses it for routing, the gateway for choosing the credential. The enclave's choice
- * decides.
+ * `*` matches any characters, or none. All else matches literally, case-sensitive. The enclave
+ * routes with it, and the gateway chooses the credential; the enclave's choice decides.
  */
 export function chooseProvider(
   table: readonly ProviderEntry[],
@@ -16,8 +15,8 @@ export function chooseProvider(
 }
 
 /**
- * Returns true if a pattern matches the whole id. It takes linear time: literal pieces are searched
- * from left to right, so hostile ids cannot cause backtracking.
+ * Returns true if a pattern matches the whole id, in linear time: hostile ids cannot cause
+ * backtracking.
  */
 export function matchesPattern(pattern: string, model: string): boolean {
   const [head = '', ...rest] = pattern.split('*')

@@ -5,10 +5,7 @@ export type ErrorRule = {
   readonly status: number
   /** Sent as `retry-after`, seconds. */
   readonly retryAfterSeconds?: number
-  /**
-   * Sent as `x-should-retry`, which the official SDKs obey. False if a retry costs money and does
-   * not help.
-   */
+  /** Sent as `x-should-retry`, which the official SDKs obey. False if a retry only costs money. */
   readonly shouldRetry?: false
   /** The request's member that caused the error. */
   readonly param?: string
@@ -20,7 +17,7 @@ export type ErrorDetails = {
   readonly status?: number | undefined
   /** Replaces the rule's waiting time. */
   readonly retryAfterSeconds?: number | undefined
-  /** If it is false, a retry does not help, even if the rule allows a retry. */
+  /** False: a retry does not help, even if the rule allows it. */
   readonly shouldRetry?: false | undefined
   /** The provider's own error code. */
   readonly providerCode?: string | undefined
@@ -47,8 +44,8 @@ export function errorFacts(rule: ErrorRule, details: ErrorDetails): ErrorFacts {
 }
 
 /**
- * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute, and some
- * respect a minute. They ignore longer waits and would retry within a second.
+ * Longest wait that an answer states, seconds. OpenAI's SDKs respect waits below a minute (some: up
+ * to a minute). They ignore longer waits and would retry within a second.
  */
 export const RETRY_SECONDS_MAX = 59
 
@@ -71,9 +68,9 @@ function errorTypeOf(status: number): ErrorType {
 }
 
 /**
- * Returns the JSON text of the error envelope (interface, part 7). It is the data of a stream's
- * `event: error` too. `type` and `param` are OpenAI's: its SDKs, and programs that use them, show
- * `message` only if it is in an `error` object.
+ * Returns the JSON text of the error envelope (interface, part 7). A stream's `event: error` has
+ * the same text. `type` and `param` are OpenAI's. OpenAI's SDKs show `message` only if it is in an
+ * `error` object.
  */
 export function errorEnvelope(
   error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {
@@ -93,7 +90,7 @@ export function errorEnvelope(
 export const VALIDATION_CODE = 'validation_failed'
 
 /**
- * Returns the JSON text of a 422 answer. `detail` has the interface's form. `error` repeats the
+ * Returns the JSON text of a 422 answer: `detail` in the interface's form, and `error` with the
  * first fault in OpenAI's form.
  */
 export function validationEnvelope(detail: readonly RequestFault[]): string {

@@ -17,8 +17,8 @@ import {
 } from './request-faults.ts'
 
 /**
- * The form of a JSON value, as data. `faultsOf` checks values against a form. The gateway's
- * documentation is generated from forms. Bounds are inclusive.
+ * The form of a JSON value, as data. `faultsOf` checks values against it, and the gateway's
+ * documentation is generated from it. Bounds are inclusive.
  */
 export type Form =
   /** The value may be left out, or null. */
@@ -36,7 +36,7 @@ export type Form =
   | ({ readonly kind: 'list'; readonly items: Form } & Bounds)
   /** An object with any member names, whose values are all numbers. */
   | { readonly kind: 'numbers' }
-  /** A list, an object, or otherwise a text. The value's JSON type selects the form to check. */
+  /** A list, an object, or otherwise a text: the value's JSON type selects the form. */
   | { readonly kind: 'either'; readonly text: Form; readonly list?: Form; readonly object?: Form }
   | ObjectForm
 
@@ -48,7 +48,7 @@ export type ObjectForm = {
   readonly members: Readonly<Record<string, Form>>
   /** Additional forms of the object, chosen by its member `type`. */
   readonly byType?: Readonly<Record<string, Form>>
-  /** Finds faults that involve several members. Called only if each member has the right type. */
+  /** Finds faults between members. Called only if each member has the right type. */
   readonly between?: (value: JsonObject) => readonly Found[]
 }
 
@@ -160,7 +160,7 @@ function textFaults(
     : [{ ...found(unlikePattern(String(pattern))), isBound: true }]
 }
 
-/** Stops at the limit. Without it, 10 MiB of `1,1,1,…` would produce millions of faults. */
+/** Stops at the limit: 10 MiB of `1,1,1,…` would produce millions of faults. */
 function listFaults(
   value: Json,
   { items, ...bounds }: Form & { readonly kind: 'list' },

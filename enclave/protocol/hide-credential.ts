@@ -1,8 +1,8 @@
 import type { EnclaveFault } from './messages.ts'
 
 /**
- * Removes the operator's credential from a fault. Some providers repeat the key that they refuse,
- * and the caller must not see it. For null, or the caller's own credential, nothing is removed.
+ * Removes the operator's credential from a fault: some providers repeat the key that they refuse. A
+ * credential of the caller, or null, changes nothing.
  */
 export function hideCredential(
   fault: EnclaveFault,

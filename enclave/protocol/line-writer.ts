@@ -13,7 +13,7 @@ const EXIT_FLUSH_MS = 500
 
 /** Writes lines in their order, and never waits for their reader. */
 export type LineWriter = {
-  /** Writes the line at once if possible. If not, the line waits in the queue or is dropped. */
+  /** Writes the line at once if possible. Otherwise the line waits or is dropped. */
   write(line: string): void
   /** Writes the waiting lines, for at most `timeoutMs`. It blocks the process. */
   flush(timeoutMs: number): void
@@ -28,20 +28,20 @@ export type LineWriterStatus = {
 }
 
 export type LineWriterOptions = {
-  /** Returns a line that reports the number of dropped lines. It is written when there is room. */
+  /** Returns a line with the number of dropped lines, written when there is room. */
   readonly describeDropped: (lines: number) => string
   /**
-   * Writes bytes, and returns the number of bytes written. Throws with the system's error code. The
-   * code is EAGAIN if the write would have to wait.
+   * Writes bytes, and returns how many were written. Throws with the system's error code: EAGAIN if
+   * the write would have to wait.
    */
   readonly writeSome: (bytes: Uint8Array) => number
   readonly bytesMax?: number
 }
 
 /**
- * Creates a writer with a queue of `bytesMax`. If no line waits, a new line is written immediately,
- * so that lines before a crash are not lost. A file system that does not answer at all blocks the
- * process, as with any write.
+ * Creates a writer with a queue of `bytesMax`. If no line waits, a new line is written at once, so
+ * that a crash loses no lines. A file system that does not answer blocks the process, as with any
+ * write.
  */
 export function createLineWriter({
   describeDropped,
@@ -55,7 +55,7 @@ export function createLineWriter({
   let untold = 0
   let timer: NodeJS.Timeout | null = null
 
-  /** Returns the code of the error that stopped the writing. Null if all lines are written. */
+  /** Returns the code of the error that stopped the writing, or null if all lines are written. */
   function writeWaiting(): string | null {
     let written = 0
     try {
@@ -123,10 +123,9 @@ export function openStandardError(options: Pick<LineWriterOptions, 'describeDrop
 }
 
 /**
- * Opens a descriptor for the same file. Writes to it do not wait for readers. Pipes and terminals
- * are opened again, so other processes with the same standard error are not affected. Sockets
- * cannot be opened again. Node makes them non-blocking itself. Writes to files never wait for a
- * reader.
+ * Opens a descriptor for the same file whose writes do not wait for readers. Pipes and terminals
+ * are opened again, without effect on other processes with this standard error. Sockets cannot be
+ * opened again, but Node makes them non-blocking. Writes to files never wait for a reader.
  */
 function openNonBlocking(fd: 2): number {
   const file = fstatSync(fd)

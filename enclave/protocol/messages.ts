@@ -57,14 +57,11 @@ export type ProviderEntry = {
   readonly origin: string
   /** Absolute path of the OpenAI-compatible chat endpoint, e.g. `/v1/chat/completions`. */
   readonly path: string
-  /** Patterns of model ids. `*` matches any characters. The first entry that matches is used. */
+  /** Patterns of model ids. `*` matches any characters. The first matching entry is used. */
   readonly models: readonly string[]
 }
 
-/**
- * The attestation document states a digest of this object in `user_data`: SHA-256 of the JCS of
- * exactly this object.
- */
+/** SHA-256 of the JCS of exactly this object is in `user_data` of the attestation document. */
 export type BootConfiguration = {
   readonly protocol_version: number
   readonly providers: readonly ProviderEntry[]
@@ -84,8 +81,8 @@ export type Identity = {
   /** Current attestation document, standard base64. */
   readonly attestation: string
   /**
-   * Keys for the encryption of calls, newest first, each signed by the notary. An older enclave
-   * does not have this member.
+   * Keys for the encryption of calls, newest first, signed by the notary. Older enclaves lack this
+   * member.
    */
   readonly encryption_keys?: readonly EncryptionKey[]
   /** Number of leaves in the log, and number of leaves that the gateway has acknowledged. */
@@ -95,20 +92,20 @@ export type Identity = {
 export type CompletionCall = {
   /** Not read by the enclave. Returned with the sealed completion. At most CONTEXT_BYTES_MAX. */
   readonly context: string
-  /** The credential's provider. The enclave refuses if the model selects another provider. */
+  /** The credential's provider. The enclave refuses a model that selects another provider. */
   readonly provider: string
   /** Sent to the provider as `Authorization: Bearer <credential>`. Null: no credential is sent. */
   readonly credential: string | null
-  /** True if the credential is the caller's, and not the operator's. Default: false. */
+  /** True for the caller's credential, false for the operator's. Default: false. */
   readonly is_callers?: boolean
   /**
-   * True if the call continues when the gateway closes the connection. Another gateway, which did
-   * not see the answer, can then find the record. Default: false. An older enclave ignores it.
+   * True if the call continues when the gateway closes the connection. Another gateway can then
+   * find the record. Default: false. An older enclave ignores it.
    */
   readonly outlives_gateway?: boolean
   /**
-   * True if the notice contains the completion. Needed by a gateway that does not pull this log,
-   * because another gateway commits the log. Default: false. An older enclave ignores it.
+   * True if the notice contains the completion. A gateway needs this if another gateway commits the
+   * log. Default: false. An older enclave ignores it.
    */
   readonly tells_completion?: boolean
 }
@@ -118,15 +115,15 @@ export type EncryptedCall = {
   /** As in CompletionCall. */
   readonly context: string
   /**
-   * The operator's credentials by provider. The gateway does not know the model, so it sends all of
-   * them. The enclave uses the credential that it needs.
+   * The operator's credentials by provider: the gateway does not know the model, so it sends all of
+   * them.
    */
   readonly credentials: Readonly<Record<string, string>>
   /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
   readonly encapsulated_key: string
   /**
    * The caller's own credential for the provider, encrypted to the same key (design: Encrypted
-   * calls): base64url of encapsulated key and ciphertext. Null without a credential.
+   * calls): base64url of encapsulated key and ciphertext, or null.
    */
   readonly sealed_credential: string | null
 }
@@ -138,7 +135,7 @@ export type EncryptedCall = {
 export const ENCRYPTED_RECORDS = {
   /** JSON of EncryptedHead. It is the first record. */
   head: 1,
-  /** A frame of EHBP, which contains its length. It is passed to the caller unchanged. */
+  /** A frame of EHBP with its length, passed to the caller unchanged. */
   frame: 2,
   /** JSON of EncryptedSealed. The gateway commits, and sends an AnchorProof with its next pull. */
   sealed: 3,
@@ -158,7 +155,7 @@ export type EncryptedHead = {
 /** A sealed call, with the facts that limits need. */
 export type EncryptedSealed = SealedNotice & {
   /**
-   * Identifies the call in an AnchorProof: the index of its leaf, as text. It is '' if the answer
+   * Identifies the call in an AnchorProof: the index of its leaf, as text, or '' if the answer
    * needs no AnchorProof. An older enclave uses other ids, and takes proofs one by one.
    */
   readonly call: string
@@ -173,7 +170,7 @@ export type TokenUsage = {
   readonly total_tokens: number
 }
 
-/** The reason why there is no complete answer. It is for limits and metrics, without a message. */
+/** Why there is no complete answer, for limits and metrics, without a message. */
 export type EncryptedFault = {
   readonly code: EnclaveFaultCode
   /** The requested model. Null if it was not read yet. */
@@ -196,9 +193,7 @@ export const CREDENTIAL_BYTES_MAX = 4096
 /** Longest sealed credential, bytes: encapsulated key, credential and tag. */
 export const SEALED_CREDENTIAL_BYTES_MAX = 32 + CREDENTIAL_BYTES_MAX + 16
 
-/**
- * Longest body of a completion call, bytes. It is the interface's limit and the gateway's default.
- */
+/** Longest body of a completion call, bytes: the interface's limit and the gateway's default. */
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 
 /** Longest wait that a PullRequest may ask for, milliseconds. */
@@ -209,11 +204,11 @@ export type SealedNotice = {
   readonly notary: string
   readonly index: number
   readonly outcome: Receipt['outcome']
-  /** The completion. It is here only if the call asks for it and its response is short. */
+  /** The completion, if the call asks for it and its response is short. */
   readonly completion?: NoticeCompletion
 }
 
-/** The data that the gateway needs for its record. Members are the same as in SealedCompletion. */
+/** The data for the gateway's record, with the members of SealedCompletion. */
 export type NoticeCompletion = {
   readonly response: string
   readonly receipt: string
@@ -238,28 +233,24 @@ export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
-/** The reason why a completion call has no answer. The gateway's caller receives `status`. */
+/** Why a completion call has no answer. The gateway's caller receives `status`. */
 export type EnclaveFault = {
   readonly status: number
   readonly code: EnclaveFaultCode
   readonly message: string
   /**
-   * For invalid_request: the place in the body, in the form of `loc` in the gateway's 422:
-   * `['body', 'messages', 0]`.
+   * For invalid_request: the place in the body, as in the gateway's 422: `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
-  /**
-   * For provider_refused and provider_error: the provider's own error code, if there is one. The
-   * provider controls this text.
-   */
+  /** For provider_refused and provider_error: the provider's own code. It controls this text. */
   readonly provider_code?: string
-  /** For the codes provider_refused and provider_error: the wait that the provider asks for. */
+  /** For provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number
   /** False if the provider states that a retry does not help (`x-should-retry`). */
   readonly should_retry?: boolean
   /**
-   * True if the call was sent to the provider, and the provider did not refuse it (3xx to 5xx). The
-   * provider may then have made a completion, which is lost. An older enclave never sets it.
+   * True if the provider received the call and did not refuse it (3xx to 5xx). The provider may
+   * then have made a completion, and it is lost. An older enclave never sets it.
    */
   readonly may_be_made?: boolean
 }
@@ -289,25 +280,22 @@ export const FAULT_STATUS = {
 export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
 
 export type PullRequest = {
-  /** First requested index. The enclave drops everything below it, because it is acknowledged. */
+  /** First requested index. The enclave drops everything below it as acknowledged. */
   readonly from: number
-  /** Longest wait for the first completion if it does not exist yet, milliseconds. */
+  /** Longest wait for the first completion, milliseconds. */
   readonly wait_ms: number
-  /** Maximum number of completions. The reply's head ends at the last completion of the reply. */
+  /** Maximum number of completions. The reply's head ends at the last of them. */
   readonly max: number
-  /** Digest of a document that the gateway already has. It is left out of `documents`. */
+  /** Digest of a document that the gateway already has, to leave out of `documents`. */
   readonly known_document: string | null
   /**
-   * Proofs for encrypted calls below `from`. With them, the enclave completes the answers. Default:
-   * empty. Leave it out for an older enclave, which would refuse the request as too long.
+   * Proofs for encrypted calls below `from`. They complete the answers. Default: empty. Leave it
+   * out for an older enclave: it would refuse the request as too long.
    */
   readonly proofs?: readonly AnchorProof[]
 }
 
-/**
- * A completion in the enclave's log, as the gateway receives it. The gateway receives it with each
- * pull until it acknowledges it.
- */
+/** A completion in the enclave's log, sent with each pull until the gateway acknowledges it. */
 export type SealedCompletion = {
   readonly index: number
   /** Canonical JSON text of the request without unset members, as hashed. Null if encrypted. */
@@ -350,29 +338,29 @@ export type HeadAttestationRequest = {
 
 /**
  * The log's head when the call arrived, over all leaves, acknowledged or not. The document attests
- * the head. The account does not sign it.
+ * it. The account does not sign it.
  */
 export type HeadAttestationReply = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
   /**
-   * Attestation document, base64. It contains the key, the block's hash as nonce, and
+   * Attestation document, base64, with the key, the block's hash as nonce, and
    * headAttestationUserData.
    */
   readonly document: string
 }
 
 /**
- * Sends the newest heads of the existing logs to an enclave with an empty log. Each notary signed
- * its head for the enclave's own chain and contract. At most BOOT_HEADS_MAX heads, in ascending
- * order of their notaries. The gateway could leave logs out.
+ * Sends the newest heads of the existing logs to an enclave with an empty log: at most
+ * BOOT_HEADS_MAX, in ascending order of their notaries. Each notary signed its head for the
+ * enclave's own chain and contract. The gateway could leave logs out.
  */
 export type BootStatementRequest = { readonly heads: readonly BootHead[] }
 
-/** The first statement that the enclave made. An enclave makes only one statement. */
+/** The first and only statement that the enclave made. */
 export type BootStatementReply = {
   readonly heads: readonly BootHead[]
-  /** Attestation document, base64. It has the key and bootStatementUserData, but no nonce. */
+  /** Attestation document, base64, with the key and bootStatementUserData, without a nonce. */
   readonly document: string
 }

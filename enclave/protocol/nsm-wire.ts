@@ -1,7 +1,7 @@
 /*
  * The messages between an enclave and its security module: one CBOR request, one CBOR answer, one
  * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development, they use a
- * Unix socket, and a length precedes each message.
+ * Unix socket, with a length before each message.
  */
 
 /** The values for an attestation document. Null leaves a value out. */
@@ -32,8 +32,8 @@ export const NSM_REQUEST_BYTES_MAX = 0x1000
 export const NSM_RESPONSE_BYTES_MAX = 0x3000
 
 /**
- * Real documents accept this length for public_key, user_data and nonce. The limits in AWS's
- * documentation are 512 and 1024.
+ * Longest public_key, user_data and nonce in real documents. The limits in AWS's documentation are
+ * 512 and 1024.
  */
 export const ATTESTATION_FIELD_BYTES_MAX = 1024
 
@@ -59,10 +59,7 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
   return Buffer.concat([head, message])
 }
 
-/**
- * Returns the messages from a socket, one after the other. Throws RangeError for a message of more
- * than `bytesMax`.
- */
+/** Returns the messages from a socket, one after the other. Throws RangeError above `bytesMax`. */
 export async function* readFrames(
   chunks: AsyncIterable<Uint8Array>,
   bytesMax: number,

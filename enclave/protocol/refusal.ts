@@ -16,7 +16,7 @@ export type Refusal = {
   /** Printable and limited in length. Null if the service states no reason. */
   readonly message: string | null
   readonly code: string | null
-  /** How long the service asks callers to wait, with fractions. Null if it does not say. */
+  /** The wait that the service asks for, with fractions. Null if it asks for none. */
   readonly retryAfterSeconds: number | null
   /** False if the service states that a retry does not help (`x-should-retry`). */
   readonly mayRetry: boolean
@@ -24,12 +24,12 @@ export type Refusal = {
 
 /**
  * Reads the answer of a service that refuses a call: its message in every usual form, and its wait.
- * All of it is attacker-controlled. Never throws.
+ * The answer is attacker-controlled. Never throws.
  */
 export function readRefusal(answer: {
   readonly headers: Readonly<Record<string, unknown>>
   readonly body: Uint8Array
-  /** Text that the message must not contain. Some services repeat the key that they refuse. */
+  /** Text to leave out of the message. Some services repeat the key that they refuse. */
   readonly secret?: string | null
 }): Refusal {
   const { headers, body, secret = null } = answer
@@ -102,8 +102,8 @@ function readBody(text: string): Json {
 }
 
 /**
- * Reads `retry-after-ms`, or `retry-after` in seconds (with fractions) or as a date. A date is
- * compared with the answer's own date.
+ * Reads `retry-after-ms`, or `retry-after` in seconds (with fractions) or as a date, relative to
+ * the answer's own date.
  */
 function readWait(headers: Readonly<Record<string, unknown>>): number | null {
   const { 'retry-after-ms': ms, 'retry-after': wait, date } = headers

@@ -27,7 +27,7 @@ export const WRONG_TYPE = {
 /** The fault of a value that is left out. */
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
-/** Fault for a number, or for the length of a text or list, that is beyond a limit. */
+/** Fault for a number, or the length of a text or list, beyond a limit. */
 export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
   const length = side === 'most' ? 'too_long' : 'too_short'
   if (origin === 'string')
@@ -54,7 +54,7 @@ export function unlikePattern(pattern: string): Fault {
 /** Maximum number of faults of one request that an answer contains. */
 export const FAULTS_MAX = 50
 
-/** Maximum length of a member name in a fault. Longer names are cut: callers choose the names. */
+/** Maximum length of a member name in a fault. Callers choose names: longer names are cut. */
 export const LOC_NAME_LENGTH_MAX = 128
 
 /** The `loc` of a fault: the part of the request, and the path to the value. */
@@ -69,8 +69,8 @@ export function faultLocation(
 }
 
 /**
- * Returns the JSON value of a body (attacker-controlled bytes). Returns a fault if the body is
- * empty, or is not JSON with exactly one meaning.
+ * Returns the JSON value of a body (attacker-controlled bytes), or a fault if the body is empty, or
+ * is not JSON with exactly one meaning.
  */
 export function readJson(
   body: Uint8Array,

@@ -28,8 +28,8 @@ export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] 
 
 /**
  * Returns `text` if it is an origin that the enclave may send to: `https://host[:port]`, or
- * `http://` and a loopback host. Throws FormatError `invalid_provider_table`. Its message begins
- * with `where`.
+ * `http://` and a loopback host. Throws FormatError `invalid_provider_table` with a message that
+ * begins with `where`.
  */
 export function parseOrigin(text: string, where = ''): string {
   const { invalid } = formsOf(CODE, where)

@@ -8,8 +8,8 @@ import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s
- * or more. A call fails if the server is just closing its connection. It is never sent again,
- * because a completion must not be made twice. So connections are closed here first.
+ * or more. A call on such a connection would fail, and a completion must not be made twice, so
+ * connections are closed here first.
  */
 export const IDLE_CONNECTION_MS = 4_000
 
@@ -25,14 +25,11 @@ type ProviderCall = {
   readonly isStream: boolean
   /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
   readonly cancel: AbortController
-  /** Called when the connection is ready. After that, the provider may have received the call. */
+  /** Called when the connection is ready: the provider may receive the call from now on. */
   readonly onConnected: () => void
 }
 
-/**
- * The head of a provider's answer, and the body, which is not read yet. All of it is
- * attacker-controlled: the provider writes it.
- */
+/** The head of a provider's answer, with the unread body. All of it is attacker-controlled. */
 export type ProviderAnswer = {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -46,7 +43,7 @@ export type Transport = {
    * Sends a call and returns the answer's head, with any status. Redirects are not followed, and
    * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
    * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
-   * the reason for which the call was cancelled.
+   * the reason of a cancel.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
   /** Closes the unused connections. Running calls are lost. */
@@ -54,9 +51,9 @@ export type Transport = {
 }
 
 /**
- * Makes the transport. Connections are kept and reused. TLS is 1.2 or newer, verified against `cas`
- * (PEM) and the origin's host name. NODE_TLS_REJECT_UNAUTHORIZED and NODE_EXTRA_CA_CERTS have no
- * effect. TLS sessions are not resumed, so each connection's evidence comes from a full handshake.
+ * Makes the transport, which reuses connections. TLS is 1.2 or newer, verified against `cas` (PEM)
+ * and the origin's host name. NODE_TLS_REJECT_UNAUTHORIZED and NODE_EXTRA_CA_CERTS have no effect.
+ * TLS sessions are not resumed, so each connection's evidence comes from a full handshake.
  */
 export function createTransport(options: {
   readonly cas: string
@@ -67,7 +64,7 @@ export function createTransport(options: {
     timeout: IDLE_CONNECTION_MS,
     maxFreeSockets: IDLE_CONNECTIONS_MAX,
   }
-  // Parsed only once, because parsing the bundle takes milliseconds.
+  // Parsed once: the bundle takes milliseconds.
   const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
   const plainAgent = new http.Agent(pool)
   const tlsAgent = new https.Agent({
@@ -94,8 +91,7 @@ export function createTransport(options: {
 }
 
 /**
- * All headers that a provider receives, except Host and Connection. The caller's own headers are
- * never sent.
+ * All headers for a provider, except Host and Connection. The caller's own headers are never sent.
  */
 function requestHeaders({ credential, body, isStream }: ProviderCall): Record<string, string> {
   return {

@@ -11,16 +11,16 @@ export type TrustedCas = {
 }
 
 /**
- * The CA set of this Node.js version (Mozilla's, as of its release). The certificates keep their
- * order, and a newline follows each. Thus anyone with the same Node.js gets the same digest.
+ * The CA set of this Node.js version (Mozilla's, as of its release), in its order, with a newline
+ * after each certificate. Anyone with the same Node.js gets the same digest.
  */
 export function bundledCas(): TrustedCas {
   return digestPem(rootCertificates.map((certificate) => `${certificate}\n`).join(''))
 }
 
 /**
- * The CA set of a PEM file, byte by byte. Throws FormatError `invalid_ca_file` if a certificate
- * cannot be read, or if the file has no certificate. Does NOT check that the certificates are CAs,
+ * The CA set of a PEM file, byte by byte. Throws FormatError `invalid_ca_file` without
+ * certificates, or if a certificate cannot be read. Does NOT check that the certificates are CAs,
  * or valid now: TLS does.
  */
 export function parseCas(bytes: Uint8Array): TrustedCas {

@@ -8,9 +8,8 @@ import {
 } from '../../attestation/json/value.ts'
 
 /**
- * Most chunks of a stream differ only in their text, and in the padding that hides the text's
- * length. A template holds the fixed parts of such chunks. The next chunk that matches it need not
- * be parsed and normalized again.
+ * Most chunks of a stream differ only in their text, and in the padding that hides its length. A
+ * template holds the fixed parts: a chunk that matches need not be parsed and normalized again.
  */
 export type TextTemplate = {
   /** The parts around the holes of the provider's event, in their order. */
@@ -36,7 +35,7 @@ type GivenText = {
 type HoleName = 'content' | typeof PADDING
 export const PADDING = 'obfuscation'
 
-/** Placeholders while a template is made. Streams that contain them elsewhere get no template. */
+/** Placeholders while a template is made. A stream that contains them gets no template. */
 const MARKS: Readonly<Record<HoleName, string>> = {
   content: 'text of a chunk',
   [PADDING]: 'padding of a chunk',
@@ -46,12 +45,10 @@ const LENGTH_MAX = 16 * 1024
 
 /**
  * Makes the template of an event's data (attacker-controlled). Null if it contains more than text.
- * `give` returns the chunk that would be passed on for such an event, without any side effect. It
- * returns null unless that is exactly one chunk.
- *
- * If `matchText` accepts data for the template, `give` would return the same chunk, with two new
- * strings: the text as the content of the choice's delta, and the padding as a member of the chunk.
- * Only these JSON strings differ, because the marks appear only there.
+ * `give` returns the chunk that would be passed on for an event, without side effects, or null
+ * unless there is exactly one chunk. If `matchText` accepts data, `give` would return the same
+ * chunk with two other strings in place of the marks: the text as the content of the choice's
+ * delta, and the padding.
  */
 export function makeTextTemplate(
   data: string,
@@ -114,7 +111,7 @@ function join(
 
 type Hole = { readonly name: HoleName; readonly start: number; readonly end: number }
 
-/** Returns the place of the only text member with this name. Null if there is no single text. */
+/** Returns the place of the only text member with this name. Null unless there is exactly one. */
 function findText(data: string, name: HoleName): Hole | null {
   const member = `"${name}":`
   const at = data.indexOf(member)
@@ -136,7 +133,7 @@ function endOfText(data: string, start: number): number {
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/
 /**
  * Content of a JSON string that canonical JSON writes in the same way (RFC 8785, section 3.2.2.2):
- * no control characters, no lone surrogates, and only the shortest escapes.
+ * no control characters, no lone surrogates, only the shortest escapes.
  */
 const TEXT_AT = /(?:[^"\\\p{Cc}\p{Cs}]|\\["\\bfnrt])+/uy
 
@@ -144,7 +141,7 @@ function decode(written: string): string {
   return written.includes('\\') ? (JSON.parse(`"${written}"`) as string) : written
 }
 
-/** If a mark does not appear exactly once, the number of holes does not match the event. */
+/** Unless each mark appears exactly once, the number of holes differs from the event's. */
 function splitAtMarks(given: string): {
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]
@@ -163,8 +160,7 @@ function splitAtMarks(given: string): {
 const MARKED = new RegExp(Object.values(MARKS).join('|'), 'g')
 
 /**
- * Index of a chunk's only choice if it has only this text. Null if it has more, or if it ends the
- * choice.
+ * Index of a chunk's only choice if it has only this text. Null if it has more, or ends the choice.
  */
 function indexOfText({ choices }: JsonObject, text: string): number | null {
   const [choice, ...others] = isJsonArray(choices) ? choices : []

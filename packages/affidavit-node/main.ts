@@ -3,8 +3,7 @@ import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts
 import { registerCompletions } from '../../src/cli/commands/completions.ts'
 import { registerNodeCommands } from '../../src/cli/commands/node.ts'
 
-// The program of the package `affidavit-node`. It is the same as the command `affidavit node` in
-// the repository.
+// The program of the package `affidavit-node`: the repository's command `affidavit node`.
 await runCommandLine(
   createCommandLine({
     name: 'affidavit-node',

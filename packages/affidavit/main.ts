@@ -5,7 +5,7 @@ import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts
 import { checkerCommands } from '../../src/cli/commands/checker.ts'
 import { registerCompletions } from '../../src/cli/commands/completions.ts'
 
-// The program of the package `affidavit`. It is the repository's program without the commands for
+// The program of the package `affidavit`: the repository's program without the commands for
 // operators.
 await runCommandLine(
   createCommandLine({
@@ -15,7 +15,7 @@ await runCommandLine(
   }),
 )
 
-/** The package contains the page. The page names the commit from which it was built. */
+/** The package contains the page, which names the commit of its build. */
 async function openVerifier() {
   const read = (name: string) => readFile(join(import.meta.dirname, '..', name), 'utf8')
   const { version, gitHead } = JSON.parse(await read('package.json'))

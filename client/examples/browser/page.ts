@@ -24,10 +24,7 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-/**
- * Shows the answer as it arrives, before it is verified. After that, shows the checks of the
- * answer.
- */
+/** Shows the answer as it arrives, and then the checks of the answer. */
 async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })

@@ -22,18 +22,17 @@ export type AnswerCall = readonly [
 
 /**
  * Returns the hash (0x) under which AttestedAnswers knows this request. Add your own nonce to the
- * request: `affidavit: { nonce }`. Without a nonce, another caller may already have sent the same
- * request to a notary.
+ * request, `affidavit: { nonce }`: otherwise another caller may have sent the same request before.
  */
 export function hashQuestion(request: JsonObject): string {
   return `0x${hashCompletion({ request, response: {} }).requestHash}`
 }
 
 /**
- * Gives the call that sends a completion to the contract. `receipt` is taken from the completion's
+ * Returns the call that sends a completion to the contract. `receipt` is from the completion's
  * proof, record or bundle. `path` leads from its leaf to the notary's newest anchored head, hex
- * without 0x: `GET /v1/log/{notary}/inclusion?index=…&size=…` gives it for the size of that head.
- * Throws FormatError for an invalid receipt.
+ * without 0x. `GET /v1/log/{notary}/inclusion?index=…&size=…` returns the path for this head's
+ * size. Throws FormatError for an invalid receipt.
  */
 export function encodeAnswer({
   notary,

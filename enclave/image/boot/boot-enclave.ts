@@ -14,13 +14,13 @@ import { type Accelerator, chooseAccelerator, type Machine, startMachine } from 
 
 /**
  * Time limit from the kernel's start to the enclave's ready line. An emulated enclave takes 105 s
- * on two cores that run six times their work at the same time.
+ * on two overloaded cores.
  */
 const ENCLAVE_TIMEOUT_MS = 240_000
 
 /**
- * Memory for the enclave (512 MB) and for the unpacked ramdisk (150 MB). During unpacking, the
- * ramdisk is in memory twice.
+ * Memory for the enclave (512 MB) and the unpacked ramdisk (150 MB). During unpacking, memory holds
+ * the ramdisk twice.
  */
 export const MEMORY_MEBIBYTES = 1_024
 const CPUS = 2
@@ -30,11 +30,11 @@ type BootOptions = {
   readonly eifPath: string
   /** Null: the program chooses the accelerator automatically. */
   readonly accelerator: Accelerator | null
-  /** Port of the demonstration provider on 127.0.0.1. The enclave can reach only this port. */
+  /** Port of the demonstration provider on 127.0.0.1, the only port that the enclave can reach. */
   readonly providerPort: number
   /**
-   * Folder for the boot files and the enclave's socket. The program creates the folder, and only
-   * this user can read it. The kernel allows only 100 bytes for the path of a socket.
+   * Folder for the boot files and the enclave's socket. The program creates it for this user only.
+   * The kernel limits the path of a socket to 100 bytes.
    */
   readonly folder: string
 }
@@ -55,8 +55,8 @@ export type BootedEnclave = {
 }
 
 /**
- * Boots the development image in `eifPath` and waits until the image's enclave is ready. The caller
- * removes the folder later. Rejects with BootError or EifError.
+ * Boots the development image in `eifPath` and waits until its enclave is ready. The caller removes
+ * the folder later. Rejects with BootError or EifError.
  */
 export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> {
   await using started = new AsyncDisposableStack()
@@ -87,8 +87,8 @@ export async function bootEnclave(options: BootOptions): Promise<BootedEnclave> 
 }
 
 /**
- * Starts a machine with these files, and a software NSM. The NSM stops when the machine stops.
- * `folder` must be private.
+ * Starts a machine with these files, and a software NSM that stops with the machine. `folder` must
+ * be private.
  */
 export async function startImage(
   files: BootFiles,
@@ -135,13 +135,10 @@ function isReady(line: string): boolean {
   return line.startsWith('{"event":"ready",')
 }
 
-/**
- * A machine's boot files: the sections of one image file. The measurements are those of this image
- * file.
- */
+/** A machine's boot files: the sections of one image file, with its measurements. */
 type BootFiles = {
   readonly kernelPath: string
-  /** All ramdisks of the image in one file. The kernel unpacks them in this order into one tree. */
+  /** All ramdisks of the image in one file. The kernel unpacks them, in order, into one tree. */
   readonly ramdiskPath: string
   readonly cmdline: string
   readonly measurements: EifMeasurements
@@ -154,8 +151,8 @@ type BootFiles = {
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Splits an image file into files in `folder`, as the hypervisor does, and measures the image file.
- * Thus the measured bytes are the booted bytes. Throws EifError for a file that is not an image.
+ * Splits an image file into files in `folder`, as the hypervisor does, and measures it. Thus the
+ * measured bytes are the booted bytes. Throws EifError for a file that is not an image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)
@@ -176,7 +173,7 @@ export async function openBootFiles(eifPath: string, folder: string): Promise<Bo
   return { kernelPath, ramdiskPath, cmdline, measurements }
 }
 
-/** Adds zeros to the bytes, so that another ramdisk can follow. */
+/** Adds zeros, so that another ramdisk can follow. */
 export function padRamdisk(ramdisk: Uint8Array): Uint8Array {
   const padding = -ramdisk.length & (RAMDISK_ALIGNMENT_BYTES - 1)
   return Buffer.concat([ramdisk, new Uint8Array(padding)])
@@ -205,8 +202,8 @@ export type SocketBridge = {
 /**
  * Opens a Unix socket at `path` and forwards its connections to `port` on 127.0.0.1. Only this user
  * may open the socket (0600). The socket's folder must be private too, because the mode is set a
- * moment after the socket is created. Every user of the computer can open the port itself, so use
- * this function only for development. Rejects when the socket cannot be created.
+ * moment after the socket is created. Use this only for development: every user of the computer can
+ * open the port itself. Rejects when the socket cannot be created.
  */
 export async function openSocketBridge({
   path,
@@ -224,7 +221,7 @@ export async function openSocketBridge({
     ] as const) {
       sockets.add(socket)
       socket.pipe(other)
-      // The error itself is ignored. The other side sees that the connection is closed.
+      // Ignored: the other side sees that the connection is closed.
       socket.on('error', () => undefined)
       socket.on('close', () => {
         sockets.delete(socket)

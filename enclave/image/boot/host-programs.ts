@@ -6,8 +6,7 @@ import { PROJECT_ROOT } from '../build-image.ts'
 import { BootError } from './boot-error.ts'
 
 /**
- * A program of this project that runs on the host. It ends when this process ends, because its IPC
- * channel closes.
+ * A program of this project on the host. It ends with this process, because its IPC channel closes.
  */
 type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
 
@@ -40,8 +39,8 @@ export function startChain(folder: string): Promise<HostProgram<StartedChain>> {
 
 /**
  * Starts the software security module (src/local/run-nsm.ts) on `socketPath`. It receives the
- * image's measurements, as a hardware module receives them from a hypervisor. Rejects with
- * BootError `program_failed`.
+ * image's measurements, as a hardware module does from a hypervisor. Rejects with BootError
+ * `program_failed`.
  */
 export function startNsm(files: {
   readonly socketPath: string
@@ -66,9 +65,8 @@ export function startProvider(): Promise<HostProgram<ProviderFacts>> {
 }
 
 /**
- * Starts a gateway as an operator would start it, on any free port. The gateway uses the enclave
- * behind `socketPath`. Rejects with BootError `program_failed`. The error message contains the
- * gateway's output.
+ * Starts a gateway for the enclave behind `socketPath`, as an operator would, on any free port.
+ * Rejects with BootError `program_failed`. Its message contains the gateway's output.
  */
 export function startGateway(options: {
   readonly socketPath: string
@@ -121,7 +119,7 @@ async function startProgram<Ready>(
   const child = fork(join(PROJECT_ROOT, file), words, {
     env: environment,
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // A Ctrl-C must reach only this process. This process then stops the programs that it started.
+    // A Ctrl-C must reach only this process, which then stops the programs that it started.
     detached: true,
   })
   let said = ''
@@ -151,7 +149,7 @@ async function endProgram(child: ChildProcess): Promise<void> {
   clearTimeout(timer)
 }
 
-/** A program that ends when this process ends, even if this process is killed. */
+/** A program that ends when this process ends, even by a kill. */
 export type GuardedProgram = {
   /** Process id of the program itself, not of its guard. */
   readonly pid: number
@@ -162,9 +160,9 @@ export type GuardedProgram = {
 }
 
 /**
- * Starts a program of the operating system under src/local/guard.ts. The guard is started by its
- * path, as are all programs from src/ in this file. `onOutput` receives the program's standard
- * output and standard error. Rejects with BootError `missing_tool` when the program does not exist.
+ * Starts a program of the operating system under src/local/guard.ts. `onOutput` receives the
+ * program's standard output and standard error. Rejects with BootError `missing_tool` when the
+ * program does not exist.
  */
 export async function startGuarded(
   command: readonly [file: string, ...words: string[]],
@@ -172,8 +170,7 @@ export async function startGuarded(
 ): Promise<GuardedProgram> {
   const guard = spawn(process.execPath, [GUARD, ...command], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // The guard needs no variables. qemu and its child processes must not see this process's
-    // secrets.
+    // The guard needs no variables, and qemu must not see this process's secrets.
     env: { NODE_NO_WARNINGS: '1', PATH: SYSTEM_PATH },
     detached: true,
   })
@@ -199,8 +196,8 @@ const GUARD = join(PROJECT_ROOT, 'src/local/guard.ts')
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /**
- * Reads the process id from the guard's report (src/local/guard.ts). Returns null if the program
- * did not start.
+ * Reads the process id from the guard's report (src/local/guard.ts). Null: the program did not
+ * start.
  */
 function readStartedPid(guard: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => {

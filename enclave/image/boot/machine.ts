@@ -10,7 +10,7 @@ export const QEMU = 'qemu-system-x86_64'
 
 /**
  * Time limit from the emulator's start to the kernel's first line. The firmware and the unpacking
- * of the kernel alone take 3 s.
+ * of the kernel take 3 s.
  */
 const KERNEL_TIMEOUT_MS = 60_000
 
@@ -21,8 +21,7 @@ export type Machine = {
   /** A port on 127.0.0.1 of the host. It leads to the requested port of the guest. */
   readonly hostPort: number
   /**
-   * The times when qemu was started, and when the kernel wrote its first line: milliseconds of
-   * performance.now().
+   * When qemu started, and when the kernel wrote its first line: milliseconds of performance.now().
    */
   readonly startedAtMs: number
   readonly kernelAtMs: number
@@ -30,7 +29,7 @@ export type Machine = {
   console(): string
   /**
    * Returns the first line for which `matches` returns true. Rejects with BootError `machine_ended`
-   * or `timeout`. The error message contains `what`.
+   * or `timeout`, whose message contains `what`.
    */
   waitForLine(
     what: string,
@@ -44,9 +43,8 @@ export type Machine = {
 }
 
 /**
- * Starts a machine and waits until the machine's kernel runs. The machine ends when this process
- * ends, even if this process is killed. Rejects with BootError `missing_tool`, `machine_ended` or
- * `timeout`.
+ * Starts a machine and waits until its kernel runs. The machine ends with this process, even if
+ * this process is killed. Rejects with BootError `missing_tool`, `machine_ended` or `timeout`.
  */
 export async function startMachine(
   plan: Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number },
@@ -55,8 +53,7 @@ export async function startMachine(
     try {
       return await tryMachine(plan, await findFreePort())
     } catch (error) {
-      // Another program can take the port between the moment when the port was chosen and the
-      // moment when qemu opens it.
+      // Another program can take the chosen port before qemu opens it.
       const isPortLost = error instanceof BootError && /host forwarding rule/i.test(error.message)
       if (!isPortLost || attempt === PORT_ATTEMPTS) throw error
     }
@@ -142,18 +139,15 @@ export type MachinePlan = {
   /** A port on 127.0.0.1 of the host. It leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
   /**
-   * The guest sees only one other host. These are the ports of that host. Each port leads to a port
-   * or a Unix socket of the real host.
+   * Ports of the only other host that the guest sees. Each leads to a port or a Unix socket of the
+   * real host.
    */
   readonly outward: readonly { readonly port: number; readonly to: number | string }[]
   /** Program that forwards the data of one connection: Node.js with relay.ts. */
   readonly relay: { readonly command: string; readonly script: string }
 }
 
-/**
- * How the guest's instructions run. `tcg`: all instructions are emulated. `kvm`: the processor runs
- * them directly.
- */
+/** `tcg` emulates the guest's instructions. With `kvm`, the processor runs the guest directly. */
 export type Accelerator = 'tcg' | 'kvm'
 
 /** The guest's address, as set by guest/enclave-init. */
@@ -165,8 +159,8 @@ const OUTWARD_ADDRESS = '10.0.2.100'
 /**
  * Returns the arguments for qemu (qemu-system-x86_64, 7.2 and later). The guest has only a console
  * and a network card: no disk, no default devices, no monitor. `restrict=on` blocks all network
- * access, except to the ports that are listed here. The guest thus reaches neither the host's
- * loopback interface nor qemu's name server.
+ * access except to the listed ports, so the guest reaches neither the host's loopback interface nor
+ * qemu's name server.
  */
 export function machineArguments(plan: MachinePlan): readonly string[] {
   return [
@@ -186,7 +180,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     'none',
     '-monitor',
     'none',
-    // If the guest restarts, the machine ends instead.
+    // The machine ends if the guest restarts.
     '-serial',
     'stdio',
     '-no-reboot',
@@ -198,8 +192,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     plan.cmdline,
     '-netdev',
     networkOf(plan),
-    // The network card has no boot ROM. With a boot ROM, qemu would need a file from another
-    // package.
+    // A boot ROM of the network card would need a file from another package.
     '-device',
     'virtio-net-pci,netdev=net,romfile=',
   ]
@@ -217,31 +210,26 @@ function networkOf({ inward, outward, relay }: MachinePlan): string {
   ].join(',')
 }
 
-/** In qemu's options, a comma ends a value. Two commas stand for one comma. */
+/** A comma ends a value in qemu's options. Two commas stand for one comma. */
 function escapeValue(value: string): string {
   return value.replaceAll(',', ',,')
 }
 
-/** Quotes a word for a shell. qemu's network library splits commands in the same way as a shell. */
+/** Quotes a word for a shell. qemu's network library splits commands like a shell. */
 function quoteWord(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`
 }
 
-/** Maximum number of kept output lines of a machine. The oldest lines are dropped. */
+/** Maximum number of kept output lines. The oldest lines are dropped. */
 export const CONSOLE_LINES_MAX = 4_000
 
 /** Maximum length of a kept line. */
 export const CONSOLE_LINE_LENGTH_MAX = 16_384
 
-/**
- * A line of output without its line end. `atMs` is its time, in milliseconds of the caller's clock.
- */
+/** A line of output without its line end. `atMs`: milliseconds of the caller's clock. */
 type ConsoleLine = { readonly text: string; readonly atMs: number }
 
-/**
- * The output of a machine, as it arrives. The guest writes this output, so it is
- * attacker-controlled.
- */
+/** The output of a machine, as it arrives. It is attacker-controlled: the guest writes it. */
 export class MachineConsole {
   readonly #now: () => number
   readonly #decoder = new TextDecoder()
@@ -276,8 +264,8 @@ export class MachineConsole {
   }
 
   /**
-   * Returns the first line for which `matches` returns true. It searches the kept lines first, and
-   * then waits for new lines. Returns null if the output or `timeoutMs` ends first.
+   * Returns the first line for which `matches` returns true, among the kept lines or new lines.
+   * Returns null if the output or `timeoutMs` ends first.
    */
   async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
     const { promise, resolve } = Promise.withResolvers<ConsoleLine | null>()
@@ -302,14 +290,14 @@ export class MachineConsole {
 }
 
 /**
- * Time limit for the kernel's first line with KVM, milliseconds. Where KVM works, it takes less
- * than one second.
+ * Time limit for the kernel's first line with KVM, milliseconds. Working KVM takes less than one
+ * second.
  */
 const KVM_PROBE_MS = 4_000
 
 /**
- * Returns `kvm` if this kernel starts with KVM. Otherwise returns `tcg`. A check that /dev/kvm can
- * be opened is not sufficient: on some machines it can be opened, but no guest ever runs.
+ * Returns `kvm` if this kernel starts with KVM, otherwise `tcg`. On some machines, /dev/kvm can be
+ * opened but no guest ever runs.
  */
 export async function chooseAccelerator(kernelPath: string): Promise<Accelerator> {
   const isOpen = await access('/dev/kvm', constants.R_OK | constants.W_OK).then(

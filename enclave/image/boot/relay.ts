@@ -2,9 +2,8 @@ import { connect, Socket } from 'node:net'
 
 /**
  * This program runs separately: `node relay.ts PORT` or `node relay.ts SOCKET`, with a socket as
- * its standard input. qemu starts one relay for each connection that the guest makes to the only
- * address that it can reach. Thus the guest can reach only the port or socket in the relay's
- * argument.
+ * its standard input. qemu starts one relay for each connection of the guest to the only address
+ * that it can reach. Thus the guest reaches only the relay's port or socket.
  */
 const guest = new Socket({ fd: 0, readable: true, writable: true, allowHalfOpen: true })
 const [target = ''] = process.argv.slice(2)

@@ -45,8 +45,8 @@ export type FirstCompletion = {
 
 /**
  * Builds a development image for the local chain and boots it. Starts a chain, a demonstration
- * provider and a gateway on this computer. `stop` ends all of them. If a step fails, all of them
- * end too. Rejects with BuildError, BootError or EifError.
+ * provider and a gateway on this computer. `stop`, or a failed step, ends all of them. Rejects with
+ * BuildError, BootError or EifError.
  */
 export async function startStage(options: {
   /** Private folder for all files except fetched packages. The caller removes the folder. */
@@ -85,9 +85,9 @@ export async function startStage(options: {
 }
 
 /**
- * Makes one verified completion. Checks the completion's evidence offline against the measurements
- * of the booted image file. Rejects with BootError. Its code is `not_verified` when evidence is
- * missing or wrong.
+ * Makes one verified completion, and checks its evidence offline against the measurements of the
+ * booted image file. Rejects with BootError, with the code `not_verified` for missing or wrong
+ * evidence.
  */
 export async function verifyFirstCompletion(stage: BootStage): Promise<FirstCompletion> {
   const { image, enclave, gateway } = stage
@@ -118,8 +118,8 @@ const NOTHING_OF_THE_OPERATORS = {
 } as const
 
 /**
- * Time limit for one answer from the gateway, milliseconds. The first completion from an emulated
- * enclave takes a second.
+ * Time limit for one answer from the gateway, milliseconds. The first completion takes a second in
+ * emulation.
  */
 const CALL_TIMEOUT_MS = 60_000
 
@@ -142,8 +142,8 @@ export async function completeChat(gateway: StartedGateway, prompt: string): Pro
 }
 
 /**
- * Waits until a block contains a completion's anchor, and returns the completion's evidence bundle.
- * Rejects with BootError `call_failed` or `timeout`.
+ * Waits until a block contains a completion's anchor, and returns the evidence bundle. Rejects with
+ * BootError `call_failed` or `timeout`.
  */
 async function fetchEvidence(gateway: StartedGateway, hash: string): Promise<JsonObject> {
   const until = performance.now() + EVIDENCE_TIMEOUT_MS
@@ -180,9 +180,9 @@ async function fetchJson(
 }
 
 /**
- * Returns the facts that a relying party expects from an enclave with this development image. These
- * are its measurements, the boot configuration that its release names, and the root of its software
- * NSM. The facts do not come from the enclave or the gateway. Rejects with BootError `not_verified`
+ * Returns what a relying party expects from an enclave with this development image: its
+ * measurements, the boot configuration that its release names, and the root of its software NSM.
+ * These facts do not come from the enclave or the gateway. Rejects with BootError `not_verified`
  * for a release without a boot configuration.
  */
 export async function expectImage(image: {
