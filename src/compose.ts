@@ -174,7 +174,7 @@ export async function compose(
   watchDescriptors(app.server.load, base)
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The agent ends last, because it may still serve the app's last calls.
+  // The app closes before the agent, which may still serve the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()
