@@ -17,8 +17,8 @@ const STOP_MARGIN_MS = 20_000
 const SAME_SIGNAL_MS = 500
 
 /**
- * The gateway's process: it reads its configuration, then serves until a signal ends it. SIGHUP
- * makes it read its settings again, from here on, before the slow imports. SIGHUP ends it only when
+ * The gateway's process: it reads its configuration, then serves until a signal ends it. From here
+ * on, before the slow imports, SIGHUP makes it read its settings again. SIGHUP ends it only when
  * the terminal was closed.
  */
 const onHangup = keepHangups()

@@ -32,8 +32,8 @@ export function variablesOf(
  * Runs `config.processes` gateways, each in its own process, behind one listening socket
  * (node:cluster). This process itself serves no calls. A process that ends is started again. If a
  * process cannot complete its first start, all processes are ended. Signals go to all processes.
- * SIGHUP makes them read settings again, a starting process when it is ready. Resolves with the
- * exit code when all processes have ended.
+ * SIGHUP makes them read settings again. A starting process gets SIGHUP when it is ready. Resolves
+ * with the exit code when all processes have ended.
  */
 export function superviseProcesses(
   config: GatewayConfig,

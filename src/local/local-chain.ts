@@ -16,8 +16,8 @@ import { keepRunning } from './keep-running.ts'
 
 /**
  * The relayer's key on the local chain: account 8 of anvil's mnemonic (`test test … junk`). The key
- * is public and protects nothing. People send transactions by hand from account 0, which would use
- * up the relayer's nonces.
+ * is public and protects nothing. Account 0 is not used: people send transactions from it by hand,
+ * which would use up the relayer's nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
 /** Account 9, whose key anvil has too. */

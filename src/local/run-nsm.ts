@@ -14,8 +14,7 @@ type NsmReady = {
 /**
  * A separate program: it serves the software security module on a socket, for an enclave or a
  * development image that is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE
- * [MEASUREMENTS-FILE]`. Ends at SIGTERM or SIGINT, and when the IPC channel of its parent, if any,
- * closes.
+ * [MEASUREMENTS-FILE]`. Ends at SIGTERM, at SIGINT, or when its parent's IPC channel closes.
  */
 const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
 if (socketPath === undefined || rootFile === undefined) {

@@ -121,8 +121,8 @@ export function openScope<Result>(
 }
 
 /**
- * Adds facts about the current call's inference. `read` must not throw. It runs only for an
- * observed call, which has a scope.
+ * Adds facts about the current call's inference. `read` must not throw. It runs only for observed
+ * calls.
  */
 export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()

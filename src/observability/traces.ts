@@ -211,8 +211,8 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins when the call first waits for a model. It ends with a streamed answer, else with
- * the wait.
+ * The span begins when the call first waits for a model. It ends with the answer if that is a
+ * stream, else with the wait.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')

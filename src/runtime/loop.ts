@@ -19,8 +19,8 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 const WOKEN = 'woken'
 
 /**
- * How long a loop waits before its next round: `ms`, or at least `leastMs` (default 0) if it is
- * woken.
+ * How long a loop waits before its next round: `ms`, or at least `leastMs` (default 0) if the loop
+ * is woken.
  */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 

@@ -11,8 +11,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
  */
 export class ConfigurationError extends Error {
   /**
-   * All faults, one sentence each, which names the variable and the expected value, and contains no
-   * secret.
+   * One sentence per fault. It names the variable and the expected value, and contains no secret.
    */
   readonly faults: readonly string[]
 

@@ -23,8 +23,8 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
-  // PGlite's files are writable by all users, whatever the umask is. Only the folder's mode keeps
-  // other users out.
+  // With any umask, all users can write PGlite's files. Only the folder's mode keeps other users
+  // out.
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {

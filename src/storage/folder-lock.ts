@@ -7,10 +7,10 @@ export type FolderLock = { release(): Promise<void> }
 
 /**
  * Locks a folder for this process. The lock of a process that has ended (kill -9) is taken over. A
- * process is identified by its pid and, if the system shows it, its start time, so a new process
- * with the same pid keeps no lock. Rejects with DataFolderInUse. The lock protects against mistakes
- * on one machine, not on network file systems. Locks are files `lock.1`, `lock.2`, and so on, of
- * which only the highest number counts. A dead lock is not replaced, because another process could
+ * process is identified by its pid and, if the system shows it, its start time: another process may
+ * get the same pid later. Rejects with DataFolderInUse. The lock protects against mistakes on one
+ * machine, not on network file systems. Locks are files `lock.1`, `lock.2`, and so on, of which
+ * only the highest number counts. A dead lock is not replaced, because another process could
  * replace it between reading and deleting. Instead, a file with the next number is created, which
  * only one process can do. The highest file is never deleted, only marked as released, so a slow
  * process that creates an old number finds a higher one.

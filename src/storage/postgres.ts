@@ -61,8 +61,8 @@ export const POSTGRES_LIMITS: PostgresLimits = {
 const PROBE_INTERVAL_MS = 1_000
 
 /**
- * A database that Kysely can use. The queries of a dialect that is null use the only connection of
- * `dialect`.
+ * A database that Kysely can use. If another dialect here is null, its queries use the only
+ * connection of `dialect`.
  */
 export type OpenedDatabase = {
   readonly dialect: Dialect

@@ -50,7 +50,7 @@ type BudgetRow = {
   /** Money is counted in billionths. */
   readonly bound: number
   readonly used: Generated<number>
-  /** Start of the period in which `used` was used, Unix seconds. */
+  /** Start of the period that `used` covers, Unix seconds. */
   readonly window_at: Generated<number>
 }
 
@@ -153,8 +153,9 @@ type RecordRow = {
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
   /**
-   * The anchor that was stored with this record. Null when the anchor came later. Not for finding a
-   * record's anchor, which is the first anchor of its log whose size is above the record's index.
+   * The anchor that was stored with this record. Null when the anchor came later. Do not read this
+   * to find a record's anchor: that is the first anchor of its log whose size is above the record's
+   * index.
    */
   readonly relayer: string | null
   readonly nonce: number | null
@@ -253,7 +254,7 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
-  /** The gateway that follows this relayer, and the end of this duty. */
+  /** The gateway that follows this relayer, and the time until which it does so. */
   readonly follower: Generated<string | null>
   readonly followed_until: Generated<number>
 }

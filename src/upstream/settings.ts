@@ -237,7 +237,7 @@ function bucketUrl() {
 }
 
 /**
- * In production, a bucket on another machine needs TLS, because images would be sent unencrypted.
+ * In production, a bucket on another machine needs TLS. Otherwise images would be sent unencrypted.
  */
 function bucketFaults(given: Environment): readonly string[] {
   const [url, ...key] = [

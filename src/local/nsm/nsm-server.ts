@@ -21,9 +21,9 @@ export type NsmServer = {
 
 /**
  * Serves software security modules on the Unix socket at `socketPath`. The socket has mode 0600 and
- * replaces an existing file. Each message has its length before it. Each connection lasts as long
- * as one enclave. It boots its own module with its own measurements (options: bootSecurityModule),
- * and its end ends the module. Throws SoftwareNsmError.
+ * replaces an existing file. Each message has its length before it. Each connection is one enclave:
+ * it boots its own module with its own measurements (options: bootSecurityModule). The module ends
+ * with the connection. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
   readonly socketPath: string

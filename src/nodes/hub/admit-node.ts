@@ -77,7 +77,7 @@ type AdmissionParts = {
   readonly connected: (nodeId: string) => Connected | null
   /**
    * Claims the node for this gateway. False when another gateway of the service has a connection to
-   * the node that answers. Ends a connection that does not answer.
+   * the node, and this connection answers. Ends a connection that does not answer.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void

@@ -15,8 +15,8 @@ type KeyWatch = {
 }
 
 /**
- * How many keys are checked at the same time. With many more nodes' keys, a round takes longer than
- * its interval.
+ * How many keys are checked at the same time. With many more keys, a round takes longer than its
+ * interval.
  */
 export const KEYS_CHECKED_MAX = 32
 

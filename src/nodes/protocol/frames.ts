@@ -37,10 +37,7 @@ export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
 /** Longest message of an error, UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
 
-/**
- * Longest request id that the gateway reads. Its own ids are shorter, so a longer id cannot answer
- * its request.
- */
+/** Longest request id that the gateway reads. The gateway's own ids are shorter. */
 const REQUEST_ID_LENGTH_MAX = 64
 /** Longest id that a node accepts, because the node repeats the id in every frame. */
 const ECHOED_ID_LENGTH_MAX = 256

@@ -135,10 +135,10 @@ export type NodesStore = {
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Stores that a node's connection began, and the models that the node serves. It replaces an
-   * earlier connection, even of another process, whose uptime ends when the node was last seen.
-   * With `takes` 'when_free', it replaces no connection. False if it was not stored: 'when_free'
-   * found another connection, or the node is unknown or archived.
+   * Stores that a node's connection began, and the models that the node serves. The connection
+   * replaces an earlier one, even of another process. The earlier uptime ends when the node was
+   * last seen. With `takes` 'when_free', no connection is replaced. False if the connection was not
+   * stored: 'when_free' found another connection, or the node is unknown or archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**

@@ -108,10 +108,10 @@ export function lostError(): DispatchError {
 }
 
 /**
- * True if the request may have caused the error that the node reported. The status is 400 or 500
- * when the node's library does not know a member, or when its backend cannot use a tool. If the
- * gateway refused an ambiguous answer, the model alone may be the cause. Another node's success
- * does not prove that this node has a fault, so a probe decides.
+ * True if the request may have caused the error that the node reported. The status may be 400 or
+ * 500 when the node's library does not know a member, or its backend cannot use a tool. If the
+ * gateway refused the answer, the model may be the only cause. Another node's success does not
+ * prove that this node has a fault, so a probe decides.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error

@@ -171,8 +171,8 @@ export type NodeLimits = {
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * The idle node of a connection of this age is asked to connect again, so that load balancers can
-   * distribute the nodes again.
+   * At this age of its connection, an idle node is asked to connect again, so that load balancers
+   * can distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
@@ -181,8 +181,8 @@ export type NodeLimits = {
    */
   readonly seenMs: number
   /**
-   * How often the gateway searches for nodes of dead gateways. After a dead gateway's lease, its
-   * nodes are shown as connected for up to this time.
+   * How often the gateway searches for nodes of dead gateways. These nodes are shown as connected
+   * for up to this time after the lease has ended.
    */
   readonly abandonedMs: number
   /**

@@ -33,9 +33,9 @@ export const COMPLETION_TOKENS_EXTRA = 16
  * Makes the usage that a node claims plausible. Counts are integers from 0. There are at most
  * `promptTokensMax` prompt tokens. There are at most as many completion tokens as bytes in the
  * answer's text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is the sum of
- * both. Details are kept only if they are counts within these limits. Null when the claim has no
- * valid counts. Does NOT show that the counts are right: within the limits a node may still claim
- * several times too much.
+ * prompt and completion tokens. Details are kept only if they are counts within these limits. Null
+ * when the claim has no valid counts. Does NOT show that the counts are right: within the limits a
+ * node may still claim several times too much.
  */
 export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject | null {
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))

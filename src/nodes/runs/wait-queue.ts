@@ -10,7 +10,7 @@ type Waiting<Node> = {
   readonly deadlineMs: number
 }
 
-/** Callers that wait for a node, served in their order for each model. */
+/** Callers that wait for a node. For each model, the first caller is served first. */
 export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`

@@ -21,8 +21,8 @@ import {
 
 /**
  * Represents all nodes of another gateway for one model as one node. The other gateway sends each
- * call to one of its nodes. Used slots are the number that it last published, plus the calls that
- * were sent to it since then.
+ * call to one of its nodes. The used slots are the number that it last published, plus the calls
+ * that were sent since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string

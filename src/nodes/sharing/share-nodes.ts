@@ -41,9 +41,8 @@ export type NodeSharing = {
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
   /**
-   * Claims a node that connects here. False when another gateway has a connection to the node that
-   * answers, or claims the node at the same time and wins. A connection that does not answer is
-   * ended.
+   * Claims a node that connects here. False when another gateway has a connection that answers, or
+   * claims the node at the same time and wins. A connection that does not answer is ended.
    */
   claim(nodeId: string, timeoutMs: number): Promise<boolean>
   /** Ends the claim: the node has connected, or will not connect. */

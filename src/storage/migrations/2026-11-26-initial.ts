@@ -8,9 +8,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * made_by has no foreign key, because a key that made other keys is never deleted. Content that the
- * account finished up to erased_through is erased, even if it is stored later. One row in erasures
- * is one act, for any number of records.
+ * made_by has no foreign key, because a key that made other keys is never deleted. erased_through:
+ * content of completions that finished up to this time is erased, even if it is stored later. One
+ * row in erasures is one act, for any number of records.
  */
 const ACCOUNTS = `
   create table erasures (
@@ -298,9 +298,9 @@ const NODES = `
  * counted, so that each batch counts once. minute and day are numbers of windows: Unix seconds
  * divided by 60 and by 86400. Half of each page stays free for new versions of its rows, which then
  * need no new index entries and no vacuum. The call_id of an Idempotency-Key goes with a verified
- * call through the enclave and returns in the call's record, which is the answer. Answers of other
- * calls are stored in `answer`. A settled row in budget_calls is kept for some time, so that its
- * call is settled only once.
+ * call through the enclave and returns in the call's record. This record is the answer. Answers of
+ * other calls are stored in `answer`. A settled row in budget_calls is kept for some time, so that
+ * its call is settled only once.
  */
 const LIMITS = `
   create table gateway_processes (

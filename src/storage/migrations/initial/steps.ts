@@ -1,8 +1,8 @@
 /**
  * Checks and counts a batch of calls, and settles earlier calls, in one step. Each window's row is
- * locked before it is read, in the order of `buckets`, which the caller sorts, so that two gateways
- * never block each other. A window only moves forward. With `clock` null, the time is the server's,
- * which all gateways share.
+ * locked before it is read. The caller sorts `buckets`, and rows are locked in this order, so that
+ * two gateways never block each other. A window only moves forward. With `clock` null, the time is
+ * the server's, which all gateways share.
  */
 const RATE_LIMIT_STEP = `
 create function rate_limit_step(process uuid, lease_seconds bigint, batch bigint, buckets json, clock bigint)
