@@ -12,8 +12,8 @@ export class StartFailure extends Error {
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
- * Waits for all parts, even if some fail, so that no part is still starting when the caller cleans
- * up. Returns the values. Throws the failure of one part, or one StartFailure that contains the
+ * Waits for all parts, even if some fail: no part may still be starting when the caller cleans up.
+ * Returns the values. Throws the failure of one part, or one StartFailure that contains the
  * failures of several.
  */
 export async function settleAll<Values extends readonly unknown[]>(

@@ -40,11 +40,12 @@ export type Database = {
 }
 
 /**
- * Opens the database and runs the migrations that it needs. Rejects with DatabaseUnfit when it
- * answers but does not meet our requirements, with DatabaseNewer when a newer release migrated it,
- * with DataFolderInUse when another process has the folder open, otherwise with the driver's error.
- * `onConnectionError` is called with failures in the background: broken idle connections, and
- * failed upkeep of the embedded database. Queries report their own failures.
+ * Opens the database and runs the migrations that it needs. Rejects with DatabaseUnfit when the
+ * database answers but does not meet our requirements. Rejects with DatabaseNewer when a newer
+ * release migrated it. Rejects with DataFolderInUse when another process has the folder open.
+ * Otherwise rejects with the driver's error. `onConnectionError` is called with failures in the
+ * background: broken idle connections, and failed upkeep of the embedded database. Queries report
+ * their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,

@@ -12,10 +12,10 @@ const OWNER_ALONE = 0o700
 const OTHERS = 0o077
 
 /**
- * Opens the embedded PGlite in the data folder, which is made when it is missing, and which other
- * users cannot read. Committed data survives a kill of the process, but may be lost in a power cut,
- * because PGlite does not wait for the disk. Rejects with DataFolderInUse when another process has
- * the folder open: two processes would destroy each other's files.
+ * Opens the embedded PGlite in the data folder. Makes a missing folder. Other users cannot read the
+ * folder. Committed data survives a kill of the process, but may be lost in a power cut, because
+ * PGlite does not wait for the disk. Rejects with DataFolderInUse when another process has the
+ * folder open: two processes would destroy each other's files.
  */
 export async function openEmbedded(
   dataFolder: string,

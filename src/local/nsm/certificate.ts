@@ -62,7 +62,10 @@ const AUTHORITY = {
   ],
 } as const
 
-/** The profile of each role. The root is never renewed, because verifiers keep a copy of it. */
+/**
+ * The profile of each role. The root is never renewed, because verifiers keep a copy of its
+ * certificate.
+ */
 export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateProfile>> = {
   root: {
     ...AUTHORITY,

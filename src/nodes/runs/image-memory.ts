@@ -97,7 +97,7 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // This listener runs before the library's own, so that a packet that ends a frame counts for that
+  // This listener runs before the library's own. So a packet that ends a frame counts for that
   // frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
