@@ -57,7 +57,7 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const fields: Record<string, unknown> = Object.create(null)
   let image: Uint8Array | null = null
   for (const { name: given, filename, bytes } of parts) {
-    // OpenAI's clients use this name for every list of images, even a list of one.
+    // OpenAI's clients use this name for every list of images, even if the list has one image.
     const name = given === 'image[]' && filename !== null ? 'image' : given
     if (name !== 'image' && filename !== null) throw unsupportedFile()
     if (name in fields || (name === 'image' && image !== null))

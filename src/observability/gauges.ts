@@ -14,7 +14,8 @@ export const SOURCE_TIMEOUT_MS = 2_000
 type GaugeForm = { readonly help: string; readonly label?: string }
 
 /**
- * The value that was read. Null: not known now. A map has one value for each value of the label.
+ * The value that was read. Null: the value is not known now. A map has one value for each value of
+ * the label.
  */
 type Reading = number | null | ReadonlyMap<string, number>
 

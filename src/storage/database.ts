@@ -23,8 +23,7 @@ export type Database = {
   /** For all queries except commits. */
   readonly queries: Queries
   /**
-   * For commits only. They have their own connections, so that history reads cannot block the
-   * committer.
+   * For commits only. Commits have their own connections, so that history reads cannot block them.
    */
   readonly commits: Queries
   /**

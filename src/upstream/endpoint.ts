@@ -6,7 +6,7 @@ import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/prot
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
-/** Maximum number of connections to one service. More calls wait. */
+/** Maximum number of connections to one service. More calls wait for a free connection. */
 const ENDPOINT_CONNECTIONS_MAX = 64
 /** Longest time to open a connection. */
 const CONNECT_TIMEOUT_MS = 5_000

@@ -26,8 +26,8 @@ export type ConnectionRegistry = Pick<
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
- * Why a node may not connect, or not stay connected. The known texts of the deployed service are
- * used here.
+ * Why the registry refuses a node that connects or is connected. The deployed service's texts are
+ * used where they are known.
  */
 export const REFUSALS = {
   /**

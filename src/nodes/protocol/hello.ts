@@ -52,7 +52,7 @@ export const CLOSE_CODES = {
   later: 1013,
 } as const
 
-/** Texts for faults in the headers. The known texts of the deployed service are used here. */
+/** Texts for faults in the headers. The deployed service's texts are used where they are known. */
 const FAULTS = {
   nodeIdMissing: 'Node-Id header is required',
   nodeIdMalformed: 'Node-Id header is not a node id',

@@ -237,7 +237,9 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/** 0 while the node is not connected, and if our clock is before the start of the connection. */
+/**
+ * 0 while the node is not connected. Also 0 if the connection starts in the future, by our clock.
+ */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }

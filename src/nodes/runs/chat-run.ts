@@ -279,8 +279,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Called when too much data waits. Before the first token, the node has sent too much. After it,
-   * the caller reads too slowly, which is not the node's fault.
+   * Called when too much data waits. Before the first token, the node has sent too much. After the
+   * first token, the caller reads too slowly, which is not the node's fault.
    */
   private overflow(): void {
     if (this.phase === 'waiting')

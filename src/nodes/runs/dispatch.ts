@@ -62,8 +62,9 @@ export type NodeAnswer = {
 export type Dispatcher = {
   /**
    * Sends the call to the node with the shortest expected time, and resolves at the first token.
-   * Before that, another node replaces a node that fails or is silent, at most `retriesMax` times.
-   * After it, no node is replaced. Rejects with DispatchError, or with the signal's reason.
+   * Before the first token, another node replaces a node that fails or is silent, at most
+   * `retriesMax` times. Later, no node is replaced. Rejects with DispatchError, or with the
+   * signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
   /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
@@ -172,7 +173,7 @@ type Questions = {
 
 /**
  * Returns two forms of the question: with all members, and with only the members that every node
- * accepts. The text of each form is made once, that of the second form only when needed.
+ * accepts. Each form's text is made at most once, when it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)

@@ -53,8 +53,8 @@ export type NodeLimits = {
    */
   readonly largeRequestBytesMax: number
   /**
-   * Maximum number of bytes, besides one large frame, that wait for one node to read them. With
-   * more, the node counts as lost.
+   * Maximum number of bytes that wait until one node reads them, in addition to one large frame. If
+   * more bytes wait, the node counts as lost.
    */
   readonly sendBytesMax: number
   /**

@@ -211,7 +211,7 @@ export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/** Maximum number of remembered circuits. Beyond it, the least recently used is removed. */
+/** Maximum number of remembered circuits. The least recently used circuit is removed first. */
 export const REMEMBERED_MAX = 10_000
 
 /**
