@@ -20,7 +20,7 @@ import { keepRunning } from './keep-running.ts'
  * which would use up the relayer's nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
-/** Account 9, whose key anvil has too. */
+/** Account 9, whose key anvil has. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }

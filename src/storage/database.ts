@@ -32,7 +32,7 @@ export type Database = {
   readonly session: DatabaseSession | null
   /** Names of the migrations that ran at the opening, oldest first. */
   readonly migrated: readonly string[]
-  /** Encrypts callers' requests and answers. Null: they are stored unencrypted. */
+  /** Encrypts callers' requests and answers. Null: requests and answers are stored unencrypted. */
   readonly content: ContentCipher | null
   /** Ends all connections. A data folder can then be opened again. */
   close(): Promise<void>

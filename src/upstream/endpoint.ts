@@ -40,7 +40,7 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Headers, read again for each call. They may contain the credential. */
+  /** Headers, which are read again for each call. The headers may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** Longest time of a whole call. */
   readonly timeoutMs: number

@@ -26,7 +26,7 @@ import {
 /**
  * The five certificates of a Nitro attestation document, root first. They copy AWS's certificates
  * (facts): life, constraints, key usage, and the order of extensions. A validator for AWS's profile
- * accepts them.
+ * accepts these certificates.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
 

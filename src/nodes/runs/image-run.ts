@@ -103,7 +103,7 @@ export class ImageRun extends Run {
 }
 
 /**
- * Without a status, the cause is unknown, so another node is asked before this one counts as
+ * Without a status, the cause is unknown. So another node is asked before this node counts as
  * failed.
  */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {

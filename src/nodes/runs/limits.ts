@@ -43,8 +43,8 @@ export type NodeLimits = {
    */
   readonly imageBytesMax: number
   /**
-   * Largest frame to a node. The public client accepts 1 MiB. It closes after a larger frame with
-   * 1009 and loses all its runs.
+   * Largest frame to a node. The public client accepts 1 MiB. After a larger frame, the client
+   * closes with 1009 and loses all its runs.
    */
   readonly requestBytesMax: number
   /**

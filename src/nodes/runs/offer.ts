@@ -11,7 +11,7 @@ export type Offer<Node> = {
   counted: number
 }
 
-/** Creates an offer that is not yet measured or in an index. */
+/** Creates an offer that is not yet measured and not in an index. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
   return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }

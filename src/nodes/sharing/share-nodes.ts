@@ -134,8 +134,8 @@ class SharedNodes implements NodeSharing {
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
     const claim: Claim = { state: 'asking' }
-    // From now on, this gateway answers questions about the node. Of two gateways that claim it at
-    // the same time, at least one gets the other's question.
+    // From now on, this gateway answers questions about the node. If two gateways claim the node at
+    // the same time, at least one of them gets the other's question.
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
