@@ -42,10 +42,10 @@ import { openRecords } from './verified/records/open-records.ts'
 import { createPages } from './web/routes.ts'
 
 /**
- * Starts all parts that the configuration asks for, and starts to serve. Production and tests put
- * the parts together only here. If a part cannot start, this ends all parts that it started. It
- * then rejects with StartFailure or DataFolderInUse, whose messages are for the user who started
- * the gateway.
+ * Starts all parts that the configuration asks for, and starts to serve. Only this function puts
+ * the parts together, in production and in tests. If a part cannot start, ends the parts that it
+ * started, and rejects with StartFailure or DataFolderInUse. The messages of these errors are for
+ * the user who started the gateway.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export async function compose(
@@ -174,7 +174,7 @@ export async function compose(
   watchDescriptors(app.server.load, base)
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app is closed before the agent, because the agent may still serve the app's last calls.
+  // The app closes before the agent, which may still serve the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()

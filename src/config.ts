@@ -270,7 +270,9 @@ export type GatewayConfig = {
   readonly port: number
   /** Where traces are sent; null: traces are off. */
   readonly traces: TraceConfig | null
-  /** Variables for the demonstration's agent. They turn on the same traces as the gateway's. */
+  /**
+   * Variables for the demonstration's agent. They make the agent send traces as the gateway does.
+   */
   readonly agentVariables: Readonly<Record<string, string>>
   /** Where metrics are served; null: metrics are not served. */
   readonly metrics: { readonly host: string; readonly port: number } | null
@@ -314,10 +316,7 @@ export type GatewayConfig = {
   /** Addresses and CIDRs. */
   readonly trustedProxies: readonly string[]
   readonly keepAliveMs: number
-  /**
-   * If this is more than 1, this process only supervises that number of gateway processes
-   * (src/processes.ts).
-   */
+  /** If this is more than 1, this process only supervises the gateways (src/processes.ts). */
   readonly processes: number
   readonly bodyBytesMax: number
   readonly memoryBytesMax: number
@@ -325,13 +324,13 @@ export type GatewayConfig = {
   readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
-  /** The source that evidence bundles name; null: they name no source. */
+  /** The source that evidence bundles name. Null: bundles name no source. */
   readonly source: BundleSource | null
 }
 
 /**
  * Reads the gateway's settings. Throws ConfigurationError, which lists every fault. Calls `warn`
- * for each setting that works but should be corrected. By default, `warn` writes to standard error.
+ * for each setting that works but should be corrected; by default, `warn` writes to standard error.
  */
 export function readGatewayConfig(
   environment: Environment = process.env,
@@ -384,25 +383,21 @@ export function readGatewayConfig(
 }
 
 /**
- * Calls get a quarter of the memory. The rest is for the process itself, for garbage that is not
- * collected yet, and for pulls of completions.
+ * Calls get a quarter of the memory. The process itself, uncollected garbage and pulls of
+ * completions use the rest.
  */
 function admittedBytesOf(memoryBytes: number): number {
   return Math.max(64 * 1024 * 1024, Math.floor(memoryBytes / 4))
 }
 
 /**
- * Default number of calls for each file descriptor of the process. A call takes two descriptors, so
- * calls use four fifths of the descriptors. The other fifth is for all other uses.
+ * Default number of calls for each file descriptor. A call takes two descriptors, so calls use four
+ * fifths of the descriptors.
  */
 const CALLS_SHARE = 0.4
-/**
- * Largest default number of calls. It matters on systems that state no limit of file descriptors.
- */
+/** Largest default number of calls. It applies on systems without a limit of file descriptors. */
 const CALLS_MAX = 30_000
-/**
- * The bridges of an enclave image take 1,024 connections. Several gateways share these connections.
- */
+/** The bridges of an enclave image take 1,024 connections, which several gateways share. */
 const PRODUCTION_CALLS_MAX = 512
 
 function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
@@ -410,7 +405,7 @@ function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
   return Math.max(1, Math.min(callsMax, Math.floor(descriptors * CALLS_SHARE)))
 }
 
-/** The agent does not get OTEL_SERVICE_NAME, so that the agent keeps its own name in traces. */
+/** Without OTEL_SERVICE_NAME, the agent keeps its own name in traces. */
 const AGENT_VARIABLES = Object.keys(traceFields).filter((name) => name !== 'OTEL_SERVICE_NAME')
 
 function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
@@ -430,10 +425,7 @@ function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
   )
 }
 
-/**
- * Returns faults that appear only when several variables are checked together. The schema checks
- * each variable alone.
- */
+/** Finds faults in the combination of variables. The schema checks each variable alone. */
 function findFaults(given: Environment): readonly string[] {
   return [
     ...chainFaults(given),
@@ -448,8 +440,8 @@ function findFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Staging refuses lists of expected measurements of AWS's hardware. A simulated module reports the
- * measurements that its operator chose, so such a list would not prove anything.
+ * Staging refuses expected measurements of AWS's hardware. The operator chooses what a simulated
+ * module reports, so such measurements would not prove anything.
  */
 function stagingFaults(given: Environment): readonly string[] {
   const faults: string[] = []
@@ -464,8 +456,8 @@ function stagingFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Several gateway processes must share external parts, because otherwise each process would start
- * its own embedded parts.
+ * Several gateway processes must share external parts. Otherwise each process would start its own
+ * embedded parts.
  */
 function processFaults(given: Environment): readonly string[] {
   return ['DATABASE_URL', 'ENCLAVE_URL', 'CHAIN_RPC_URL'].flatMap((name) =>
@@ -474,8 +466,8 @@ function processFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Returns one fault for each embedded, simulated or demonstration part that would start. It also
- * returns one fault for each missing setting that production requires.
+ * Returns one fault for each embedded, simulated or demonstration part that would start, and for
+ * each missing setting that production requires.
  */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []

@@ -9,8 +9,8 @@ import { type Home, openHome } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
 
 /**
- * Parts that a test supplies. Each of these parts replaces the part that the configuration asks
- * for. The gateway ends these parts when it stops.
+ * Parts that a test supplies in place of the configured parts. The gateway ends these parts when it
+ * stops.
  */
 export type OwnFoundation = {
   /** Null: there is no data folder, and no key is made. */
@@ -21,11 +21,11 @@ export type OwnFoundation = {
 }
 
 /**
- * The parts that the gateway needs. The operator runs some of these parts. The gateway starts the
+ * The parts that the gateway needs. The operator runs some of them, and the gateway starts the
  * others.
  */
 type Foundation = {
-  /** Null in production, which stores no data on this machine. */
+  /** Null in production: the gateway then stores no data on its machine. */
   readonly home: Home | null
   readonly database: Database
   /** Null when a test supplies its own anchoring. */
@@ -37,9 +37,9 @@ type Foundation = {
 
 /**
  * Opens the data folder, then starts or connects all parts at the same time. Passes each started
- * part to `onStarted`, even if another part fails. When the pool of enclaves ends, it first ends
- * the local enclaves, then the readers of their logs. Rejects with StartFailure, which reports
- * every failure.
+ * part to `onStarted`, even if another part fails. Rejects with StartFailure, which reports every
+ * failure. The end of the enclave pool ends the local enclaves first, then the readers of their
+ * logs.
  */
 export async function startFoundation(
   config: GatewayConfig,
@@ -53,7 +53,7 @@ export async function startFoundation(
     onStarted(() => stop(part))
     return part
   }
-  // Anchoring is set later. From then on, it is notified each time the chain restarts.
+  // Anchoring is set later. It is then notified of each restart of the chain.
   const later: { anchoring?: Anchoring } = {}
   const { databaseUrl: url, dataFolder, contentKeys } = config
   const starting = {
@@ -103,7 +103,7 @@ async function startEnclaveParts(
     own.anchoring || chain.kind === 'local'
       ? Promise.resolve(own.anchoring?.domain ?? LOCAL_DOMAIN)
       : parts.chain.then(present)
-  // Loaded only here: production images contain neither the software NSM nor the sources that it
+  // Loaded only here, because production images lack the software NSM and the sources that it
   // measures.
   const { startLocalEnclaves } = await import('./local/enclave-process.ts')
   return startLocalEnclaves({ ...enclave, home, domain, shutdownGraceMs }, log)

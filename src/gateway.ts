@@ -26,8 +26,8 @@ export type Gateway = {
   readonly lease: Pick<ProcessLease, 'id'>
   readonly nodes: ServingNodes
   /**
-   * Makes the gateway report "not ready" while it still serves calls for the drain delay. If the
-   * signal is aborted, the delay ends early.
+   * Makes the gateway report "not ready" and still serve calls during the drain delay. An aborted
+   * signal ends the delay early.
    */
   drain(skip: AbortSignal): Promise<void>
   /**
@@ -41,7 +41,7 @@ export type Gateway = {
   stop(): Promise<void>
 }
 
-/** Parts that a test supplies. Each replaces the part that the configuration asks for. */
+/** Parts that a test supplies in place of the configured parts. */
 export type OwnParts = OwnFoundation & {
   /** Options of the pool of enclaves. */
   readonly enclaves?: Partial<
@@ -56,6 +56,6 @@ export type OwnParts = OwnFoundation & {
   readonly embeddings?: Embeddings
   readonly images?: Images
   readonly search?: WebSearch
-  /** Observers that are used in addition to the observers of metrics and traces. */
+  /** Observers in addition to those of metrics and traces. */
   readonly observers?: readonly CallObserver[]
 }

@@ -10,10 +10,7 @@ import type { Logger } from './observability/logger.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
-/**
- * Time that a stop may take in addition to the grace for running calls. It is for commits and for
- * ending the parts.
- */
+/** Time that a stop may take after the grace for running calls, to commit and to end the parts. */
 const STOP_MARGIN_MS = 20_000
 
 /** One Ctrl-C may arrive twice: from the terminal, and again from npm. */
@@ -21,8 +18,8 @@ const SAME_SIGNAL_MS = 500
 
 /**
  * The gateway's process: it reads its configuration, then serves until a signal ends it. From here
- * on, before the slow imports, SIGHUP makes the process read its settings again. SIGHUP ends the
- * process only when the terminal was closed.
+ * on, before the slow imports, SIGHUP makes it read its settings again. SIGHUP ends it only when
+ * the terminal was closed.
  */
 const onHangup = keepHangups()
 const warnings: string[] = []
@@ -33,8 +30,8 @@ else await serve(config)
 
 /**
  * Keeps a SIGHUP until a listener is set, because by default Node would end the process. When
- * standard input is a terminal, SIGHUP means that the terminal was closed. It then stops the
- * process like SIGTERM.
+ * standard input is a terminal, SIGHUP means that the terminal was closed, and stops the process
+ * like SIGTERM.
  */
 function keepHangups(): (listener: () => void) => void {
   let added: (() => void) | null = null
@@ -63,16 +60,16 @@ async function readConfigOrExit(): Promise<GatewayConfig> {
 }
 
 /**
- * Keeps compiled code for the next start, which then takes half the time. The code is in the data
- * folder, because a user who can write these files could change the code that runs. So Node's
- * default is not used: it is a folder below the system's temporary folder.
+ * Keeps compiled code for the next start, which then takes half the time. A user who can write
+ * these files can change the code that runs. So they are in the data folder, and not in Node's
+ * default folder below the system's temporary folder.
  */
 function cacheCompiledCode(dataFolder: string): void {
   try {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 })
     enableCompileCache(join(dataFolder, 'compiled'))
   } catch {
-    // If the folder cannot be made, a part that needs the folder reports the fault.
+    // A part that needs the folder reports why it cannot be made.
   }
 }
 
@@ -111,8 +108,8 @@ async function serve(config: GatewayConfig): Promise<void> {
   process.stdout.on('error', () => undefined)
   log.info({ data: config.dataFolder }, 'starting')
   const starting = compose(config, log)
-  // If a SIGHUP comes while the parts start, it takes effect when the parts run, because files may
-  // have changed since they were read.
+  // A SIGHUP during the start takes effect when the parts run: files may have changed since they
+  // were read.
   onHangup(async () => {
     const gateway = await starting.catch(() => null)
     await gateway?.reload()

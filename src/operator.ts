@@ -24,8 +24,8 @@ import { contentActs } from './verified/records/content-acts.ts'
 import { erasureActs } from './verified/records/erasure-acts.ts'
 
 /**
- * Opens the routes for the operator and for administrators, and the routes with which holders
- * manage their keys.
+ * Opens the routes for the operator and for administrators, and the routes for holders to manage
+ * their keys.
  */
 export function openOperator({
   database,
@@ -44,7 +44,7 @@ export function openOperator({
 }): {
   /** Routes for keys and for the administrative log. */
   readonly keyRoutes: readonly Route[]
-  /** All other routes for administrators. Some of these routes are only on the control socket. */
+  /** All other routes for administrators, some of them only on the control socket. */
   readonly adminRoutes: readonly Route[]
 } {
   const tierNames = () => [...tiers().byName.keys()]

@@ -7,12 +7,12 @@ import { backOffMs } from './runtime/back-off.ts'
 
 /** Pause before an ended process is started again. */
 const BACKOFF = { minMs: 500, maxMs: 30_000 }
-/** If a process ran this long before it ended, it did not fail at its start. */
+/** A process that ran this long did not fail at its start. */
 const SETTLED_MS = 60_000
 
 /**
- * Returns the variables for one of several gateway processes, by its index from 0. Each process is
- * a whole gateway. The processes share only the socket that accepts calls.
+ * Returns the variables for one of several gateway processes, by its index from 0. Each is a whole
+ * gateway. The processes share only the socket that accepts calls.
  */
 export function variablesOf(
   place: number,
@@ -30,10 +30,10 @@ export function variablesOf(
 
 /**
  * Runs `config.processes` gateways, each in its own process, behind one listening socket
- * (node:cluster). This process itself serves no calls. If a process ends, it is started again. If a
- * process cannot complete its first start, all processes are ended. Signals are passed on to all
- * processes. SIGHUP makes them read settings again. A process that is starting gets SIGHUP when it
- * is ready. Resolves with the exit code when all processes have ended.
+ * (node:cluster). This process itself serves no calls. A process that ends is started again. If a
+ * process cannot complete its first start, all processes are ended. Signals go to all processes.
+ * SIGHUP makes them read settings again. A starting process gets SIGHUP when it is ready. Resolves
+ * with the exit code when all processes have ended.
  */
 export function superviseProcesses(
   config: GatewayConfig,
@@ -43,7 +43,7 @@ export function superviseProcesses(
   const places = new Map<number, Worker>()
   const pauses = new Set<NodeJS.Timeout>()
   const ready = new Set<number>()
-  /** Processes that are starting, and that may have read their settings before SIGHUP came. */
+  /** Starting processes that may have read their settings before SIGHUP. */
   const stale = new Set<number>()
   let isStopping = false
   let isAnnounced = false
@@ -96,8 +96,8 @@ export function superviseProcesses(
   }
 
   /**
-   * Called when a process has ended and is not started again. If no stop was requested, this ends
-   * the other processes too.
+   * Called when a process has ended and is not started again. Ends the other processes if no stop
+   * was requested.
    */
   function end(code: number): void {
     exitCode = Math.max(exitCode, code)
@@ -117,8 +117,7 @@ export function superviseProcesses(
       if (ready.has(place)) worker.process.kill('SIGHUP')
       else stale.add(place)
   })
-  // The second signal makes the processes skip the drain delay. The third signal ends the processes
-  // at once.
+  // The second signal makes the processes skip the drain delay. The third ends them at once.
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stop(signal))
   process.on('disconnect', () => stop('SIGTERM'))
   for (let place = 0; place < config.processes; place++) start(place, 0)

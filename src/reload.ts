@@ -13,11 +13,9 @@ import type { UpstreamConfig } from './upstream/settings.ts'
 export type Reloadable = {
   readonly tiers: Tiers
   readonly prices: Prices
-  /** The operator's credentials. The keys are the names of providers in the enclaves' table. */
+  /** The operator's credentials, by provider name in the enclaves' table. */
   readonly credentials: ReadonlyMap<string, string>
-  /**
-   * The services that the gateway itself calls. A reload changes only the keys of these services.
-   */
+  /** The services that the gateway itself calls. A reload changes only their keys. */
   readonly upstream: Pick<UpstreamConfig, UpstreamName>
 }
 
@@ -26,7 +24,7 @@ type UpstreamName = (typeof UPSTREAM_NAMES)[number]
 
 /**
  * Reads the files that a configuration names. Rejects with StartFailure, which reports every fault
- * in a file.
+ * in them.
  */
 export async function readReloadable(
   config: Pick<
@@ -45,32 +43,29 @@ export async function readReloadable(
 
 /** The settings that are in use. */
 type Settings = {
-  /** Each call reads this once, and uses the result until the call ends. */
+  /** Each call reads this once, and keeps the result until its end. */
   current(): Reloadable
   /** These functions return members of `current()`. */
   readonly tiers: () => Tiers
   readonly prices: () => Prices
   readonly credentials: () => ReadonlyMap<string, string>
-  /**
-   * Returns the service as it was configured at the start, but always with the key that `current()`
-   * has.
-   */
+  /** Returns the service as configured at the start, with the key from `current()`. */
   upstream<Name extends UpstreamName>(name: Name): UpstreamConfig[Name]
   /**
-   * Reads all settings again. Puts all of them into use, or none if one has a fault. Several
+   * Reads all settings again, and puts all of them into use, or none if one has a fault. Several
    * reloads run one after another. Resolves to true if the new settings are in use. Faults are
    * logged.
    */
   reload(): Promise<boolean>
-  /** State of the last reload, or of the start if there was no reload. Unix seconds. */
+  /** State of the last reload, or of the start. Unix seconds. */
   status(): { readonly isReloaded: boolean; readonly reloadedAt: number }
 }
 
 const SIGNAL: Operator = { who: 'operator', accountId: null, from: 'signal' }
 
 /**
- * Opens the settings with their first values. If the administrative log cannot record a reload, the
- * new settings are not put into use.
+ * Opens the settings with their first values. New settings are put into use only if the
+ * administrative log can record the reload.
  */
 export function openSettings({
   first,
@@ -80,10 +75,7 @@ export function openSettings({
   now,
 }: {
   readonly first: Reloadable
-  /**
-   * Reads the settings. If it rejects, the error's message is for the operator and contains no
-   * secret.
-   */
+  /** Reads the settings. A rejection's message is for the operator and contains no secret. */
   readonly read: () => Promise<Reloadable>
   readonly adminLog: Pick<AdminLog, 'append'>
   readonly log: Pick<Logger, 'info' | 'error'>
@@ -112,8 +104,8 @@ export function openSettings({
       isReloaded = false
       const faults = faultsOf(error)
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
-      // While the database cannot be reached, the administrative log cannot record the refusal. The
-      // log line above still reports the refusal.
+      // Without the database, the administrative log cannot record the refusal. The log line above
+      // reports it.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
       if (faults !== null) await adminLog.append(SIGNAL, refused).catch(() => undefined)
     }
@@ -139,8 +131,7 @@ export function openSettings({
 }
 
 /**
- * Returns the faults in a setting or a file, which the operator can correct. Null for any other
- * error.
+ * Returns the faults in a setting or a file, which the operator can correct. Null for other errors.
  */
 function faultsOf(error: unknown): { readonly faults: readonly string[] } | null {
   if (error instanceof ConfigurationError) return { faults: error.faults }

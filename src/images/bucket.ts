@@ -9,20 +9,21 @@ import { type ImageObjects, ImageStoreError } from './image-store.ts'
 /** Longest time to connect, milliseconds. */
 const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
-/** Longest time until an answer begins, counted from the first try over all tries. */
+/** Longest time from the first try until an answer begins. It includes all tries. */
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longest pause between two pieces of an object. After a longer pause, the read fails. */
+/** Longest pause between two pieces of an object. A longer pause makes the read fail. */
 const PAUSE_TIMEOUT_MS = 30_000
 const CONNECTIONS_MAX = 64
 
 /**
- * Maximum number of tries for one request when the store is busy (429, 5xx) or the network fails.
+ * Maximum number of tries for one request. A request is tried again when the store is busy (429,
+ * 5xx) or the network fails.
  */
 const TRIES_MAX = 3
 const PAUSES = { minMs: 100, maxMs: 2_000 } as const
 
 /**
- * Maximum number of bytes that are read from an error's body, or from one page of a listing (1,000
+ * Maximum number of bytes that are read from an error's body, or from a page of a listing (1,000
  * keys).
  */
 const ERROR_BYTES_MAX = 64 * 1024
@@ -32,9 +33,9 @@ const LISTING_BYTES_MAX = 4 * 1024 * 1024
 export type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
 
 /**
- * Opens the objects of an S3-compatible store whose keys begin with a prefix. URLs contain the
- * bucket in their path, and requests are signed with AWS Signature Version 4. Opening sends no
- * request. Every method throws ImageStoreError.
+ * Opens the objects whose keys begin with a prefix in an S3-compatible store. Requests have the
+ * bucket in their path and are signed with AWS Signature Version 4. Opening sends no request. Every
+ * method throws ImageStoreError.
  */
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,
@@ -112,7 +113,7 @@ export function openBucket(
       const query = new URLSearchParams({ 'list-type': '2', prefix })
       const answer = await ask({ method: 'GET', path: `?${query}` })
       const xml = answer === null ? '' : await readStart(answer.body, LISTING_BYTES_MAX)
-      // This gateway never writes keys with other characters, which XML or a URL would change.
+      // This gateway writes only keys with these characters, which XML and URLs do not change.
       const keys = [...xml.matchAll(/<Key>([\w./-]+)<\/Key>/g)].map(([, key = '']) => key)
       return keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
     },

@@ -15,19 +15,17 @@ export type AskedImages = {
 type Picture = Pick<MadeImage, 'bytes' | 'type'>
 
 /**
- * Shortest and longest edge of an image that an untrusted node may send, pixels. Diffusion
- * pipelines draw images from 64 pixels (the smallest latent) to 1,536 pixels. Larger images are
- * refused before they are decoded.
+ * Shortest and longest edge of an image from an untrusted node, pixels. Diffusion pipelines draw
+ * from 64 pixels (the smallest latent) to 1,536 pixels. Larger images are refused before decoding.
  */
 const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**
- * Checks images that an untrusted node sent in base64. Their number must be right, and each image
- * must be complete. Throws FormatError. The check of a PNG includes its pixel data
- * (`png-pixels.ts`). JPEG and WebP are checked only at their end. An image of another size is
- * scaled to the requested size, because the public node client draws in the size of its pipeline.
- * Does not check whether an image matches the prompt.
+ * Checks base64 images from an untrusted node. Their number must be right, and each image must be
+ * complete. The check of a PNG includes its pixel data (`png-pixels.ts`); JPEG and WebP are checked
+ * only at their end. Scales an image of another size, because the public node client draws in the
+ * size of its pipeline. Throws FormatError. Does not check whether an image matches the prompt.
  */
 export async function checkImages(
   images: readonly string[],
@@ -35,8 +33,7 @@ export async function checkImages(
 ): Promise<readonly MadeImage[]> {
   if (images.length !== n) throw new FormatError('image_count', `expected ${n} images`)
   const checked: MadeImage[] = []
-  // Images are checked one after another. Each check may block this thread for a few milliseconds.
-  // Other work runs between two checks.
+  // Each check may block this thread for a few milliseconds. Other work runs between two checks.
   for (const base64 of images) checked.push(await checkImage(base64, size))
   return checked
 }
@@ -72,8 +69,7 @@ function endsJpeg(bytes: Uint8Array): boolean {
 const RIFF_HEADER_BYTES = 8
 
 /**
- * The file size in a WebP's header counts only the bytes that follow the size field (RFC 9649,
- * section 2.4).
+ * The size in a WebP's header counts only the bytes after the size field (RFC 9649, section 2.4).
  */
 function endsWebp(bytes: Uint8Array): boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -82,9 +78,9 @@ function endsWebp(bytes: Uint8Array): boolean {
 
 /**
  * Returns the image in another size, such as `512x512`, as a file of the same type without
- * metadata. Scales the image until it covers the new size, and cuts off the same amount on opposite
- * sides. Decoding runs in the thread pool. Throws FormatError `image_pixels` for an image that
- * cannot be decoded. Throws the library's own error when its native code is not installed.
+ * metadata. Scales the image to cover the new size, and crops opposite sides equally. Decoding runs
+ * in the thread pool. Throws FormatError `image_pixels` for an image that cannot be decoded. Throws
+ * the library's own error when its native code is not installed.
  */
 async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture> {
   const [width, height] = size.split('x').map(Number)
@@ -108,17 +104,18 @@ async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture
 type Decoder = (bytes: Uint8Array, options: SharpOptions) => Sharp
 
 /**
- * The library is loaded when the first image must be scaled. Its native code is an optional
- * package, and the gateway starts without this package.
+ * Loaded when the first image must be scaled. The library's native code is optional, and the
+ * gateway starts without it.
  */
 let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {
   const { default: sharp } = await import('sharp')
-  // Each image uses one thread of the pool. No image is cached, because each is scaled only once.
+  // Each image uses one thread of the pool. A cache is useless, because each image is scaled only
+  // once.
   sharp.concurrency(1)
   sharp.cache(false)
-  // The bytes are not trusted. Of the library's many decoders, only these three may read the bytes.
+  // The bytes are not trusted, so only these three decoders of the library may read them.
   sharp.block({ operation: ['VipsForeignLoad'] })
   sharp.unblock({
     operation: [

@@ -14,9 +14,9 @@ import {
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. The gateway always asks this API for base64, even if the
- * caller asked for an address. Otherwise the gateway would have to fetch the image from the API's
- * address, or pass this address on without checking the image.
+ * Images from an API in OpenAI's form. The gateway asks this API for base64, even if the caller
+ * asked for an address. With an address, the gateway would have to fetch the image, or pass it on
+ * unchecked.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>
@@ -45,8 +45,8 @@ type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
 
 function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
   const { prompt, n, quality, style } = request
-  // Members that the caller left out are not sent. Some models do not know these members, and the
-  // API has its own defaults.
+  // Only members that the caller set are sent. Some models do not know them, and the API has its
+  // own defaults.
   const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
   return {
     method: 'POST',
@@ -67,14 +67,14 @@ function formCall(request: Extract<ImageJob, { kind: 'edit' }>['request']): Sent
   return { method: 'POST', path: '/images/edits', headers: { 'content-type': contentType }, body }
 }
 
-/** The file name and media type from the caller are not passed on. */
+/** The caller's file name and media type are not passed on. */
 function fileOf({ type }: ImageFacts): { readonly filename: string; readonly mediaType: string } {
   return { filename: `image.${type}`, mediaType: mediaTypeOf(type) }
 }
 
 /**
  * OpenAI's image models since gpt-image-1 always answer in base64, and refuse a request that asks
- * for base64. The model's id may have any prefix.
+ * for it. The model's id may have any prefix.
  */
 const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
 

@@ -11,9 +11,8 @@ export type ImageFacts = {
 }
 
 /**
- * Maximum number of segments and fill bytes of a JPEG that are skipped to find its frame. Cameras
- * write tens of segments of at most 64 KiB. Without this limit, a file with 25 MiB of segments
- * would block this thread for half a second.
+ * Maximum number of segments and fill bytes that are skipped to find a JPEG's frame. Cameras write
+ * tens of segments. Without this limit, a file of 25 MiB would block this thread for half a second.
  */
 export const JPEG_STEPS_MAX = 1_024
 
@@ -23,9 +22,9 @@ export function mediaTypeOf(type: ImageType): string {
 }
 
 /**
- * Reads an image's type and size from its content, and ignores its name and declared type. Null for
- * other content. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). Does
- * not decode the image, so the rest of the file may be damaged or contain a second file.
+ * Reads an image's type and size from its content. Null for other content. Formats: PNG 3rd edition
+ * section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). Does not decode the image, so the rest of the
+ * file may be damaged or contain a second file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -60,7 +59,7 @@ function readJpeg(view: DataView): ImageFacts | null {
     const marker = view.getUint8(at + 1)
     if (isFrameStart(marker))
       return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
-    // Skips a fill byte. The end marker and the data's marker come only after the frame.
+    // Skips a fill byte. The frame comes before the end marker and the data's marker.
     if (marker === 0xff) at += 1
     else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2)
       return null

@@ -17,8 +17,8 @@ const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
- * Limits that the interface does not set. A prompt may be as long as OpenAI's longest prompt. An
- * edge may be longer than any model draws, but a decoder must still be able to decode the image.
+ * Limits that the interface does not set. A prompt may be as long as OpenAI's longest prompt. A
+ * decoder must still be able to decode the longest edge.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192
@@ -49,15 +49,15 @@ export type EditRequest = ImageRequest & {
 
 /**
  * Reads an image edit request from the parts of a form. Throws ValidationError. Throws ApiError
- * `unsupported_request_parameter` for a file that this service would ignore (`mask`). Numbers are
- * written in digits. Other unknown fields are ignored.
+ * `unsupported_request_parameter` for a file that this service would ignore (`mask`). Ignores other
+ * unknown fields.
  */
 export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const faults: RequestFault[] = []
   const fields: Record<string, unknown> = Object.create(null)
   let image: Uint8Array | null = null
   for (const { name: given, filename, bytes } of parts) {
-    // OpenAI's clients use this name for a list of images, even if the list has one image.
+    // OpenAI's clients use this name for every list of images, even if the list has one image.
     const name = given === 'image[]' && filename !== null ? 'image' : given
     if (name !== 'image' && filename !== null) throw unsupportedFile()
     if (name in fields || (name === 'image' && image !== null))
@@ -90,8 +90,8 @@ const shared = {
 }
 
 /**
- * Members of OpenAI's API that change the answer, but that this service does not support. A request
- * may contain such a member with its default value.
+ * Members of OpenAI's API that change the answer and that this service does not support. A request
+ * may contain their default values.
  */
 const UNDONE = [
   'stream',
@@ -138,7 +138,7 @@ export const edit = editFields.safeExtend({ image: file })
 export const generation = z
   .looseObject({
     ...shared,
-    // These are the defaults of the source that draws. A member that the caller left out is not
+    // The defaults are those of the source that draws. A member that the caller left out is not
     // passed on.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
@@ -195,8 +195,8 @@ function fault(field: string, msg: string, type: string): RequestFault {
 const FIELD_LENGTH_MAX = 128
 
 /**
- * All fields of a form are text. This turns the text of a whole number into a number. Other text
- * stays text, and the schema refuses it.
+ * All fields of a form are text. This turns a whole number into a number, and keeps other text,
+ * which the schema refuses.
  */
 function numberOf(text: unknown): unknown {
   return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text

@@ -6,8 +6,8 @@ export type MadeImage = {
   readonly bytes: Uint8Array
   readonly type: ImageType
   /**
-   * The prompt that the source used instead of the caller's prompt. Null when the source reports no
-   * other prompt.
+   * The prompt that the source used instead of the caller's prompt. Null: the source reports no
+   * such prompt.
    */
   readonly revisedPrompt: string | null
 }
@@ -18,15 +18,15 @@ export type ImageJob =
 
 export type ImageCall = {
   readonly job: ImageJob
-  /** The caller's account. It is stored in the record of calls that nodes served. */
+  /** The caller's account, for the record of calls that nodes served. */
   readonly accountId: string
   /**
    * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
    */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that are held for this call. Throws ApiError `overloaded` when all calls together
-   * hold too much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
+   * too much.
    */
   readonly reserve: (bytes: number) => void
 }
@@ -37,21 +37,20 @@ export type ImageSource = {
   models(): readonly string[]
   /** True if the source can serve this job now. */
   serves(job: ImageJob): boolean
-  /** True if the source has this model. The source may be unable to serve the model now. */
+  /** True if the source has this model, even if it cannot serve the model now. */
   knows(model: string): boolean
   /** Makes the requested number of images. Throws ApiError and the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
 }
 
 /**
- * Decodes an image from base64, the form in which endpoints and nodes send images. Null when the
- * decoded bytes are not an image, or are more than IMAGE_BYTES_MAX. The gateway must not serve
- * other kinds of files under its own name.
+ * Decodes an image from base64. Null when the bytes are not an image, or are more than
+ * IMAGE_BYTES_MAX. The gateway must not serve other kinds of files under its own name.
  */
 export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
   if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null
   const bytes = Buffer.from(base64, 'base64')
-  // The decoder skips characters that are not base64. The result is then shorter than expected.
+  // The decoder skips characters that are not base64, and then the result is too short.
   const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0
   if (bytes.length < Math.floor(((base64.length - padding) * 3) / 4)) return null
   const facts = readImageFacts(bytes)

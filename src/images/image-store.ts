@@ -12,8 +12,7 @@ export type KeptImage = {
   readonly expiresAtMs: number
   /**
    * Opens a stream of the image's bytes, so that a slow reader does not hold the whole image in
-   * memory. Null if the image was removed in the meantime. The caller must read or destroy the
-   * stream.
+   * memory. Null if the image was removed. The caller must read or destroy the stream.
    */
   open(): Promise<Readable | null>
 }
@@ -23,20 +22,17 @@ export type ImageStore = {
   /** Stores an image and returns the id of a new link to the image. Throws StoreFullError. */
   put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
   /**
-   * Finds the image that a link leads to. Null when the link does not exist or has expired. `id`
-   * comes from the caller and may have any form.
+   * Finds the image of a link. Null when the link does not exist or has expired. `id` comes from
+   * the caller and may have any form.
    */
   find(id: string): Promise<KeptImage | null>
   /** Removes expired images. */
   sweep(): Promise<void>
 }
 
-/**
- * The objects that a store of images uses. They are in a folder (image-folder.ts) or a bucket
- * (bucket.ts).
- */
+/** The objects of an image store, in a folder (image-folder.ts) or a bucket (bucket.ts). */
 export type ImageObjects = {
-  /** Writes a whole object in one step. It replaces an object with the same key. */
+  /** Writes a whole object in one step, and replaces an object with the same key. */
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
   /**
    * Opens a stream of an object's bytes. Null when the object does not exist. The caller must read
@@ -50,7 +46,7 @@ export type ImageObjects = {
   /** Removes an object, or a folder. Does nothing when it does not exist. */
   remove(key: string): Promise<void>
   /**
-   * Returns the keys that were stored before this process started, with the lengths of their
+   * Returns the keys that were stored before this process started, and the lengths of their
    * objects. Empty when several gateways share the store.
    */
   measure(): Promise<readonly (readonly [key: string, length: number])[]>
@@ -67,8 +63,8 @@ export class StoreFullError extends Error {
 }
 
 /**
- * The store cannot write or read objects, or an object's content has changed. The message is for
- * the operator: it names the bucket's host and the store's error code.
+ * The store cannot write or read objects, or an object's content has changed. The operator reads
+ * the message, which names the bucket's host and the store's error code.
  */
 export class ImageStoreError extends Error {
   override readonly name = 'ImageStoreError'
@@ -88,10 +84,7 @@ export const SWEEP_INTERVAL_MS = 600_000
 
 /** Length of the period whose objects are in one folder. */
 const FOLDER_MS = 3_600_000
-/**
- * Time that is added to the life of each folder, because the clocks of gateways may differ by this
- * much.
- */
+/** Time that is added to each folder's life: the clocks of gateways may differ this much. */
 const CLOCKS_MS = 900_000
 
 /** How often the total size of the stored images is computed again. */
@@ -114,24 +107,21 @@ type StoreOptions = {
   readonly objects: ImageObjects
   /** How long a link lasts. */
   readonly ttlMs: number
-  /**
-   * Maximum number of bytes of all stored images. It counts only images that this process knows.
-   */
+  /** Maximum number of bytes of the stored images that this process knows. */
   readonly bytesMax: number
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * A store of images, for any number of gateways. `HOUR/content-SHA256` contains an image.
- * `HOUR/link-SHA256` contains a link to an image. The link's name is the hash of its id, so a
- * person who reads the keys cannot compute an address. HOUR is the hour in which the object was
- * stored, and is part of the id. No gateway adds objects to a past hour, so any gateway can remove
- * the whole hour without asking the others. The store must contain images only. Otherwise a sweep
- * may remove other objects, or other objects may hide objects that the sweep must remove.
+ * A store of images, for any number of gateways. `HOUR/content-SHA256` contains an image, and
+ * `HOUR/link-SHA256` a link to an image. HOUR is the hour of storing, and is part of the link's id.
+ * The link's name is the hash of the id, so the keys do not reveal any address. No gateway adds
+ * objects to a past hour, so any gateway can remove the whole hour. The store must contain images
+ * only: a sweep may remove other objects, and other objects may hide expired images from the sweep.
  */
 export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions): ImageStore {
-  /** Number of bytes of each known content, by its key. `keptBytes` is their sum. */
+  /** Number of bytes of each known content, by key. `keptBytes` is the sum. */
   const kept = new Map<string, number>()
   let keptBytes = 0
   /** Until this time, no known content has expired, Unix milliseconds. */
@@ -158,7 +148,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     kept.delete(key)
   }
 
-  /** Counts the bytes of a content. False when this content was counted already. */
+  /** Counts the bytes of a content. False when they were counted already. */
   function count(key: string, length: number): boolean {
     if (now() >= freshUntilMs) {
       for (const each of [...kept.keys()]) if (isOver(each)) drop(each)
@@ -209,7 +199,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     async sweep() {
       for (let removed = 0; removed < REMOVED_MAX; ) {
         const over = (await objects.list()).filter(isOver)
-        // This also counts the objects that other processes wrote into the same folder.
+        // This also counts objects that other processes wrote into the same folder.
         if (over.length === 0) return measure()
         for (let at = 0; at < over.length; at += REMOVALS_MAX)
           await Promise.all(over.slice(at, at + REMOVALS_MAX).map((key) => objects.remove(key)))
@@ -262,8 +252,7 @@ function parseLink(written: string): Link | null {
 }
 
 /**
- * Streams the content. Passes on the last piece only if the whole content has the right hash.
- * Otherwise the stream ends with an error before the last piece.
+ * Streams the content. If its hash is wrong, the stream ends with an error before the last piece.
  */
 async function openContent(
   objects: ImageObjects,

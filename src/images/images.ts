@@ -39,9 +39,9 @@ export type Images = {
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens the service of images. The service tries nodes first, then the source that the operator
- * configured. Null: the operator configured no source. New images are stored in a bucket, or in the
- * data folder.
+ * Opens the service of images. It tries nodes first, then the source that the operator configured.
+ * Null: the operator configured no source. New images are stored in a bucket, or in the data
+ * folder.
  */
 export function openImages(
   config: ImagesConfig | null,
@@ -69,7 +69,7 @@ export function openImages(
     clearInterval(sweeper)
     await objects.close()
   })
-  // This first sweep reports a store that cannot be used. The gateway still starts.
+  // This first sweep reports an unusable store. The gateway still starts.
   void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
@@ -80,9 +80,9 @@ export function openImages(
 }
 
 /**
- * Makes images from several sources. The first source that can serve a call gets the call. If this
- * source is nodes, and no node answered, the next source gets the call. If no source can serve the
- * call now, a source that knows the model refuses the call.
+ * Makes images from several sources. The first source that can serve a call gets it. If that source
+ * is nodes and no node answers, the next source gets the call. If no source can serve the call now,
+ * a source that knows the model refuses it.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -121,14 +121,12 @@ function chooseSources(
   return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
 }
 
-/**
- * Error codes which mean that nodes did not answer. They do not mean that the request has a fault.
- */
+/** Error codes which mean that no node answered. The request itself has no fault. */
 const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // If another source reaches its own limit, it reports provider_refused instead.
+  // A source that is not nodes reports its own limit as provider_refused.
   'rate_limit_exceeded',
 ])
 
@@ -161,7 +159,7 @@ async function keep(store: Pick<ImageStore, 'put'>, image: MadeImage): Promise<s
   }
 }
 
-/** Throws the error that a caller gets when the store cannot be used. The log states the reason. */
+/** Throws the caller's error for an unusable store. The log states the reason. */
 function throwAway(cause: unknown): never {
   if (!(cause instanceof ImageStoreError)) throw cause
   throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {

@@ -7,9 +7,9 @@ import type { ImageJob, ImageSource } from './image-source.ts'
 
 /**
  * Images from contributed DIFFUSION nodes. Each answer must contain the requested number of images.
- * The images are scaled if the caller named a size (`checked-images.ts`). A node that sends any
- * other answer has failed. The frame that a node gets has no members for quality, style and user,
- * so the gateway does not send these values.
+ * They are scaled if the caller named a size (`checked-images.ts`). A node that sends any other
+ * answer has failed. Quality, style and user are not sent, because a node's frame has no such
+ * members.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {

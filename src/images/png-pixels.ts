@@ -3,18 +3,18 @@ import { crc32, inflate } from 'node:zlib'
 import { FormatError } from '../../attestation/errors.ts'
 
 /**
- * Maximum number of chunks of one PNG. Encoders write data chunks of at least 8 KiB. Ten megabytes
- * in chunks of 4 KiB are still below this limit.
+ * Maximum number of chunks of one PNG. Encoders write data chunks of at least 8 KiB, and this limit
+ * allows 16 MiB in chunks of 4 KiB.
  */
 const PNG_CHUNKS_MAX = 4_096
 
 /**
  * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10). Its chunks must follow each
- * other without a gap, and each chunk must have the right CRC. IEND must end the file. The pixel
- * data must unpack to exactly the number of bytes that size and colour type require. So the PNG is
- * complete, and no bytes follow it. Throws FormatError. Unpacks in the thread pool, at most as many
- * bytes as the size requires, so the caller must first limit the size. Does not draw: filters,
- * palette entries and ancillary chunks may hold any value.
+ * other without a gap, each with the right CRC, and IEND must end the file. The pixel data must
+ * unpack to exactly the number of bytes that size and colour type require. So the PNG is complete,
+ * and no bytes follow it. Throws FormatError. Unpacks in the thread pool, at most as many bytes as
+ * the size requires, so the caller must first limit the size. Does not draw: filters, palette
+ * entries and ancillary chunks may hold any value.
  */
 export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
   const { header, data } = readChunks(bytes)
@@ -36,7 +36,7 @@ const unpack = promisify<Uint8Array, { readonly maxOutputLength: number }, Buffe
 
 const SIGNATURE_BYTES = 8
 const HEADER_BYTES = 13
-/** Number of bytes that each chunk has besides its data: length, type and CRC. */
+/** Bytes of a chunk besides its data: length, type and CRC. */
 const FRAME_BYTES = 12
 
 type Chunks = { readonly header: DataView; readonly data: readonly Uint8Array[] }
@@ -110,7 +110,7 @@ function pixelBytesOf(header: DataView): number {
   return passes.reduce((sum, { x, y, dx, dy }) => {
     const columns = Math.ceil((width - x) / dx)
     const rows = Math.ceil((height - y) / dy)
-    // Each row has one byte for its filter. A pass without columns has no rows either.
+    // Each row has one byte for its filter. A pass without columns has no rows.
     return columns <= 0 || rows <= 0
       ? sum
       : sum + rows * (1 + Math.ceil((columns * kind.samples * bits) / 8))

@@ -11,8 +11,8 @@ import type { ImageJob } from './image-source.ts'
 import type { Images } from './images.ts'
 
 /**
- * Maximum number of image calls at once, and maximum number of bytes that their bodies and images
- * hold together. Each call may hold an upload of 26 MiB and ten images.
+ * Maximum number of image calls at once, and of bytes that their bodies and images hold together.
+ * Each call may hold an upload of 26 MiB and ten images.
  */
 const IMAGE_CALLS_MAX = 64
 const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024
@@ -37,8 +37,8 @@ const imageList = z.strictObject({
 const imageFile = described(z.unknown(), () => ({ type: 'string', format: 'binary' }))
 
 /**
- * Routes `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the route that
- * serves the images they made.
+ * Routes `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the route of
+ * the images that they make.
  */
 export function imageRoutes({
   images,
@@ -48,9 +48,7 @@ export function imageRoutes({
   now,
 }: {
   readonly images: Images
-  /**
-   * Origin of the image addresses. Null: the image addresses use the origin that the caller used.
-   */
+  /** Origin of the image addresses. Null: the origin that the caller used. */
   readonly publicOrigin: string | null
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly bodyBytesMax: number
@@ -150,8 +148,8 @@ export function imageRoutes({
 }
 
 /**
- * Uses the host exactly as the caller sent it, because only this caller sees the result. Empty if
- * the text is not a host with an optional port.
+ * Uses the caller's host unchanged, because only this caller sees the result. Empty if the text is
+ * not a host with an optional port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

@@ -10,7 +10,7 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 const START_TIMEOUT_MS = 60_000
 const READY_POLL_MS = 10
 
-/** During its start, anvil ended or did not answer in time. The message contains anvil's output. */
+/** Anvil ended during its start, or did not answer in time. The message contains anvil's output. */
 export class AnvilFailure extends Error {
   override readonly name = 'AnvilFailure'
   readonly code: 'port_taken' | 'ended' | 'not_ready'
@@ -22,8 +22,8 @@ export class AnvilFailure extends Error {
 
 /**
  * Starts anvil on 127.0.0.1 with the state in `stateFile`. Null starts a new chain. The caller must
- * connect `rpc` to this anvil. Resolves when anvil answers calls that are made through `rpc`.
- * Rejects with AnvilFailure. Its code `ended` can also mean that anvil cannot read the state.
+ * connect `rpc` to this anvil. Resolves when anvil answers calls through `rpc`. Rejects with
+ * AnvilFailure, whose code `ended` can mean that anvil cannot read the state.
  */
 export async function startAnvilProcess({
   port,
@@ -77,8 +77,8 @@ function argumentsOf(port: number): string {
 const GENESIS_SECONDS = 1_700_000_000
 
 /**
- * Changes anvil's clock from the genesis time to the current time. Then makes anvil mine a block
- * for each transaction. False while anvil does not answer.
+ * Moves anvil's clock from the genesis time to now, then makes anvil mine a block for each
+ * transaction. False while anvil does not answer.
  */
 async function startClock(rpc: Rpc): Promise<boolean> {
   try {
@@ -91,10 +91,10 @@ async function startClock(rpc: Rpc): Promise<boolean> {
 }
 
 /**
- * Returns the path of anvil's own executable. The package's `anvil` command is not used, because it
- * is a Node.js program that only starts anvil. If this program is killed with SIGKILL, anvil
- * continues to run. Rejects with StartFailure when the optional package is not installed. Rejects
- * with Error when the package has no build for this platform.
+ * Returns the path of anvil's own executable. The package's `anvil` command is a Node.js program
+ * that only starts anvil: after a SIGKILL of that program, anvil would continue. Rejects with
+ * StartFailure when the optional package is not installed. Rejects with Error when the package has
+ * no build for this platform.
  */
 export async function findAnvilBinary(
   platform: NodeJS.Platform,
@@ -102,8 +102,8 @@ export async function findAnvilBinary(
 ): Promise<string> {
   const build = `@foundry-rs/anvil-${platform}-${architecture === 'x64' ? 'amd64' : architecture}`
   const locate = () => {
-    // The path is resolved from the package that depends on this build. So the build is found even
-    // when it is installed inside that package's folder.
+    // This build may be installed inside the folder of the package that depends on it, so the path
+    // is resolved from there.
     const anvil = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
     const fromAnvil = createRequire(anvil)
     if (fromAnvil(anvil).optionalDependencies[build] === undefined)

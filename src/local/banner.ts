@@ -14,11 +14,11 @@ export type GatewayFacts = {
     readonly contract: string
     readonly relayer: string
   }
-  /** The node in front of the demo provider. Null when this process started no node. */
+  /** The node in front of the demo provider. Null: this process started no node. */
   readonly nodeId: string | null
   /**
-   * The demo provider's origin and the development root's certificate. Null when the operator runs
-   * the enclaves.
+   * The demo provider's origin and the development root's certificate. Null: the operator runs the
+   * enclaves.
    */
   readonly demoOrigin: string | null
   readonly rootFile: string | null
@@ -28,8 +28,8 @@ export type GatewayFacts = {
 }
 
 /**
- * The message that the gateway sends to its parent when the gateway serves. The parent must have
- * started it with an IPC channel.
+ * The gateway's message to its parent when the gateway serves. The parent must have started it with
+ * an IPC channel.
  */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
@@ -37,9 +37,8 @@ export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }
 
 /**
- * Returns the text that `npm start` prints when the gateway serves. The text has the gateway's
- * address and key, the simulated parts, and commands that a user can copy to try the gateway. Not
- * for production: the text shows the key.
+ * Returns the text that `npm start` prints when the gateway serves: its address and key, the
+ * simulated parts, and commands to copy. Not for production: the text shows the key.
  */
 export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
   const blocks = [
@@ -119,7 +118,9 @@ function relativeIfShorter(path: string): string {
   return short.length < path.length ? short : path
 }
 
-/** Returns a URL at which this machine can reach a server that listens on all addresses. */
+/**
+ * Returns a URL at which programs on the same machine reach a server that listens on all addresses.
+ */
 export function reachableUrl(url: string): string {
   return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')
 }

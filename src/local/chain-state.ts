@@ -10,21 +10,20 @@ import { createLoop, pause } from '../runtime/loop.ts'
 import { placeFile } from '../runtime/place-file.ts'
 
 /**
- * Keeps the local chain's state in one file. anvil's own --state is not used, for three reasons.
- * First, it overwrites the file: a kill leaves half a file, which anvil then refuses. Second, it
- * dumps while blocks are mined: an account's nonce can then be ahead of its transactions, which are
- * lost forever. Third, it dumps an idle chain again and again.
+ * Keeps the local chain's state in one file. anvil's own --state has three faults. A kill leaves
+ * half a file, which anvil then refuses. A dump while blocks are mined can have an account's nonce
+ * ahead of its transactions, which are then lost forever. An idle chain is dumped again and again.
  */
 export type ChainState = {
-  /** Returns the path of the state's file for --load-state. Null when there is no such file. */
+  /** Returns the path of the state's file for --load-state. Null when there is no file. */
   find(): Promise<string | null>
   /**
    * Saves the state if the chain changed and no block is being mined. True when the file is up to
    * date. False when the chain was busy; the caller then tries again. Throws RpcError and file
-   * system errors, and then keeps the old file.
+   * system errors, and keeps the old file.
    */
   save(rpc: Rpc): Promise<boolean>
-  /** Renames the file of a state that anvil refuses, and returns the file's new path. */
+  /** Renames the state's file, which anvil refuses, and returns the new path. */
   setAside(): Promise<string>
 }
 
@@ -44,8 +43,8 @@ export async function openChainState(folder: string): Promise<ChainState> {
       if (before === null) return false
       if (before === savedBlock) return true
       const dump = await rpc.call('anvil_dumpState', [])
-      // No transaction was waiting before or after the dump, and no block was added. So no block
-      // was mined during the dump.
+      // Before and after the dump, no transaction waited and the last block was the same. So no
+      // block was mined during the dump.
       if ((await readStandstill(rpc)) !== before) return false
       await placeFile(file, await unpack(dump), { draft: `${file}.next` })
       savedBlock = before
@@ -59,9 +58,9 @@ export async function openChainState(folder: string): Promise<ChainState> {
   }
 }
 
-/** Returns the newest block's hash if no transaction waits to be mined. Otherwise returns null. */
+/** Returns the newest block's hash. Null when a transaction waits to be mined. */
 async function readStandstill(rpc: Rpc): Promise<string | null> {
-  // The order matters: a transaction leaves the pool only after its block is in place.
+  // The order matters: a transaction's block exists before the transaction leaves the pool.
   const { pending } = await readPool(rpc)
   const block = Block.safeParse(await rpc.call('eth_getBlockByNumber', ['latest', false]))
   if (!block.success) throw new RpcError('bad_answer', 'expected a block')
@@ -84,26 +83,25 @@ async function unpack(dump: unknown): Promise<Buffer> {
   return await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex'))
 }
 
-/** How often a running chain is checked. A change is saved within about this time. */
+/** How often a running chain is checked. A change is saved after about this time. */
 const UPKEEP_INTERVAL_MS = 1_000
 /**
  * The pause after a save is this many times as long as the save. So saving takes at most a
- * twentieth of the time, even if the chain is long (10,000 anchors: 18 MB, about 0.3 s).
+ * twentieth of the time, even for a long chain (10,000 anchors: 18 MB, about 0.3 s).
  */
 const SAVE_PAUSE_FACTOR = 20
 
-/** How long a stop waits for a moment without mining, in which it can save the last state. */
+/** How long a stop waits for a moment without mining, to save the last state. */
 const LAST_SAVE_WAIT_MS = 2_000
 const LAST_SAVE_POLL_MS = 10
 
 export type ChainUpkeep = {
-  /** Stops the checks. With `save`, it first saves the chain's last state. Never rejects. */
+  /** Stops the checks. With `save`, first saves the chain's last state. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
 }
 
 /**
- * Maintains a running anvil: saves its state when the state changes, and removes stuck transactions
- * from its pool.
+ * Maintains a running anvil: saves its changed state, and removes stuck transactions from its pool.
  */
 export function keepUpChain(options: {
   readonly rpc: Rpc
@@ -117,8 +115,8 @@ export function keepUpChain(options: {
 
   const loop = createLoop(async (signal) => {
     await pause(UPKEEP_INTERVAL_MS, signal)
-    // Another part of the gateway restarts a chain that ended. If the state is not saved, the
-    // broadcaster only has to send the latest anchors again.
+    // Another part restarts a chain that ended. After a lost save, the broadcaster sends the latest
+    // anchors again.
     if (!signal.aborted)
       await look().catch((error: unknown) =>
         log.debug({ err: error }, 'local chain not looked after this time'),
@@ -136,9 +134,9 @@ export function keepUpChain(options: {
   }
 
   /**
-   * anvil 1.7 can mark a transaction as queued while the transaction before it is being mined.
-   * anvil never releases such a transaction, and refuses it as already known when it is sent again.
-   * So this removes the transaction from the pool, and the broadcaster sends it again.
+   * anvil 1.7 can queue a transaction forever if the transaction before it is being mined. anvil
+   * also refuses to take it again. So this removes the transaction from the pool, and the
+   * broadcaster sends it again.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)
@@ -150,7 +148,7 @@ export function keepUpChain(options: {
     return null
   }
 
-  /** For a moment after a transaction was mined, anvil still counts it as waiting. */
+  /** Anvil counts a transaction as waiting for a moment after it was mined. */
   async function saveAtStandstill(): Promise<void> {
     const until = performance.now() + LAST_SAVE_WAIT_MS
     while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)

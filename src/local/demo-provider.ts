@@ -11,8 +11,8 @@ const STOP_TIMEOUT_MS = 2_000
 
 /**
  * Starts the demo provider in its own process. src/local/demo/config.ts lists its variables. If the
- * provider ends, it is started again at the same address, because the enclave's provider table
- * cannot change. Rejects with StartFailure.
+ * provider ends, it starts again at the same address, because the enclave's provider table cannot
+ * change. Rejects with StartFailure.
  */
 export function startDemoProvider(
   variables: Readonly<Record<string, string>>,

@@ -11,7 +11,7 @@ const expectationsSchema = z.strictObject({
 
 /**
  * Route that describes a development gateway's simulated enclaves to the gateway's own pages. Null:
- * the gateway did not start its enclaves, and the route answers 404.
+ * the gateway started no enclaves, and the route answers 404.
  */
 export function developmentRoutes(expectations: DevelopmentExpectations | null): readonly Route[] {
   return [

@@ -17,21 +17,17 @@ export type LocalEnclaves = {
   readonly rootFile: string
   /** The demo provider's origin. */
   readonly demoOrigin: string
-  /**
-   * The demo provider's chat models. They are listed here because the provider table has only a
-   * pattern for them.
-   */
+  /** The demo provider's chat models. The provider table has only a pattern for them. */
   readonly models: readonly string[]
   stop(): Promise<void>
 }
 
 /**
  * Starts `count` enclave processes, the demo provider, and a security module in software. The
- * module runs in this gateway's process, because inside an enclave it would be part of the measured
- * code. An enclave gets only `variables`, because it does not need the gateway's secrets. If an
- * enclave ends, it is started again with a new key and a new log. If one enclave cannot start, this
- * stops all enclaves and rejects with StartFailure. That error repeats the enclave's message about
- * its configuration.
+ * module runs in the gateway's process, outside the measured code. An enclave gets only
+ * `variables`, because it does not need the gateway's secrets. If an enclave ends, it starts again
+ * with a new key and a new log. If one enclave cannot start, this stops all enclaves and rejects
+ * with StartFailure, which repeats the enclave's message about its configuration.
  */
 export async function startLocalEnclaves(
   options: {

@@ -22,12 +22,11 @@ const EXPECTATIONS_FILE = 'expect.json'
 const CODE_REGISTERS = [0, 1, 2] as const
 
 /**
- * Writes the facts about a development gateway's enclaves into its data folder, in the form that
- * the client's `connect` takes. The facts are measurements, digests of boot configurations, and the
- * root of the attestation documents. Returns the file's path and content. Null when the operator
- * runs the enclaves. Each start has another configuration, because the demo provider listens on
- * another port. The gateway itself wrote the file, so it proves nothing: use a release to check a
- * real gateway.
+ * Writes the facts about a development gateway's enclaves into its data folder, in the form for the
+ * client's `connect`: measurements, digests of boot configurations, and the root of the attestation
+ * documents. Returns the file's path and content. Null when the operator runs the enclaves. The
+ * configuration changes at each start, because the demo provider's port changes. The file proves
+ * nothing, because the gateway itself wrote it: use a release to check a real gateway.
  */
 export async function writeExpectations({
   home,

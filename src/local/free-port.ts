@@ -4,23 +4,23 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { StartFailure } from '../runtime/starting.ts'
 
 /**
- * After a gateway was killed, its chain ends within this time (guard.ts) and frees the port. So a
- * start waits this long for the port.
+ * A start waits this long for the port. The chain of a killed gateway ends within this time
+ * (guard.ts).
  */
 const PORT_WAIT_MS = 3_000
 const PORT_POLL_MS = 50
 
 /**
- * Range from which free ports are chosen. Linux (from 32768), macOS and Windows (from 49152) choose
- * higher ports for outgoing connections and for programs that listen on port 0. So no such
- * connection or program takes the port before the gateway uses it, or while the chain restarts.
+ * Range of free ports. Linux (from 32768), macOS and Windows (from 49152) choose higher ports for
+ * outgoing connections and for port 0. So these do not take the port before the gateway uses it, or
+ * while the chain restarts.
  */
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
 
 /**
  * Returns `port` if this process can listen on it at 127.0.0.1. For 0, returns any free port.
  * Rejects with StartFailure, which names CHAIN_PORT, when the port stays in use. Another program
- * can still take the port before it is used.
+ * can take the returned port before its use.
  */
 export async function awaitFreePort(port: number): Promise<number> {
   const until = performance.now() + PORT_WAIT_MS

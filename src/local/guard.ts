@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process'
 
 /**
- * A separate program: it runs one child, and kills it when the process that started the guard has
- * ended for any reason (kill -9 included). Usage: `node guard.ts COMMAND [ARGUMENT…]`, started with
- * an IPC channel. The kernel closes the channel when the parent ends, so the parent need not clean
- * up. When the child runs, the guard reports its pid to the parent. If the child cannot run, the
- * reason goes to standard error. The guard exits with the child's exit code. spawnGuarded
- * (guarded-process.ts) is the other side.
+ * A separate program: it runs one child, and kills the child when the guard's parent has ended for
+ * any reason (kill -9 included). Usage: `node guard.ts COMMAND [ARGUMENT…]`, started with an IPC
+ * channel. The kernel closes the channel when the parent ends. The guard reports the pid of its
+ * running child to the parent. If the child cannot run, the reason goes to standard error. The
+ * guard exits with the child's exit code. The other side is spawnGuarded (guarded-process.ts).
  */
 export type GuardReady = { readonly kind: 'ready'; readonly pid: number }
 
@@ -16,11 +15,11 @@ if (process.send === undefined || command === undefined) {
   process.exit(2)
 }
 
-// The child uses the guard's output directly: the guard neither adds to the output nor reads it.
+// The child writes directly to the guard's output. The guard adds and reads nothing.
 const child = spawn(command, argumentsOfChild, { stdio: ['ignore', 'inherit', 'inherit'] })
 child.on('spawn', () => {
   const ready: GuardReady = { kind: 'ready', pid: child.pid ?? 0 }
-  // The parent may have ended by now. Then a `disconnect` event follows.
+  // If the parent has ended by now, a `disconnect` event follows.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 })
 child.on('error', (error) => {
@@ -35,7 +34,7 @@ child.on('exit', (code, signal) => {
 
 process.on('disconnect', endChild)
 process.on('SIGTERM', endChild)
-// Ctrl-C in a terminal is meant for the parent only. The parent then ends the guard.
+// Ctrl-C is meant for the parent only, which then ends the guard.
 process.on('SIGINT', () => undefined)
 process.on('SIGHUP', () => undefined)
 if (!process.connected) endChild()

@@ -11,10 +11,10 @@ const STOP_TIMEOUT_MS = 5_000
 export type GuardedProcess = Life<GuardReady>
 
 /**
- * Starts a program under guard.ts, without any environment variables. The program ends when this
- * process ends, even by kill -9. Resolves when the program runs. Rejects with StartFailure when the
- * program cannot be started. Limit: if the guard and this process are killed with -9 at the same
- * moment, the program continues.
+ * Starts a program under guard.ts, without environment variables. The program ends when this
+ * process ends, even by kill -9. Resolves when the program runs. Rejects with StartFailure when it
+ * cannot start. Limit: if the guard and this process get a kill -9 at the same moment, the program
+ * continues.
  */
 export async function spawnGuarded(
   name: string,
@@ -32,7 +32,7 @@ export async function spawnGuarded(
   }
   const life = await startProcess(plan, null, log)
   life.child.once('exit', (_, signal) => {
-    // If the guard was killed, it could not end its child. So this kills the child.
+    // A killed guard cannot end its child, so this kills the child.
     if (signal !== null) killQuietly(life.ready.pid)
   })
   return life

@@ -19,12 +19,12 @@ type Keeper<Life> = {
   stop(): Promise<void>
 }
 
-/** If a process ran this long, the pause before its next start is the shortest one again. */
+/** After a run of this length, the pause before the next start is the shortest one again. */
 const STEADY_LIFE_MS = 60_000
 
 /**
- * Starts a process, and starts it again each time it ends. `start` gets the process that ended
- * before. Rejects with the error of the first start.
+ * Starts a process, and starts it again each time it ends. `start` gets the ended process. Rejects
+ * with the error of the first start.
  */
 export async function keepRunning<Life extends Running>(
   plan: {

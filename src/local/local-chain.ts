@@ -16,19 +16,17 @@ import { keepRunning } from './keep-running.ts'
 
 /**
  * The relayer's key on the local chain: account 8 of anvil's mnemonic (`test test … junk`). The key
- * is public and protects nothing. Account 0 is not used, because people send transactions from it
- * by hand, and these would use up the relayer's nonces.
+ * is public and protects nothing. Account 0 is not used: people send transactions from it by hand,
+ * which would use up the relayer's nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
-/** Account 9. anvil has the key of this account too. */
+/** Account 9, whose key anvil has. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
-/**
- * The local chain may be slow: on a loaded machine, its first answer took more than ten seconds.
- */
+/** On a loaded machine, the local chain's first answer took more than ten seconds. */
 const ANSWER_TIMEOUT_MS = 60_000
 
 export type LocalChain = {
@@ -37,7 +35,7 @@ export type LocalChain = {
   /** The anchor contract's address, 0x, lower case. */
   readonly contract: string
   readonly relayerKey: string
-  /** The pid of anvil itself. It changes after a restart. Null while anvil does not run. */
+  /** The pid of anvil itself, which changes at a restart. Null while anvil does not run. */
   readonly pid: number | null
   /** Saves the state and ends the chain. */
   stop(): Promise<void>
@@ -49,7 +47,7 @@ type LocalChainOptions = {
   /** 0: a free port is chosen. */
   readonly port: number
   readonly log: Logger
-  /** Called each time the chain runs again after it had ended. */
+  /** Called each time the chain runs again after its end. */
   readonly onRestart?: () => void
 }
 
@@ -57,8 +55,8 @@ type LocalChainOptions = {
  * Starts a local chain with the contract, and starts the chain again each time it ends. After a
  * kill, the chain continues from the last saved state, which is at most a few seconds old. The
  * broadcaster then sends the missing transactions again, with the same hashes. The chain ends when
- * this process ends, for any reason. Rejects with StartFailure, whose message names CHAIN_PORT when
- * the port is taken.
+ * this process ends, for any reason. Rejects with StartFailure, which names CHAIN_PORT when the
+ * port is taken.
  */
 export async function startAnvil(options: LocalChainOptions): Promise<LocalChain> {
   const state = await openChainState(join(options.folder, 'chain'))
@@ -77,15 +75,15 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
 }
 
 /**
- * Facts about the local chain that are known before the chain runs, so that the enclave need not
- * wait for the chain. The contract has the same address even after the chain's state was lost.
+ * Facts about the local chain that are known before it runs, so that the enclave need not wait for
+ * it. The contract keeps its address even if the chain's state is lost.
  */
 export const LOCAL_DOMAIN = {
   chainId: DEVELOPMENT_CHAIN_ID,
   contract: DEPLOYMENT.address,
 } as const
 
-/** Starts the local chain in the data folder, as startAnvil does, and connects to it. */
+/** Starts the local chain in the data folder, as startAnvil does, and connects to the chain. */
 export async function startLocalChain(options: LocalChainOptions): Promise<Chain> {
   const anvil = await startAnvil(options)
   const rpc = createRpc({ url: anvil.rpcUrl })

@@ -9,7 +9,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** File in the data folder with the id of the node that the first start makes. */
+/** File in the data folder with the node's id. The first start makes it. */
 export const NODE_FILE = 'node-id'
 /** Name of that node. */
 const NODE_NAME = 'demonstration'
@@ -37,16 +37,13 @@ type AgentPlace = {
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
-/**
- * The demonstration answers immediately, so a short measurement is enough: less than a second per
- * model.
- */
+/** The demonstration answers immediately, so a short measurement per model is enough. */
 const BENCHMARK_MS = 100
 const BENCHMARK_CONCURRENCY = 2
 
 /**
- * How long the start waits until the agent serves. If the demonstration is configured to be slow,
- * the agent takes longer, and the start does not wait for it.
+ * How long the start waits until the agent serves. The agent takes longer if the demonstration is
+ * configured to be slow.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
@@ -80,9 +77,9 @@ export async function startDemoAgent(
 
 /**
  * Starts a node agent in its own process. The gateway must already serve. The node is registered at
- * the first start, and again if the gateway no longer knows the node. Resolves when the process
- * runs. After that, the agent measures its models and connects. If the agent ends, it is started
- * again. Rejects with StartFailure, or GatewayError.
+ * the first start, and again if the gateway no longer knows it. Resolves when the process runs; the
+ * agent then measures its models and connects. If the agent ends, it starts again. Rejects with
+ * StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
   { dataFolder, shutdownGraceMs, logLevel, agentVariables }: AgentSettings,
@@ -95,8 +92,7 @@ export async function startNodeAgent(
     ...agentVariables,
     AFFIDAVIT_URL: gatewayUrl,
     AFFIDAVIT_API_KEY: apiKey,
-    // Plain HTTP is allowed because the agent connects to the gateway on the same machine, at any
-    // of its addresses.
+    // Plain HTTP is allowed, because the agent and the gateway are on the same machine.
     AFFIDAVIT_PLAIN_HTTP: 'true',
     NODE_ID: nodeId,
     BACKEND_URL: backendUrl,

@@ -14,7 +14,7 @@ type ChainReady = {
 
 /**
  * A separate program: the local chain with the contract, on a free port, without a gateway. Usage:
- * `node run-chain.ts FOLDER`, started with an IPC channel. It ends when the channel closes, or at
+ * `node run-chain.ts FOLDER`, started with an IPC channel. Ends when the channel closes, or at
  * SIGTERM.
  */
 const [folder] = process.argv.slice(2)

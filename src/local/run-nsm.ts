@@ -12,10 +12,9 @@ type NsmReady = {
 }
 
 /**
- * A separate program: it serves the software security module on a socket. It is for an enclave or a
+ * A separate program: it serves the software security module on a socket, for an enclave or a
  * development image that is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE
- * [MEASUREMENTS-FILE]`. It ends at SIGTERM or SIGINT. If its parent started it with an IPC channel,
- * it also ends when that channel closes.
+ * [MEASUREMENTS-FILE]`. Ends at SIGTERM, at SIGINT, or when its parent's IPC channel closes.
  */
 const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
 if (socketPath === undefined || rootFile === undefined) {

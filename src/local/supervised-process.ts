@@ -11,22 +11,19 @@ import { keepRunning } from './keep-running.ts'
 export type ProcessPlan<Ready> = {
   /** Name for messages and logs. */
   readonly name: string
-  /** TypeScript file that is run with this process's Node.js and with these arguments. */
+  /** TypeScript file that this process's Node.js runs with these arguments. */
   readonly file: string
   readonly words?: readonly string[]
   /**
-   * Returns all variables of the process, except the variables of Node's own cache. `last` is the
-   * last ready notice from the process. It is null before the first start.
+   * Returns all variables of the process, except those of Node's own cache. `last` is the process's
+   * last ready notice, null before the first start.
    */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
-  /**
-   * Reads a ready notice from an output line or a message of the channel. Null for any other line
-   * or message.
-   */
+  /** Reads a ready notice from an output line or a channel message. Null for any other. */
   readonly parseReady: (notice: unknown) => Ready | null
   /**
-   * Returns a readable text for a log line that reports a fault. Null for other lines. By default,
-   * the text is the line itself.
+   * Returns a readable text for a log line that reports a fault. Null for other lines. Default: the
+   * line itself.
    */
   readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
@@ -155,17 +152,14 @@ async function endProcess(child: ChildProcess, ended: Promise<void>, timeoutMs: 
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const
 
-/**
- * Logs a line that a process wrote. If the process writes a JSON log, the line keeps its level and
- * members, so that all logs can be searched in the same way.
- */
+/** Logs a line that a process wrote. A line of a JSON log keeps its level and members. */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, msg = event, time: _, ...facts } = parseLogLine(line) ?? { line }
   const known = LEVELS.find((name) => name === level) ?? 'warn'
   log[known]({ process: name, ...facts }, typeof msg === 'string' ? msg : 'output')
 }
 
-/** Reads a line of a JSON log. Null for other lines, such as Node.js's own warnings and stacks. */
+/** Reads a line of a JSON log. Null for other lines, such as Node.js's warnings and stacks. */
 export function parseLogLine(line: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(line)

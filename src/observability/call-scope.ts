@@ -5,8 +5,8 @@ const PHASES = [
   /** The API key is looked up. */
   'authenticate',
   /**
-   * The time until the enclave begins its answer. If the answer is a stream, the phase ends at the
-   * provider's first byte. Otherwise it ends when the whole sealed answer has arrived.
+   * The time until the enclave begins its answer: the provider's first byte of a stream, or the
+   * whole sealed answer.
    */
   'enclave',
   /** The time from the end of the answer until its record and anchor are stored. */
@@ -26,21 +26,21 @@ export type PhaseReport = {
 }
 
 /**
- * An API call that has ended in any way. Of its members, only `method` and the names of models are
- * text from the caller.
+ * An API call that has ended in any way. Only `method` and the names of models are text from the
+ * caller.
  */
 export type CallReport = {
   readonly method: string
-  /** The pattern of the route in the router. Null when no route matches. */
+  /** The route's pattern in the router. Null when no route matches. */
   readonly route: string | null
   /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got. For a stream, it is the error in the error event. Null if there
-   * was no error, and for faults in a request's form (422).
+   * The error that the caller got, for a stream in the error event. Null if there was no error, and
+   * for faults in a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
-  /** True if the answer was sent to its end. A complete error answer counts too. */
+  /** True if the answer, which may be an error, was sent to its end. */
   readonly isWhole: boolean
   readonly requestId: string
   readonly startedAtMs: number
@@ -48,7 +48,7 @@ export type CallReport = {
   /** Time until the answer's head was sent. Null when no head was sent. */
   readonly headMs: number | null
   /**
-   * Time until a stream's first event. Comments do not count. Null for answers that are not
+   * Time until a stream's first event; comments do not count. Null for answers that are not
    * streams.
    */
   readonly firstEventMs: number | null
@@ -58,32 +58,32 @@ export type CallReport = {
 }
 
 /**
- * Facts about a call's inference. The names of models are text from the caller, and their form was
- * checked. These facts contain no text of a prompt or answer.
+ * Facts about a call's inference, without text of a prompt or answer. The names of models are text
+ * from the caller, whose form was checked.
  */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
   readonly model?: string | undefined
   readonly responseModel?: string
   /**
-   * The provider's name in the enclaves' table. It is `nodes` for nodes, and `upstream` for a
-   * service that the operator configured.
+   * The provider's name in the enclaves' table, `nodes`, or `upstream` for a service that the
+   * operator configured.
    */
   readonly provider?: string
-  /** The limit of the account because of which the call was refused. */
+  /** The account's limit that refused the call. */
   readonly limit?: 'requests' | 'tokens'
   readonly inputTokens?: number
   readonly outputTokens?: number
   /**
-   * When the enclave began and ended its work for the call, as its receipt states. Unix
-   * milliseconds by the enclave's clock.
+   * When the enclave began and ended its work for the call, by its receipt. Unix milliseconds of
+   * the enclave's clock.
    */
   readonly enclave?: { readonly startedAtMs: number; readonly finishedAtMs: number }
 }
 
 /**
- * `begin` is called for every incoming call. It returns a watch, whose `end` is called when the
- * call has ended. `begin` and `end` must not throw.
+ * `begin` is called for every incoming call. It returns a watch, whose `end` is called at the end
+ * of the call. Both must not throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 
@@ -95,8 +95,8 @@ type BegunCall = {
 
 type CallWatch = {
   /**
-   * The W3C trace context that is sent to other programs that work on this call. Null when the call
-   * is not traced.
+   * The W3C trace context for other programs that work on this call. Null when the call is not
+   * traced.
    */
   readonly traceparent: string | null
   end(report: CallReport): void
@@ -111,10 +111,7 @@ export type CallScope = {
 
 const scopes = new AsyncLocalStorage<CallScope>()
 
-/**
- * Runs a call in its own scope. The scope collects the call's phases (`timed`) and its inference
- * facts.
- */
+/** Runs a call in its own scope, which collects the call's phases (`timed`) and inference facts. */
 export function openScope<Result>(
   traceparent: string | null,
   run: (scope: CallScope) => Result,
@@ -124,8 +121,8 @@ export function openScope<Result>(
 }
 
 /**
- * Adds facts about the current call's inference. `read` runs only inside a scope, and only observed
- * calls have a scope. `read` must not throw.
+ * Adds facts about the current call's inference. `read` must not throw. It runs only for observed
+ * calls.
  */
 export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
@@ -140,7 +137,7 @@ export function currentTraceparent(): string | null {
 
 /**
  * Waits for the work of a phase that has just begun, and records its time in the current call's
- * scope. Outside a call, it only waits.
+ * scope, if any.
  */
 export async function inPhase<Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },

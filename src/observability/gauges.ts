@@ -8,9 +8,8 @@ import { METRICS_PREFIX } from './metric-forms.ts'
 export const SOURCE_TIMEOUT_MS = 2_000
 
 /**
- * What a gauge shows. If it has a label, it has one value for each value of the label. If its name
- * ends in `_total`, it is a counter. A part of the gateway then counts since its start, and the
- * count never falls.
+ * What a gauge shows. With a label, it has one value for each value of the label. If its name ends
+ * in `_total`, it is a counter: a count since the start, which never falls.
  */
 type GaugeForm = { readonly help: string; readonly label?: string }
 
@@ -21,8 +20,8 @@ type GaugeForm = { readonly help: string; readonly label?: string }
 type Reading = number | null | ReadonlyMap<string, number>
 
 /**
- * The gauges of one part, and the function that reads their values at each scrape. The gauges and
- * the values are keyed by name, without our prefix.
+ * The gauges of one part, and the function that reads their values at each scrape. Both are keyed
+ * by name, without our prefix.
  */
 export type GaugeSource<Name extends string = string> = {
   readonly name: string
@@ -31,10 +30,10 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources. Returns a function that reads all sources again. Wait for
- * this function before each scrape. A source fails if it throws or takes longer than
- * SOURCE_TIMEOUT_MS. It then has no values in that scrape (no old values either), and is 0 in
- * `source_up`. If a source is still running, it is not read again until it has answered.
+ * Registers the gauges of the sources. Returns a function that reads all sources again, to be
+ * awaited before each scrape. A source that throws or takes longer than SOURCE_TIMEOUT_MS has no
+ * values in that scrape (no old values either), and is 0 in `source_up`. A slow source is not read
+ * again until it has answered.
  */
 export function registerSources(
   registry: Registry,
@@ -70,7 +69,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // After a reset, a gauge without labels would show 0, which is wrong. So the gauge is removed.
+  // A reset would show 0, which is wrong, for a gauge without labels. So such a gauge is removed.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -82,8 +81,8 @@ function registerGauge(
 }
 
 /**
- * Returns a function that reads the source. It resolves to null when the source could not be read
- * in time.
+ * Returns a function that reads the source. Resolves to null when the source does not answer in
+ * time.
  */
 function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, Reading>> | null> {
   let isRunning = false
@@ -114,7 +113,7 @@ export type MeasuredParts = {
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
   readonly commits: {
-    /** The state of the committer whose state is worst. */
+    /** The state of the committer in the worst state. */
     worst(): {
       readonly phase: string
       readonly failingForMs: number
@@ -136,8 +135,8 @@ export type MeasuredParts = {
     readonly unreadableBlocks: () => { readonly count: number }
     readonly figures: {
       /**
-       * Number of anchors that are not confirmed, and the time of the oldest of these, Unix
-       * seconds. The time is null when there is no such anchor.
+       * Number of unconfirmed anchors, and the time of the oldest, Unix seconds. The time is null
+       * when there is no such anchor.
        */
       readonly lag: () => Promise<{
         readonly unconfirmed: number
@@ -181,8 +180,8 @@ export type MeasuredParts = {
   /** State of the log's lines. Null when another program writes the lines. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
   /**
-   * State of the settings that SIGHUP reads again. `reloadedAt` is the last time when new settings
-   * were put into use, Unix seconds.
+   * State of the settings that SIGHUP reads again. `reloadedAt`: when new settings were last put
+   * into use, Unix seconds.
    */
   readonly settings: { status(): { readonly isReloaded: boolean; readonly reloadedAt: number } }
   readonly now: () => number
@@ -236,8 +235,7 @@ function memorySource({ app }: MeasuredParts) {
 }
 
 /**
- * If the database does not answer within this time, it counts as down. This time is shorter than
- * SOURCE_TIMEOUT_MS.
+ * A database that does not answer within this time counts as down. Shorter than SOURCE_TIMEOUT_MS.
  */
 const DATABASE_TIMEOUT_MS = 1_500
 

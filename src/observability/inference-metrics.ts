@@ -3,28 +3,19 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/**
- * Maximum number of providers that have their own label. All other providers share the label
- * `other`.
- */
+/** Maximum number of providers with their own label. All others share the label `other`. */
 export const PROVIDER_LABELS_MAX = 32
 
-/**
- * Form of a provider's name, which an operator chose. A name that does not have this form counts as
- * `other`.
- */
+/** Form of a provider's name, which an operator chose. Any other name counts as `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
 
-/**
- * Upper limit of one token count. If a provider reports more, the report is wrong, and this limit
- * is counted instead.
- */
+/** Upper limit of one token count. A larger report is wrong, and counts as this limit. */
 const TOKENS_MAX = 100_000_000
 
 /**
- * Counts inferences by operation, provider and model family. It counts how they ended, the reported
- * tokens, the provider's time, errors of callers, and refusals because of limits. Call the returned
- * function for each ended call, and pass how it ended.
+ * Counts inferences by operation, provider and model family: how they ended, the reported tokens,
+ * the provider's time, errors of callers, and refusals because of limits. The returned function
+ * must be called for each ended call.
  */
 export function countInferences(registry: Registry): (report: CallReport, end: CallEnd) => void {
   const registers = [registry]
@@ -90,8 +81,8 @@ function statedTokens({ inputTokens, outputTokens }: InferenceFacts) {
 }
 
 /**
- * Returns a function that keeps the first PROVIDER_LABELS_MAX names as labels. The names come from
- * the enclaves' measured tables and from our own code.
+ * Returns a function that keeps the first PROVIDER_LABELS_MAX names as labels. They come from the
+ * enclaves' measured tables and from our own code.
  */
 export function boundProviders(): (name: string | undefined) => string {
   const known = new Set<string>()

@@ -12,14 +12,13 @@ type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) =
 export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 
 /**
- * What a part gets when it is opened: its logger, and the function to which it passes its stop
- * function.
+ * What a part gets when it is opened: its logger, and the function that takes its stop function.
  */
 export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
  * Creates the gateway's logger, which writes JSON lines. The logger itself redacts, so callers
- * cannot forget to redact. A member that contains a secret or a customer's text is replaced at any
+ * cannot forget this. A member that contains a secret or a customer's text is replaced at any
  * depth. An error keeps only name, code, message and stack. In the finished line, text that looks
  * like a key or a bearer token is masked. Does NOT recognise a prompt inside a message: messages
  * must be constants, and values belong in members.
@@ -46,8 +45,8 @@ export function createLogger({
 function lineOf(
   level: LogLevel,
   members: Readonly<Record<string, unknown>> | Error,
-  // A package may log an error without its own message. The error's message is not used, because it
-  // could quote input that we must not log.
+  // A package may log an error without a message. The error's own message could quote input that
+  // must not be logged.
   msg = 'no message',
 ): string {
   const time = new Date().toISOString()
@@ -59,11 +58,11 @@ function lineOf(
 export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
- * Opens the logger of a process, which writes to standard error. On a terminal the lines are
- * readable text, else one JSON object per line. For a terminal, `describeLine` formats each JSON
- * line. The default is pino-pretty, an optional package, or JSON if it is not installed. A slow
- * reader or a full disk does not block the process. Lines wait up to a limit, then they are
- * dropped, and a later line reports how many.
+ * Opens the logger of a process, which writes to standard error: readable text on a terminal, else
+ * one JSON object per line. For a terminal, `describeLine` formats each JSON line. The default is
+ * pino-pretty, an optional package, or JSON if it is not installed. A slow reader or a full disk
+ * does not block the process: lines wait up to a limit, then they are dropped, and a later line
+ * reports how many.
  */
 export async function openProcessLogger(
   level: LogLevel,
@@ -87,10 +86,7 @@ async function loadPretty(): Promise<((line: string) => string) | null> {
   return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
-/**
- * Members whose values are never logged. To compare names, upper and lower case, `_` and `-` are
- * ignored.
- */
+/** Members whose values are never logged. The comparison of names ignores case, `_` and `-`. */
 const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'authorization',
   'finetuneauthorization',
@@ -117,10 +113,7 @@ const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'params',
 ])
 
-/**
- * Values that are nested deeper, longer lists and longer texts are cut, so that a log line stays
- * short.
- */
+/** Deeper values, longer lists and longer texts are cut, so that a log line stays short. */
 const LOG_DEPTH_MAX = 5
 const LOG_ITEMS_MAX = 50
 const LOG_TEXT_LENGTH_MAX = 2048
@@ -137,7 +130,7 @@ function redactObject(
   return result
 }
 
-/** For each name that was checked before: true if a member with this name is redacted. */
+/** Remembers for each checked name whether it is redacted. */
 const knownNames = new Map<string, boolean>()
 const KNOWN_NAMES_MAX = 1_000
 
@@ -152,7 +145,7 @@ function isRedacted(name: string): boolean {
 function redactValue(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return cut(value)
   if (typeof value === 'bigint') return value.toString()
-  // Functions are removed, because JSON.stringify would call a function that is named toJSON.
+  // Functions are removed, because JSON.stringify would call a function named toJSON.
   if (typeof value === 'function') return undefined
   if (typeof value !== 'object' || value === null) return value
   if (value instanceof Uint8Array) return `${value.length} bytes`
@@ -164,8 +157,8 @@ function redactValue(value: unknown, depth: number): unknown {
 }
 
 /**
- * Drivers add statements and parameters to their errors, and the JSON parser quotes its input. None
- * of this is logged.
+ * Drivers add statements and parameters to their errors, and the JSON parser quotes its input.
+ * These are not logged.
  */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }

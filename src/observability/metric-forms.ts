@@ -1,10 +1,7 @@
 /** Prefix of all our metrics. */
 export const METRICS_PREFIX = 'affidavit_'
 
-/**
- * Upper bounds of the buckets, seconds. They range from the duration of a cached answer to the
- * duration of a long generation.
- */
+/** Upper bounds of the buckets, seconds: from a cached answer to a long generation. */
 export const DURATION_BUCKETS = [
   0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
 ]

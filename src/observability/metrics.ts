@@ -15,23 +15,23 @@ const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 type Address = { readonly host: string; readonly port: number }
 
-/** Counts events when they happen. gauges.ts has the values that are read at a scrape. */
+/** Counts events when they happen. gauges.ts has the values of each scrape. */
 type Meter = {
   readonly registry: Registry
   readonly calls: CallObserver
   /**
-   * Counts one commit: its number of records, and the time from the enclave's reply until the
-   * commit was stored durably.
+   * Counts one commit: its number of records, and the time from the enclave's reply until it was
+   * stored durably.
    */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
   /**
-   * Counts a commit that this gateway lost to another gateway on the same database. The other
-   * gateway made the commit first, or took its nonce.
+   * Counts a commit that this gateway lost to another gateway on the same database, which made the
+   * commit first, or took its nonce.
    */
   countRace(): void
   /**
-   * Counts a request for a provider's models. The result is `listed`, or the reason why there was
-   * no list.
+   * Counts a request for a provider's models. The result is `listed`, or the reason for a missing
+   * list.
    */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
 }
@@ -39,15 +39,14 @@ type Meter = {
 /** The metrics of a gateway. Its parts add to these counts, and a server shows them. */
 export type Metrics = Meter & {
   /**
-   * Serves the counters and the gauges of the parts. Scrapes at the same time share one reading.
+   * Serves the counters and the gauges of the parts. Simultaneous scrapes share one reading.
    * Returns the address of the server. Rejects with StartFailure.
    */
   serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
 }
 
 /**
- * Opens the metrics of a gateway. `metrics` is the address at which they are served. Null: they are
- * not served.
+ * Opens the metrics of a gateway. `metrics` is the address to serve. Null: metrics are not served.
  */
 export function openMetrics({
   metrics: at,
@@ -78,8 +77,8 @@ export function openMetrics({
 
 /**
  * Creates a meter with its own registry, which includes Node's metrics. Labels come from the
- * router's patterns, from lists in our code, and from status codes. They never come from text that
- * a caller sends. Otherwise a caller could create any number of series.
+ * router's patterns, from lists in our code, and from status codes. A label from a caller's text
+ * could create any number of series.
  */
 export function createMeter({ isStaging = false }: { readonly isStaging?: boolean } = {}): Meter {
   const registry = new Registry()
@@ -96,8 +95,8 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
 }
 
 /**
- * Gauges from prom-client that have names like counters. nodejs_active_resources has the values of
- * which these gauges are the sums.
+ * Gauges from prom-client that have names like counters. They are sums of the values of
+ * nodejs_active_resources.
  */
 const MISNAMED = [
   'nodejs_active_handles_total',
@@ -177,8 +176,8 @@ function observeCalls(registry: Registry): CallObserver {
 }
 
 /**
- * Returns how an answer ended. A stream always has status 200, so only an error event shows that it
- * failed. For other answers, the status shows this.
+ * Returns how an answer ended. A stream always has status 200, so its error event shows a failure.
+ * The status shows it for other answers.
  */
 function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'
@@ -238,19 +237,19 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
   }
 }
 
-/** Maximum number of connections at once. Usually there are one or two collectors. */
+/** Maximum number of connections at once. One or two collectors are usual. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 
-/** The text for a scrape. It is made when the scrape is requested. */
+/** The text for a scrape, made when it is requested. */
 type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
 
 export type MetricsServer = { readonly url: string; close(): Promise<void> }
 
 /**
- * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free port).
- * Serves no other path. It requires no key, so every program that can connect can read the metrics.
- * Rejects with the system's error when the port is taken.
+ * Serves only `GET /metrics`, in Prometheus' text format, at `host` and `port` (0 takes a free
+ * port). It requires no key, so every program that can connect can read the metrics. Rejects with
+ * the system's error when the port is taken.
  */
 export async function startMetricsServer(
   metrics: MetricsText,

@@ -1,7 +1,6 @@
 /**
  * Families of models, by the beginning of a model's name. The first match is used. The family is a
- * label of metrics. Callers choose the names: if each name had its own label, a caller could create
- * any number of series.
+ * label of metrics: a label for each name, which callers choose, could create any number of series.
  */
 const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[]])[] = [
   ['gpt-oss', ['gpt-oss']],
@@ -49,9 +48,9 @@ export const MODEL_FAMILIES: readonly string[] = [
 const NAME_LENGTH_MAX = 256
 
 /**
- * Returns the family of a model, one of MODEL_FAMILIES. It depends on the part of the name after
- * the last slash: `openai/gpt-5` and `GPT-5` are `gpt`. Returns 'none' for a call without a model.
- * The family shows what the name claims, NOT what model answered.
+ * Returns the family of a model, one of MODEL_FAMILIES, by the part of its name after the last
+ * slash: `openai/gpt-5` and `GPT-5` are `gpt`. 'none' for a call without a model. The family shows
+ * what the name claims, NOT what model answered.
  */
 export function familyOf(model: string | undefined): string {
   if (model === undefined || model === '') return 'none'

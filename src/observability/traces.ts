@@ -35,10 +35,7 @@ export type Traces = {
 /** Shortest time between two log lines about a collector that cannot be reached, milliseconds. */
 const WARN_INTERVAL_MS = 60_000
 
-/**
- * Longest time of one export, milliseconds. It is also the limit for the last export, when the
- * process ends.
- */
+/** Longest time of one export, including the last export of the process, milliseconds. */
 const EXPORT_TIMEOUT_MS = 5_000
 const CLOSE_TIMEOUT_MS = 6_000
 
@@ -60,9 +57,9 @@ export function openCallTraces(
 }
 
 /**
- * Sends spans to an OTLP collector (HTTP, protobuf), in batches. Calls do not wait for this. At
- * most 2,048 spans wait, and more spans are dropped. Nothing is registered globally, so no library
- * adds its own spans. If the collector cannot be reached, calls still succeed.
+ * Sends spans to an OTLP collector (HTTP, protobuf), in batches. Calls do not wait for this, and
+ * succeed without the collector. At most 2,048 spans wait; more are dropped. Nothing is registered
+ * globally, so no library adds its own spans.
  */
 export function openTraces(
   config: TraceConfig,
@@ -82,8 +79,8 @@ export function openTraces(
       'service.name': config.serviceName,
       'service.version': version,
     }),
-    // A caller's trace context says whether the caller wants this call to be traced. Our ratio
-    // applies to calls without a trace context.
+    // A caller's trace context decides whether the call is traced. Our ratio applies to calls
+    // without one.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
     spanProcessors: [
@@ -109,8 +106,7 @@ export function openTraces(
 }
 
 /**
- * Returns the context from a W3C `traceparent`. Returns an empty context when it is missing or
- * malformed.
+ * Returns the context from a W3C `traceparent`. A missing or malformed one gives an empty context.
  */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
@@ -127,9 +123,9 @@ function traceparentOf(span: Span): string | null {
 }
 
 /**
- * Logs that spans are lost, at most once in WARN_INTERVAL_MS. The line has `endpoint` and the
- * error's code. `endpoint` is only an origin, because the URL may contain credentials. The
- * collector's answer is never logged.
+ * Logs that spans are lost, at most once in WARN_INTERVAL_MS, with `endpoint` and the error's code.
+ * `endpoint` is only an origin, because the URL may contain credentials. The collector's answer is
+ * never logged.
  */
 function warning(
   exporter: SpanExporter,
@@ -154,21 +150,21 @@ function warning(
 }
 
 /**
- * Returns the system's error code, the collector's status, or the kind of error. Messages are not
- * used, because they may repeat the collector's answer.
+ * Returns the system's error code, the collector's status, or the kind of error. A message may
+ * repeat the collector's answer, so it is not used.
  */
 function causeOf(error: Error | undefined): string | number {
   if (error === undefined) return 'unknown'
   const { code } = error as { readonly code?: unknown }
   if (typeof code === 'string' || typeof code === 'number') return code
-  // If a collector does not answer within EXPORT_TIMEOUT_MS, the exporter's error has no code.
+  // The exporter's error has no code after EXPORT_TIMEOUT_MS without an answer.
   return error.message === 'Request timed out' ? 'timeout' : error.name
 }
 
 /**
- * Traces calls. Each call has a server span. Below it is one span for the inference, with the
- * attributes of GenAI's semantic conventions. There is also one span for each phase of waiting, and
- * one span with the times from the enclave's receipt. The enclave itself sends no spans.
+ * Traces calls. Each call has a server span. Below it are one span for the inference, with the
+ * attributes of GenAI's semantic conventions, one span for each phase of waiting, and one span with
+ * the times from the enclave's receipt. The enclave itself sends no spans.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
@@ -215,16 +211,16 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins when the call first waits for a model. If the answer is a stream, the span ends
- * with the answer. Otherwise it ends when the waiting ends.
+ * The span begins when the call first waits for a model. It ends with the answer if that is a
+ * stream, else with the wait.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
   const isUnanswered = waits.every((wait) => wait.isFailed)
-  // If no model answered, the caller may have sent any text as the model's name. So the name is
-  // left out.
+  // Without an answer, the caller may have sent any text as the model's name, so the name is left
+  // out.
   const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
@@ -257,10 +253,7 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/**
- * The conventions name a search only if an agent makes it. So our own name for a search is used
- * here.
- */
+/** The conventions name a search only as an agent's action, so a search has our own name here. */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -287,7 +280,7 @@ function isFailed({ status, error }: CallReport): boolean {
   return Math.max(status, error?.status ?? 0) >= 500
 }
 
-/** The `error` member of the log line. If the error has no code, the status. */
+/** The `error` member of the log line: the error's code, else the status. */
 function errorTypeOf({ status, error }: CallReport): Attributes {
   if (error === null && status < 400) return {}
   return { 'error.type': error?.code ?? String(status) }

@@ -2,7 +2,7 @@ import { countDescriptors, descriptorsMax } from '../runtime/descriptors.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Logger, Opening } from './logger.ts'
 
-/** If this share of the descriptors is in use, a warning is logged. */
+/** A warning is logged if this share of the descriptors is in use. */
 const WARNING_SHARE = 0.8
 const LOOK_INTERVAL_MS = 5_000
 /** Shortest time between two warnings while too few descriptors are free. */
@@ -12,13 +12,13 @@ const WARNING_INTERVAL_MS = 60_000
 type Descriptors = {
   readonly count: () => number | null
   readonly max: number
-  /** Number of open connections of the API, and how many of them have not sent a request yet. */
+  /** Number of open API connections, and how many of them have sent no request yet. */
   readonly connections: () => Promise<{ readonly open: number; readonly silent: number }>
 }
 
 /**
- * Returns a function that checks the descriptors. It logs a warning when few are free, and a line
- * when enough are free again.
+ * Returns a function that checks the descriptors. It logs when few are free, and when enough are
+ * free again.
  */
 export function createDescriptorsLook(
   { count, max, connections }: Descriptors,

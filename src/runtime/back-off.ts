@@ -3,16 +3,16 @@ export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
  * How much of the pause is random. `none`: the pause is the bound. `half`: from half of the bound
- * up to the bound. `full`: from near zero to the bound. Use `full` if many clients use one server,
- * so that they do not all return at once.
+ * up to the bound. `full`: from near zero to the bound, so that many clients of one server do not
+ * all return at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 
 /**
- * Returns the pause, in milliseconds, after `failures` failures in a row (at least 1). The bound of
- * the pause begins at `minMs` and doubles with each failure, up to `maxMs`. With full jitter the
- * pause is at least a tenth of `minMs`, so that immediate refusals do not cause a busy loop.
- * `random` returns a number from 0 to below 1.
+ * Returns the pause, in milliseconds, after `failures` failures in a row (at least 1). Its bound
+ * begins at `minMs` and doubles with each failure, up to `maxMs`. With full jitter the pause is at
+ * least a tenth of `minMs`, because immediate refusals would cause a busy loop. `random` returns a
+ * number from 0 to below 1.
  */
 export function backOffMs(
   failures: number,

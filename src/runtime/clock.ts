@@ -1,4 +1,4 @@
-/** This is read only once, because unixMs is called several times for each chunk. */
+/** Read only once, because unixMs is called several times for each chunk. */
 const TIME_ORIGIN_MS = performance.timeOrigin
 
 /** Returns Unix milliseconds with a fraction. The clock never goes back. */

@@ -2,18 +2,16 @@
 type Cell = string | number | null
 
 /**
- * Returns a table as CSV (RFC 4180). The first line has the names of the columns. Each row then has
- * one line.
+ * Returns a table as CSV (RFC 4180): a line with the names of the columns, then one line per row.
  */
 export function writeCsv(columns: readonly string[], rows: readonly (readonly Cell[])[]): string {
   return [columns, ...rows].map(writeCsvLine).join('')
 }
 
 /**
- * Returns one line of CSV, which ends with CRLF. If a spreadsheet could read a text as a formula,
- * the text gets an apostrophe before it. So a name that a stranger chose cannot run a formula on
- * the machine that opens the file (OWASP, CSV injection). In many countries a spreadsheet ends
- * cells at `;`, even inside quotes.
+ * Returns one line of CSV, which ends with CRLF. A text that a spreadsheet could read as a formula
+ * gets an apostrophe before it. So a stranger's name cannot run a formula on the reader's machine
+ * (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, even inside quotes.
  */
 export function writeCsvLine(cells: readonly Cell[]): string {
   return `${cells.map(writeCell).join(',')}\r\n`

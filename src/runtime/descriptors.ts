@@ -12,7 +12,7 @@ export function descriptorsMax(): number {
 
 /**
  * Counts the open descriptors. Null when the system does not list them. Counting needs a free
- * descriptor. So if all descriptors are used, this returns the maximum.
+ * descriptor, so this returns the maximum when all are used.
  */
 export function countDescriptors(): number | null {
   try {
@@ -23,5 +23,5 @@ export function countDescriptors(): number | null {
   }
 }
 
-/** This is read once, because only other processes can change this limit. */
+/** Read once, because only other processes can change this limit. */
 const descriptorsMaxAtOpen = descriptorsMax()

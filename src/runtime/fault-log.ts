@@ -1,7 +1,4 @@
-/**
- * Decides when a fault that lasts is logged: when it is new, and after that at most once per
- * interval.
- */
+/** Decides when a lasting fault is logged: at its start, then at most once per interval. */
 type FaultLog = {
   /** True if the fault must be logged now. A fault with a new `key` is a new fault. */
   isDue(key?: string): boolean

@@ -53,10 +53,7 @@ export function url(schemes: readonly string[]) {
     })
 }
 
-/**
- * Gives a field with a fixed form. A fault does not repeat the value, so the field can be used for
- * secrets.
- */
+/** Gives a field with a fixed form. A fault does not repeat the value, which may be a secret. */
 export function form(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: `expected ${expected}` })
 }
@@ -64,9 +61,8 @@ export function form(pattern: RegExp, expected: string) {
 const CONFIDENTIAL = new WeakSet<object>()
 
 /**
- * Marks a field whose value is a secret, or may contain a secret. `NAME_FILE` may then name a file
- * that contains the value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps
- * the mark.
+ * Marks a field whose value is a secret, or may contain one. `NAME_FILE` may then name a file with
+ * the value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
  */
 export function confidential<Field extends z.ZodType>(field: Field): Field {
   CONFIDENTIAL.add(field)
@@ -86,14 +82,14 @@ export function isConfidential(field: z.core.$ZodType): boolean {
 type WrappedFields = z.core.$ZodTypeDef &
   Readonly<Partial<Record<'innerType' | 'in' | 'out', z.core.$ZodType>>>
 
-/** A credential. It is printable ASCII without blanks, because it is sent in a header. */
+/** A credential: printable ASCII without blanks, because it is sent in a header. */
 export const secret = confidential(
   form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters'),
 )
 
 /**
- * A private key of secp256k1, 32 bytes in hex, with or without 0x. The result has 0x, in lower
- * case. A fault does not repeat the value.
+ * A private key of secp256k1, 32 bytes in hex, with or without 0x. The result has 0x and is in
+ * lower case. A fault does not repeat the value.
  */
 export const privateKey = confidential(
   z
@@ -103,8 +99,8 @@ export const privateKey = confidential(
 )
 
 /**
- * Gives a field for a list of texts, separated by commas. Blanks around each text and empty texts
- * are removed.
+ * Gives a field for a list of texts, separated by commas. Removes blanks around each text, and
+ * empty texts.
  */
 export function listField({
   itemsMax,
@@ -130,8 +126,8 @@ export function listField({
 }
 
 /**
- * Returns a field for a list of web origins, separated by commas, or `*`. Each origin must be
- * written as browsers send it: scheme, host, and the port if it is not the scheme's default.
+ * Returns a field for a list of web origins, separated by commas, or `*`. Each origin must have the
+ * form that browsers send: scheme, host, and the port if it is not the scheme's default.
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine(
@@ -163,8 +159,8 @@ function isAddressRange(text: string): boolean {
 }
 
 /**
- * Returns the path of the socket in `text`, which has the form `unix:/path` or `unix:///path`. Null
- * for any other text. The operating system allows 107 bytes.
+ * Returns the path of the socket in `text`, `unix:/path` or `unix:///path`. Null for any other
+ * text. The operating system allows 107 bytes.
  */
 export function parseSocketUrl(text: string): string | null {
   const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
@@ -174,8 +170,8 @@ export function parseSocketUrl(text: string): string | null {
 const SOCKET_PATH_BYTES_MAX = 107
 
 /**
- * Returns a field for a list of sockets, `unix:/path`, separated by commas, without duplicates. The
- * field's result is the list of their paths.
+ * Returns a field for a list of sockets, `unix:/path`, separated by commas, without duplicates. Its
+ * result is the list of their paths.
  */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
@@ -190,22 +186,17 @@ export function sockets({ itemsMax }: { readonly itemsMax: number }) {
     .transform((paths) => paths.filter((path) => path !== null))
 }
 
-/**
- * Refuses `https://App.example/`. No browser ever sends an origin in this form, so it would never
- * match.
- */
+/** Refuses `https://App.example/`: browsers never send an origin in this form. */
 function isOrigin(item: string): boolean {
   return (
     item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)
   )
 }
 
-/** Any text. It is used for paths and names. */
+/** Any text, for paths and names. */
 export const textField = z.string()
 
-/**
- * Order of secp256k1 (SEC 2, 2.4.1). A private key is a number of at least 1 and below this order.
- */
+/** Order of secp256k1 (SEC 2, 2.4.1). A private key is at least 1 and below this number. */
 const CURVE_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 
 function isPrivateKey(hex: string): boolean {

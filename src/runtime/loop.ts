@@ -13,14 +13,14 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * The abort reason that ends a pause early. Without a reason, each abort would create an exception
+ * The abort reason that ends a pause early. Each abort without a reason would create an exception
  * with a stack.
  */
 const WOKEN = 'woken'
 
 /**
- * How long a loop waits before its next round: `ms`. If the loop is woken earlier, it still waits
- * at least `leastMs` (default 0).
+ * How long a loop waits before its next round: `ms`, or at least `leastMs` (default 0) if the loop
+ * is woken.
  */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
@@ -28,7 +28,7 @@ export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 type Loop = {
   /** Starts the first round. Does nothing if the loop was already started. */
   start(): void
-  /** Ends the current pause. If a round is running, ends the pause after it. */
+  /** Ends the current pause. During a round, ends the pause after it. */
   wake(): void
   /** Aborts the signal that the rounds get, and resolves when no round is running. */
   stop(): Promise<void>
@@ -38,7 +38,7 @@ type Loop = {
 
 /**
  * Returns a loop that is not started yet. `round` returns the pause before the next round, in
- * milliseconds. `round` must handle its own errors: if it throws, the loop ends with an unhandled
+ * milliseconds. It must handle its own errors: if it throws, the loop ends with an unhandled
  * rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {

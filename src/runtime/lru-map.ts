@@ -20,7 +20,7 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** Returns the value of a key. If there is no value, makes one and stores it. */
+  /** Returns the value of a key. Makes and stores a missing value. */
   getOrMake(key: Key, make: () => Value): Value {
     const known = this.get(key)
     if (known !== undefined) return known

@@ -1,9 +1,8 @@
 import { rename, rm, writeFile } from 'node:fs/promises'
 
 /**
- * Writes the content to the file `draft` in the same folder, then renames this file. So a reader
- * always finds the complete old content or the complete new content, even after a crash. `mode`
- * applies to a new file.
+ * Writes the content to the file `draft` in the same folder, then renames it. So a reader always
+ * finds the complete old or new content, even after a crash. `mode` applies to a new file.
  */
 export async function placeFile(
   path: string,

@@ -6,11 +6,12 @@ import { readSecretFile } from './secret-file.ts'
 /** Variables of a process, by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** The configuration of a process is wrong. The operator must correct it. Nothing was started. */
+/**
+ * The configuration of a process is wrong, and nothing was started. The operator must correct it.
+ */
 export class ConfigurationError extends Error {
   /**
-   * All faults, one sentence each. A sentence names the variable and the expected value, and
-   * contains no secret.
+   * One sentence per fault. It names the variable and the expected value, and contains no secret.
    */
   readonly faults: readonly string[]
 
@@ -25,10 +26,9 @@ export class ConfigurationError extends Error {
 
 /**
  * Returns the settings that a schema reads from variables. An empty variable counts as unset.
- * `NAME_FILE` may name a file that contains a secret. `findFaults` gets the variables that are set,
- * unchanged. It returns the faults that appear only when several variables are checked together.
- * `warn` is called for settings that work but should be corrected. Throws one ConfigurationError
- * with all faults.
+ * `NAME_FILE` may name a file that contains a secret. `findFaults` gets the set variables
+ * unchanged, and returns the faults in their combination. `warn` is called for settings that work
+ * but should be corrected. Throws one ConfigurationError with all faults.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -36,11 +36,11 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
   warn: (sentence: string) => void = warnOnStandardError,
 ): z.output<Schema> {
-  // Only own members of the object are settings. Inherited members are ignored.
+  // Only the object's own members are settings, not inherited members.
   const own = ownMembers(environment)
   const isSet = (name: string) => own[name] !== undefined && own[name] !== ''
   const values: Record<string, string> = {}
-  /** If the file of a variable has a fault, the variable counts neither as set nor as unset. */
+  /** A variable whose file has a fault counts neither as set nor as unset. */
   const fileFaults = new Map<string, string>()
   for (const [name, field] of Object.entries(schema.shape)) {
     const file = `${name}_FILE`
@@ -79,8 +79,8 @@ function bullets(lines: readonly string[]): string {
 }
 
 /**
- * Picks the variables that have the given names and are set, so that they can be passed on. It also
- * picks the variables that name files with their values.
+ * Picks the set variables with the given names, and the variables that name files with their
+ * values, to pass them on.
  */
 export function pickVariables(
   environment: Environment,

@@ -3,9 +3,8 @@ type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
  * Runs several of the tasks at the same time. Returns the results of all tasks, in order. The first
- * failure aborts the running tasks, and no other task is started. When all started tasks have
- * ended, the failure is thrown. If `signal` is aborted, the effect is the same, and its reason is
- * thrown.
+ * failure, or the abort of `signal`, aborts the running tasks, and no other task is started. When
+ * all started tasks have ended, the failure or the signal's reason is thrown.
  */
 export async function runAll<Result>(
   tasks: readonly Task<Result>[],

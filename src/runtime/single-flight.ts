@@ -1,6 +1,6 @@
 /**
- * Returns a function that runs `task`, but only one run at a time. If it is called during a run,
- * the call gets the result or the error of that run.
+ * Returns a function that runs `task`, one run at a time. A call during a run gets the result or
+ * the error of that run.
  */
 export function singleFlight<Result>(task: () => Promise<Result>): () => Promise<Result> {
   let running: Promise<Result> | null = null
@@ -11,10 +11,7 @@ export function singleFlight<Result>(task: () => Promise<Result>): () => Promise
     return running
   }
 
-  /**
-   * This function is asynchronous, so that a task that throws synchronously rejects like any other
-   * task.
-   */
+  /** Asynchronous, so that a task that throws synchronously rejects like any other task. */
   async function start(): Promise<Result> {
     return await task()
   }

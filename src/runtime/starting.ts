@@ -1,21 +1,20 @@
 /**
- * A part could not be started. The message names the part and its error. It is for the person who
- * started this process.
+ * A part could not be started. The message names the part and its error, for the person who started
+ * this process.
  */
 export class StartFailure extends Error {
   override readonly name = 'StartFailure'
 }
 
 /**
- * A part calls this when it runs, and passes a function that ends the part. The part that was
- * started last is ended first.
+ * A running part passes the function that ends it. The part that was started last is ended first.
  */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
- * Waits for all parts, even if some fail, so that no part is still starting when the caller cleans
- * up. Returns the values. If one part failed, throws its failure. If several failed, throws one
- * StartFailure that contains all failures.
+ * Waits for all parts, even if some fail: no part may still be starting when the caller cleans up.
+ * Returns the values. Throws the failure of one part, or one StartFailure that contains the
+ * failures of several.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {
@@ -24,8 +23,8 @@ export async function settleAll<Values extends readonly unknown[]>(
 ): Promise<Values> {
   const all = Promise.all(promises) as unknown as Promise<Values>
   const settled = await Promise.allSettled([all, ...promises])
-  // If a part waits for another part that fails, it fails with the same error. Equal errors count
-  // as one failure.
+  // A part that waits for a failed part fails with the same error. Equal errors count as one
+  // failure.
   const failures = new Set(
     settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )
@@ -37,18 +36,15 @@ function messageOf(failure: unknown): string {
   return failure instanceof Error ? failure.message : 'unknown fault'
 }
 
-/**
- * Returns the system's code of an error, such as `EADDRINUSE`, for use in a message. Null for an
- * error without a code.
- */
+/** Returns the system's code of an error, such as `EADDRINUSE`, for a message. Null: no code. */
 export function systemCodeOf(error: unknown): string | null {
   return error instanceof Error && 'code' in error ? String(error.code) : null
 }
 
 /**
- * Returns an optional package (optionalDependencies in package.json), which `load` loads. If the
- * package is not installed, rejects with a StartFailure that says what to install. This sentence
- * begins with `purpose` and ends with `instead`.
+ * Returns an optional package (optionalDependencies in package.json), which `load` loads. If it is
+ * not installed, rejects with a StartFailure that says what to install. Its message begins with
+ * `purpose` and ends with `instead`.
  */
 export async function loadOptional<Module>(
   name: string,

@@ -1,2 +1,2 @@
-/** The version that our processes report. It is the same as the version of the package. */
+/** The version that our processes report, which is the package's version. */
 export const VERSION = '0.1.0'

@@ -3,7 +3,7 @@ import type { SearchProviderName } from '../upstream/settings.ts'
 
 export type SearchQuery = { readonly query: string; readonly maxResults: number }
 
-/** A result in the form that the provider sent. It is not checked. */
+/** A result as the provider sent it, unchecked. */
 export type FoundItem = {
   readonly title: unknown
   readonly url: unknown
@@ -25,8 +25,8 @@ export type SearchAdapter = {
 
 /**
  * SearXNG's JSON. SearXNG answers 403 unless its `settings.yml` allows JSON (`search.formats`). The
- * query is sent in a form instead of the URL, because access logs must not contain people's
- * searches. SearXNG has no parameter for the number of results.
+ * query is sent in a form, because access logs contain URLs and must not contain people's searches.
+ * SearXNG has no parameter for the number of results.
  */
 const SEARXNG: SearchAdapter = {
   request: ({ query }) => ({
@@ -39,8 +39,8 @@ const SEARXNG: SearchAdapter = {
 }
 
 /**
- * Brave's web search. Without `text_decorations`, its texts contain no HTML. If there are no
- * results, the answer has no `web`.
+ * Brave's web search. Without `text_decorations`, its texts contain no HTML. An answer without
+ * results has no `web`.
  */
 const BRAVE: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => {
@@ -72,9 +72,9 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. SerpApi accepts its key only in the URL. If the search status is
- * Success, `error` only means that there are no results. With any other search status, `error` is a
- * failure. The HTTP status makes no difference.
+ * SerpApi's Google results. SerpApi accepts its key only in the URL. With search status Success,
+ * `error` only means that there are no results. With any other, `error` is a failure. The HTTP
+ * status makes no difference.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {
@@ -97,8 +97,8 @@ export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>
 }
 
 /**
- * Returns the results in a list of an answer. Returns an empty list when the list is missing.
- * Throws EndpointError for any other value.
+ * Returns the results in a list of an answer, or an empty list when it is missing. Throws
+ * EndpointError for any other value.
  */
 function itemsOf(
   answer: unknown,

@@ -1,8 +1,8 @@
 import type { FoundItem } from './providers.ts'
 
 /**
- * Maximum length of a title and of a snippet, code points. Longer texts are cut. A result whose
- * address is too long is left out.
+ * Maximum length of a title and of a snippet, code points. Longer texts are cut. A result with a
+ * longer address is left out.
  */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000
@@ -19,8 +19,8 @@ type SearchResult = {
 }
 
 /**
- * Returns the first `max` items that have a usable address, all in the same form. Items without a
- * usable address are left out, and they do not count toward `max`.
+ * Returns the first `max` items with a usable address, all in the same form. Other items do not
+ * count.
  */
 export function normaliseResults(
   items: readonly FoundItem[],
@@ -42,8 +42,8 @@ export function normaliseResults(
 }
 
 /**
- * Refuses addresses such as `javascript:`, which are not results. Also refuses an address such as
- * `https://bank.example@evil.example/`, which is meant to deceive.
+ * Refuses addresses such as `javascript:`, which are not results, and deceptive addresses such as
+ * `https://bank.example@evil.example/`.
  */
 function readAddress(value: unknown): string | null {
   if (typeof value !== 'string' || value.length > URL_LENGTH_MAX || !URL.canParse(value))

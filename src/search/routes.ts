@@ -8,13 +8,13 @@ import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
 /**
- * Maximum number of searches at once, and maximum number of bytes that all their bodies and answers
- * hold together. Bodies and answers are short.
+ * Maximum number of searches at once, and of bytes in all their bodies and answers, which are
+ * short.
  */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
-/** Largest body. A body has only a query and a number. */
+/** Largest body: a query and a number. */
 const SEARCH_BODY_BYTES_MAX = 64 * 1024
 
 /** Interface facts: `max_results`. */
@@ -22,8 +22,8 @@ const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
 /**
- * The interface sets no limit. Some providers accept only about 400 characters and report a longer
- * query themselves.
+ * The interface sets no limit. Some providers accept about 400 characters and report a longer query
+ * themselves.
  */
 const QUERY_LENGTH_MAX = 2_000
 

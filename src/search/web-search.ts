@@ -13,8 +13,8 @@ type SearchCall = SearchQuery & {
    */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that are held for this call. Throws ApiError `overloaded` when all calls together
-   * hold too much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
+   * too much.
    */
   readonly reserve: (bytes: number) => void
 }
@@ -22,8 +22,8 @@ type SearchCall = SearchQuery & {
 /** Search on the web. */
 export type WebSearch = {
   /**
-   * Returns the results as JSON text (interface facts). Throws the signal's reason, or ApiError.
-   * The error is `search_not_configured` when there is no provider.
+   * Returns the results as JSON text (interface facts). Throws the signal's reason, or ApiError,
+   * which is `search_not_configured` when there is no provider.
    */
   search(call: SearchCall): Promise<string>
 }
@@ -32,7 +32,7 @@ export type WebSearch = {
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
-  /** The key is read again for each search. It is empty for a provider that needs no key. */
+  /** The key, read again for each search. Empty for a provider that needs no key. */
   readonly apiKey: string
 }
 

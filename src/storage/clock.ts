@@ -1,15 +1,9 @@
 import { type RawBuilder, sql } from 'kysely'
 
-/**
- * Returns Unix seconds for a statement. Null: statements use the database's clock, which all
- * gateways share.
- */
+/** Returns Unix seconds for a statement. Null: the database's clock, which all gateways share. */
 export type StoreClock = (() => number) | null
 
-/**
- * Returns the clock's time as an SQL value for SQL functions that take a clock argument. Null for
- * the database's clock.
- */
+/** Returns the clock's time as an SQL value for a clock argument. Null: the database's clock. */
 export function clockArgument(clock: StoreClock): RawBuilder<number | null> {
   return sql`${clock === null ? null : Math.floor(clock())}::bigint`
 }

@@ -14,19 +14,18 @@ import { ContentUnavailable } from './errors.ts'
  */
 const VERSION = 1
 const KEY_ID_BYTES = 8
-/** Number of bytes before the encrypted part of a row's content: version and key id. */
+/** Number of bytes before the encrypted part of a content: version and key id. */
 export const CONTENT_HEAD_BYTES = 1 + KEY_ID_BYTES
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const LENGTH_BYTES = 4
 
-/** A key for AES-256-GCM, and its id of 16 hex digits. Stored content names its key by this id. */
+/** A key for AES-256-GCM, and its id of 16 hex digits, by which stored content names the key. */
 export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 
 /**
- * The row that content belongs to: its table, and the names that identify the row in the table.
- * Content can be decrypted only with its own identity. So content that was moved to another row
- * cannot be decrypted.
+ * The row that content belongs to: its table, and the names that identify it there. Content that
+ * was moved to another row cannot be decrypted.
  */
 export type ContentIdentity = readonly [table: string, ...names: string[]]
 
@@ -49,7 +48,7 @@ export type ContentCipher = {
   open(sealed: Uint8Array, identity: ContentIdentity): readonly string[]
 }
 
-/** Returns a cipher with these keys. The last key encrypts. */
+/** Returns a cipher with these keys, of which the last encrypts. */
 export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]): ContentCipher {
   const byId = new Map(keys.map(({ id, key }) => [id, key]))
   const newest = keys.at(-1) ?? keys[0]
@@ -79,10 +78,7 @@ export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]
   }
 }
 
-/**
- * Decrypts content with a cipher that may be missing. Without a cipher it throws
- * `content_key_missing`.
- */
+/** Decrypts content. Throws `content_key_missing` when there is no cipher. */
 export function openContent(
   cipher: ContentCipher | null,
   sealed: Uint8Array,
@@ -93,8 +89,8 @@ export function openContent(
 }
 
 /**
- * Returns the id of the key that encrypted this content. Null when the content is too short or has
- * another version.
+ * Returns the id of the key that encrypted this content. Null when it is too short or has another
+ * version.
  */
 export function contentKeyId(sealed: Uint8Array): string | null {
   const isWhole = sealed.length >= CONTENT_HEAD_BYTES + NONCE_BYTES + TAG_BYTES
@@ -117,7 +113,7 @@ function decrypt(sealed: Buffer, key: Uint8Array, identity: ContentIdentity): Bu
   }
 }
 
-/** The bytes were authenticated, so they have the form that `seal` writes. */
+/** The bytes were authenticated, so `seal` wrote them. */
 function splitParts(bytes: Buffer): readonly string[] {
   const parts: string[] = []
   for (let at = 0; at < bytes.length; ) {

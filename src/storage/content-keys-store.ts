@@ -6,10 +6,9 @@ import type { Database } from './database.ts'
 
 /**
  * Records the key that encrypts content from now on. Rejects with StartFailure when the database
- * has encrypted content and there is no key at all. Otherwise, if an operator forgot the setting,
- * new content would be stored unencrypted. If some keys are missing, logs a warning, because
- * content under these keys cannot be read. Returns the key's id if the key was not in use before,
- * else null.
+ * has encrypted content and there is no key at all: an operator who forgot the setting must not
+ * store new content unencrypted. Logs a warning if some keys are missing, because their content
+ * cannot be read. Returns the key's id if the key was not in use before, else null.
  */
 export async function admitContentKeys(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
@@ -36,8 +35,8 @@ export async function admitContentKeys(
 }
 
 /**
- * Records that a key is in use. True if this was not recorded before. If two gateways do this at
- * the same time, only one of them gets true.
+ * Records that a key is in use. True for the first record: only one of two gateways at the same
+ * time gets true.
  */
 async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`

@@ -7,16 +7,13 @@ import { type ContentCipher, type ContentKey, createContentCipher } from './cont
 /** Source of the keys: a file, or a program that prints them. */
 export type ContentKeySource =
   | { readonly file: string }
-  /** The program's path and its arguments. The program is run without a shell. */
+  /** The program's path and its arguments. It is run without a shell. */
   | { readonly command: readonly [string, ...string[]] }
 
-/** Largest list of keys, bytes. This is enough for some hundred lines. */
+/** Largest list of keys, bytes: some hundred lines. */
 const KEY_TEXT_BYTES_MAX = 64 * 1024
 
-/**
- * Longest time for which the program may run, milliseconds. A key service usually answers within
- * one second.
- */
+/** Longest run of the program, milliseconds. A key service usually answers within one second. */
 const COMMAND_TIMEOUT_MS = 10_000
 
 /** Permission bits for users who are neither the file's owner nor in its group. */
@@ -27,7 +24,7 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
 
 /**
- * Returns a cipher with the keys from the source. Null without a source: content is then stored
+ * Returns a cipher with the keys from the source. Null without a source: content is stored
  * unencrypted. Rejects with StartFailure, whose message never contains a key or the program's
  * output.
  */
@@ -46,9 +43,9 @@ export async function openContentCipher(
 }
 
 /**
- * Reads keys from a text, one per line: 32 bytes in hex or standard base64. Blank lines and lines
- * that begin with `#` are skipped. The last key is the newest. If the text is wrong, returns an
- * error text that contains no key.
+ * Reads keys from a text, one per line: 32 bytes in hex or standard base64. Skips blank lines and
+ * lines that begin with `#`. The last key is the newest. Returns an error text without a key if the
+ * text is wrong.
  */
 export function parseContentKeys(text: string): readonly [ContentKey, ...ContentKey[]] | string {
   const lines = text.split('\n').map((line) => line.trim())
@@ -71,14 +68,13 @@ function decodeKey(line: string): Uint8Array | null {
   if (HEX_FORM.test(line)) return Buffer.from(line, 'hex')
   if (!BASE64_FORM.test(line)) return null
   const key = Buffer.from(line, 'base64')
-  // The last base64 character has two unused bits. Because of this check, each key has only one
-  // accepted text.
+  // The last base64 character has two unused bits. This check accepts only one text per key.
   return key.toString('base64') === line ? key : null
 }
 
 /**
- * Returns the key's id, 16 hex digits. The id is computed from the key, so two different keys have
- * different ids. The id does not reveal the key.
+ * Returns the key's id, 16 hex digits, computed from the key. Different keys have different ids.
+ * The id does not reveal the key.
  */
 function idOf(key: Uint8Array): string {
   return createHmac('sha256', key).update('affidavit content key id').digest('hex').slice(0, 16)
@@ -127,7 +123,7 @@ function runKeyCommand(
   })
 }
 
-/** The command's output is not shown, because it may contain a part of a key. */
+/** The command's output may contain a part of a key, so it is not shown. */
 function describeEnd(error: Error & { code?: unknown; killed?: boolean }): string {
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return 'printed too much'
   if (error.killed === true) return 'took too long'

@@ -7,7 +7,7 @@ import { type FolderLock, lockFolder } from './folder-lock.ts'
 
 /** The folders of a gateway that starts its parts itself. */
 export type Home = {
-  /** Folder of data that is kept between starts. It is locked for this process. */
+  /** Folder of data that is kept between starts, locked for this process. */
   readonly dataFolder: string
   /** Folder for sockets. It is removed when the process ends. */
   readonly privateFolder: string
@@ -15,8 +15,8 @@ export type Home = {
 }
 
 /**
- * Opens the data folder. Only one process can have the folder open. Rejects with DataFolderInUse,
- * or with StartFailure when the folder cannot be used.
+ * Opens the data folder for only this process. Rejects with DataFolderInUse, or with StartFailure
+ * when the folder cannot be used.
  */
 export async function openHome(dataFolder: string): Promise<Home> {
   const lock = await takeFolder(dataFolder)
@@ -55,8 +55,8 @@ export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 const PREFIX = 'affidavit-'
 
 /**
- * Makes a folder for sockets in the system's temporary folder. The path of a socket can have at
- * most about 100 bytes. So a data folder with a long path could not contain sockets.
+ * Makes a folder for sockets in the system's temporary folder. A socket's path has at most about
+ * 100 bytes, and a data folder's path may be too long.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))
@@ -64,9 +64,9 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder that contains `file` and that a killed gateway left. Does nothing
- * unless the folder has the form that makePrivateFolder makes, and belongs to this user. This is
- * checked because another user may have written the path.
+ * Removes the private folder that contains `file` and that a killed gateway left. Another user may
+ * have written the path, so this does nothing unless the folder has the form from makePrivateFolder
+ * and belongs to this user.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

@@ -11,44 +11,40 @@ import { openPostgres } from './postgres.ts'
 import type { DatabaseSession } from './postgres-session.ts'
 import type { Queries, Tables } from './tables.ts'
 
-/**
- * Where the data is: on a Postgres server, or in a folder in which the embedded PGlite stores it.
- */
+/** Where the data is: on a Postgres server, or in a folder of the embedded PGlite. */
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
  * An open, migrated database. Only storage/ and the stores in other folders (…-store.ts) use its
- * members. The same queries and types work on both kinds of database (tables.ts).
+ * members. Both kinds of database have the same queries and types (tables.ts).
  */
 export type Database = {
   readonly kind: 'postgres' | 'embedded'
   /** For all queries except commits. */
   readonly queries: Queries
   /**
-   * For commits only. Commits have their own connections, so that many history reads cannot block
-   * the committer.
+   * For commits only. Commits have their own connections, so that history reads cannot block them.
    */
   readonly commits: Queries
   /**
-   * Locks and notices between the gateways of this database. Null when only one gateway can use the
-   * database.
+   * Locks and notices between the gateways of this database. Null when only one gateway can use it.
    */
   readonly session: DatabaseSession | null
-  /** Names of the migrations that ran when this database was opened, oldest first. */
+  /** Names of the migrations that ran at the opening, oldest first. */
   readonly migrated: readonly string[]
   /** Encrypts callers' requests and answers. Null: requests and answers are stored unencrypted. */
   readonly content: ContentCipher | null
-  /** Ends all connections. After that, a data folder can be opened again. */
+  /** Ends all connections. A data folder can then be opened again. */
   close(): Promise<void>
 }
 
 /**
  * Opens the database and runs the migrations that it needs. Rejects with DatabaseUnfit when the
  * database answers but does not meet our requirements. Rejects with DatabaseNewer when a newer
- * release migrated the database. Rejects with DataFolderInUse when another process has the folder
- * open. For any other failure, rejects with the driver's error. `onConnectionError` is called with
- * failures in the background: broken idle connections, and failed upkeep of the embedded database.
- * Queries report their own failures.
+ * release migrated it. Rejects with DataFolderInUse when another process has the folder open.
+ * Otherwise rejects with the driver's error. `onConnectionError` is called with failures in the
+ * background: broken idle connections, and failed upkeep of the embedded database. Queries report
+ * their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,
@@ -83,9 +79,8 @@ export async function openDatabase(
 export const DATABASE_FOLDER = 'database'
 
 /**
- * Opens the Postgres server at `url`, and migrates its database. Without `url`, this opens the
- * embedded database in the data folder. Rejects with StartFailure, whose message never contains the
- * URL.
+ * Opens the Postgres server at `url`, or without `url` the embedded database in the data folder,
+ * and migrates the database. Rejects with StartFailure, whose message never contains the URL.
  */
 export async function startDatabase(
   {
@@ -122,16 +117,16 @@ function describe(error: unknown, what: string): string {
     error instanceof DatabaseUnfit ||
     error instanceof DatabaseNewer
   if (isKnown) return `database: ${error.message}`
-  // If several addresses refuse a connection, the driver throws one error that contains an error
-  // for each address. This error has an empty message.
+  // If several addresses refuse a connection, the driver throws one error with an empty message,
+  // which contains an error for each address.
   const first = error instanceof AggregateError ? error.errors[0] : error
   const reason = first instanceof Error ? first.message : 'unknown fault'
   return `database: ${what} cannot be used: ${reason}`
 }
 
 /**
- * Sends a very small query to the database. Rejects with the driver's error when the database does
- * not answer.
+ * Sends a very small query to the database. Rejects with the driver's error when it does not
+ * answer.
  */
 export async function checkDatabase({ queries }: Pick<Database, 'queries'>): Promise<void> {
   await sql`select 1`.execute(queries)

@@ -6,8 +6,7 @@ import { DatabaseAwayError } from './errors.ts'
 /** An embedded database that runs in its own thread. */
 export type EmbeddedThread = {
   /**
-   * Opens a connection for `pg`. There is only one session, so end a connection before you open the
-   * next one.
+   * Opens a connection for `pg`. There is only one session, so the last connection must have ended.
    */
   connect(): Duplex
   /** Closes the database. Resolves when the thread has ended. */
@@ -50,10 +49,7 @@ export async function startEmbeddedThread(folder: string): Promise<EmbeddedThrea
   }
 }
 
-/**
- * Resolves when the thread sends its first message. Rejects when the thread ends before its first
- * message.
- */
+/** Resolves at the thread's first message. Rejects when the thread ends before it. */
 async function opened(worker: Worker): Promise<void> {
   const ended = new AbortController()
   const exit = once(worker, 'exit', { signal: ended.signal }).then(([code]) => {
@@ -70,7 +66,7 @@ async function opened(worker: Worker): Promise<void> {
 /** First byte of the message with which a client ends its session. */
 const TERMINATE = 'X'.charCodeAt(0)
 
-/** The client's end of the connection. Data that is written together is sent as one message. */
+/** The client's end of the connection. It sends data that is written together as one message. */
 class Connection extends Duplex {
   readonly #send: (bytes: Uint8Array) => void
 
@@ -125,8 +121,7 @@ class Connection extends Duplex {
   #pass(chunks: readonly Buffer[], done: (error?: Error) => void): void {
     const kept = chunks.filter(([first]) => first !== TERMINATE)
     try {
-      // The bytes are copied, because small buffers share one memory block. Without a copy, the
-      // whole block would be sent.
+      // Small buffers share one memory block, which would be sent as a whole without this copy.
       if (kept.length > 0) this.#send(new Uint8Array(Buffer.concat(kept)))
       done()
     } catch (error) {

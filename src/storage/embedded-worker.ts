@@ -8,7 +8,7 @@ import { PGlite } from '@electric-sql/pglite'
  * The thread of the embedded database. Its input is `workerData.folder`, then messages of Postgres'
  * protocol as bytes. Null ends the input and closes the database. Its output is null when the
  * database is open, then the answer to each message as bytes. An error ends the thread, and its
- * `error` event reports the error.
+ * `error` event reports it.
  */
 if (parentPort === null) throw new Error('expected to be run as a worker thread')
 const port = parentPort
@@ -20,10 +20,9 @@ port.on('message', (message: Uint8Array | null) => {
 port.postMessage(null)
 
 /**
- * Opens the database in `dataDir`. If there is no database, makes one from PGlite's packed
- * database, because initdb takes three times as long. If this optional package is not installed,
- * initdb makes the database. If a start was interrupted while it made the database, the next start
- * makes the database again.
+ * Opens the database in `dataDir`. Makes a missing database from PGlite's packed database, because
+ * initdb takes three times as long. Without this optional package, initdb makes it. If a start was
+ * interrupted while it made the database, the next start makes it again.
  */
 async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`
@@ -41,7 +40,7 @@ async function open(dataDir: string): Promise<PGlite> {
   return made
 }
 
-/** Flushes the folder to disk, because the folder records which files exist. */
+/** Flushes the folder to disk: the folder records which files exist. */
 async function syncFolder(folder: string): Promise<void> {
   await using handle = await openFile(folder)
   await handle.sync()

@@ -12,10 +12,10 @@ const OWNER_ALONE = 0o700
 const OTHERS = 0o077
 
 /**
- * Opens the embedded PGlite in the data folder. Makes the folder when it is missing. Other users
- * cannot read the folder. Committed data survives if the process is killed, but may be lost in a
- * power cut, because PGlite does not wait for the disk. Rejects with DataFolderInUse when another
- * process has the folder open, because two processes would destroy each other's files.
+ * Opens the embedded PGlite in the data folder. Makes a missing folder. Other users cannot read the
+ * folder. Committed data survives a kill of the process, but may be lost in a power cut, because
+ * PGlite does not wait for the disk. Rejects with DataFolderInUse when another process has the
+ * folder open: two processes would destroy each other's files.
  */
 export async function openEmbedded(
   dataFolder: string,
@@ -65,22 +65,21 @@ type Statements = {
 type UpkeepLimits = {
   /** How often the size of the write-ahead log is checked, milliseconds. */
   readonly intervalMs: number
-  /** When the write-ahead log has this size, a checkpoint is made, bytes. */
+  /** Size of the write-ahead log at which a checkpoint is made, bytes. */
   readonly walBytesMax: number
 }
 
 /**
- * With 64 MiB, a checkpoint blocks the embedded database for about 0.1 s, and recovery after a kill
+ * At 64 MiB, a checkpoint blocks the embedded database for about 0.1 s, and recovery after a kill
  * takes less than one second.
  */
 const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
 
 /**
- * Does the work for the embedded database that background processes do on a server. Without this
- * work, PGlite's write-ahead log grows until the process ends (measured: 1.9 GiB, and 9 s of
- * recovery after a kill). Dead rows would also never be reused. Anchors make many dead rows,
- * because they are updated when the chain includes them. `stop` resolves when no upkeep statement
- * is running.
+ * Does the work that background processes do on a server. Without it, PGlite's write-ahead log
+ * would grow until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and dead
+ * rows would never be reused. Anchors make many dead rows, because they are updated when the chain
+ * includes them. `stop` resolves when no upkeep statement is running.
  */
 export function startUpkeep(
   database: Statements,

@@ -1,6 +1,6 @@
 /**
- * There is no connection to the database, or the connection broke during a query. The database may
- * or may not have carried out that query. `cause` is the driver's error.
+ * There is no connection to the database, or it broke during a query. The database may or may not
+ * have carried out that query. `cause` is the driver's error.
  */
 export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'
@@ -15,8 +15,8 @@ export class DatabaseUnfit extends Error {
 }
 
 /**
- * A newer release has changed the schema, so the data that this release writes may not fit. The
- * message names the migrations and states the correction.
+ * A newer release has changed the schema, so this release's data may not fit. The message names the
+ * migrations and states the correction.
  */
 export class DatabaseNewer extends Error {
   override readonly name = 'DatabaseNewer'
@@ -29,7 +29,8 @@ export class DatabaseNewer extends Error {
 }
 
 /**
- * Another process has the data folder open. Stop that process, or give this process another folder.
+ * Another process has the data folder open. The user must stop it, or give this process another
+ * folder.
  */
 export class DataFolderInUse extends Error {
   override readonly name = 'DataFolderInUse'
@@ -45,8 +46,8 @@ export class DataFolderInUse extends Error {
 export type ContentFault = 'content_key_missing' | 'content_unreadable'
 
 /**
- * Stored content cannot be decrypted, because its key is missing or its bytes were changed. The
- * other parts of its record can be read.
+ * Stored content cannot be decrypted: its key is missing or its bytes were changed. The other parts
+ * of its record can be read.
  */
 export class ContentUnavailable extends Error {
   override readonly name = 'ContentUnavailable'

@@ -6,16 +6,14 @@ import { DataFolderInUse } from './errors.ts'
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Locks a folder for this process. If the process that has the lock has ended (kill -9), its lock
- * is taken over. A process is identified by its pid and, if the system shows it, its start time. So
- * a new process with the same pid does not keep us out. Rejects with DataFolderInUse. The lock
- * protects against mistakes on one machine, not on network file systems.
- *
- * Locks are files `lock.1`, `lock.2`, and so on. Only the highest number counts. A dead lock is not
- * replaced, because a process cannot delete a file only if it is still the file that it read.
- * Instead, a file with the next number is created, and only one process can succeed. The highest
- * file is never deleted. It is only marked as released. So a slow process that creates an old
- * number again finds a higher number.
+ * Locks a folder for this process. The lock of a process that has ended (kill -9) is taken over. A
+ * process is identified by its pid and, if the system shows it, its start time: another process may
+ * get the same pid later. Rejects with DataFolderInUse. The lock protects against mistakes on one
+ * machine, not on network file systems. Locks are files `lock.1`, `lock.2`, and so on, of which
+ * only the highest number counts. A dead lock is not replaced, because another process could
+ * replace it between reading and deleting. Instead, a file with the next number is created, which
+ * only one process can do. The highest file is never deleted, only marked as released, so a slow
+ * process that creates an old number finds a higher one.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
@@ -57,8 +55,8 @@ async function checkNotHeld(folder: string, number: number): Promise<void> {
 }
 
 /**
- * Makes a hard link to a complete file. A hard link is made in one step, so no process ever reads a
- * half-written lock.
+ * Makes a hard link to a complete file in one step, so that no process ever reads a half-written
+ * lock.
  */
 async function linkExclusively(draft: string, file: string): Promise<boolean> {
   try {
@@ -95,7 +93,7 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
   try {
     process.kill(holder.pid, 0)
   } catch (error) {
-    // EPERM means that the process exists but belongs to another user.
+    // EPERM: the process exists but belongs to another user.
     if (hasCode(error, 'ESRCH')) return false
   }
   const { startedAt } = await describeProcess(holder.pid)
@@ -110,8 +108,8 @@ async function describeProcess(pid: number): Promise<ProcessMark> {
   try {
     const boot = await readFile('/proc/sys/kernel/random/boot_id', 'utf8')
     const stat = await readFile(`/proc/${pid}/stat`, 'utf8')
-    // The name of the process, field 2, may contain any character, including brackets. So fields
-    // are counted after the last bracket.
+    // The name of the process, field 2, may contain brackets, so fields are counted after the last
+    // bracket.
     const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]
     return { pid, startedAt: ticks === undefined ? null : `${boot.trim()}/${ticks}` }
   } catch {

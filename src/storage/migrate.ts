@@ -11,9 +11,9 @@ const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
 /**
  * Updates the schema to the newest migration. Returns the names of the migrations that it ran,
  * oldest first. Each database runs each migration once, even if several gateways start at the same
- * time. Throws DatabaseNewer when the database has unknown migrations, and DatabaseUnfit when the
- * database is older than the first release. If a migration fails, throws that error and undoes all
- * migrations of this run.
+ * time. Throws DatabaseNewer when the database has unknown migrations, and DatabaseUnfit when it is
+ * older than the first release. If a migration fails, throws that error and undoes all migrations
+ * of this run.
  */
 export async function migrateToLatest(queries: Queries): Promise<readonly string[]> {
   const provider = new FileMigrationProvider({

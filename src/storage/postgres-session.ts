@@ -5,9 +5,7 @@ import { createLoop } from '../runtime/loop.ts'
 /** Channel of the notices between the gateways of one database. */
 export const NOTICE_CHANNEL = 'affidavit'
 
-/**
- * How often this process asks the server for an answer, and how long the server may take to answer.
- */
+/** How often this process asks the server for an answer, and how long the answer may take. */
 const HEARTBEAT_MS = 1_000
 const ANSWER_TIMEOUT_MS = 3_000
 const BACKOFF = { minMs: 100, maxMs: 2_000 }
@@ -15,21 +13,19 @@ const BACKOFF = { minMs: 100, maxMs: 2_000 }
 /** Receives the events of the session. */
 export type SessionSubscriber = {
   /**
-   * Called with each notice that a gateway sends on this database. This process's own notices are
-   * included.
+   * Called with each notice of a gateway on this database, including this process's own notices.
    */
   onNotice(payload: string): void
   /**
-   * Called when the connection was opened or lost. When the connection is lost, all its locks are
-   * lost too, and notices may have been missed.
+   * Called when the connection was opened or lost. A loss ends all its locks, and notices may have
+   * been missed.
    */
   onChange(): void
 }
 
 /**
- * A separate connection for notices, and for locks that end with this process. If the connection
- * breaks, a new one is opened. The session is not reliable: a lock may be lost, and a notice may
- * never arrive.
+ * A separate connection for notices, and for locks that end with this process. A broken connection
+ * is opened again. The session is not reliable: a lock may be lost, and a notice may never arrive.
  */
 export type DatabaseSession = {
   /**
@@ -39,11 +35,11 @@ export type DatabaseSession = {
   subscribe(subscriber: SessionSubscriber): () => void
   isUp(): boolean
   /**
-   * Takes the lock with this name if it is free. False if the lock is taken, or while there is no
+   * Takes the lock with this name if it is free. False if it is taken, or while there is no
    * connection.
    */
   tryLock(name: string): Promise<boolean>
-  /** Releases the lock, and then sends a notice. Does nothing while there is no connection. */
+  /** Releases the lock, then sends a notice. Does nothing while there is no connection. */
   unlock(name: string, notice: string): Promise<void>
   close(): Promise<void>
 }
@@ -90,7 +86,7 @@ export function createPostgresSession(
     for (const subscriber of subscribers) subscriber.onChange()
   }
 
-  /** Runs a query. Null while there is no connection, and when the connection breaks. */
+  /** Runs a query. Null without a connection, or when it breaks. */
   async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
     const asked = client
     if (asked === null) return null
@@ -110,7 +106,7 @@ export function createPostgresSession(
       failures = 0
       return HEARTBEAT_MS
     } catch {
-      // Other parts that need the database report that it cannot be reached.
+      // Other parts that need the database report this fault.
       failures += 1
       return backOffMs(failures, BACKOFF, { jitter: 'half' })
     }

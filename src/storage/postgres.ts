@@ -20,28 +20,28 @@ type PostgresLimits = {
   readonly queryConnectionsMax: number
   /**
    * Maximum number of connections for commits. Only one commit runs at a time. If its connection
-   * breaks, the log is read again over the second connection.
+   * breaks, the log is read again over the second.
    */
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
   readonly connectTimeoutMs: number
   /**
-   * The server ends a statement after this time. 0: never. A commit of a full batch takes much less
+   * The server ends a statement after this time. 0: never. A full batch's commit takes much less
    * than one second.
    */
   readonly statementTimeoutMs: number
   /**
-   * After this time, the client ends its wait for a query and closes the connection. 0: never. Then
-   * the server, or the network to the server, has failed.
+   * The client gives up a query and closes the connection after this time, because the server or
+   * the network has failed. 0: never.
    */
   readonly queryTimeoutMs: number
-  /** After this idle time, a connection is probed, so that a dead server is detected. */
+  /** A connection that is idle for this time is probed, to detect a dead server. */
   readonly keepAliveAfterMs: number
   /** Longest wait for the answer to a probe, which is sent every second. */
   readonly probeTimeoutMs: number
   /**
-   * If a server has answered no probe for this time, it counts as away. All queries then fail at
-   * once, including running queries. Commits do not fail, because their outcome must be known.
+   * A server that has answered no probe for this time counts as away. All queries then fail at
+   * once, except commits, whose outcome must be known.
    */
   readonly silenceMaxMs: number
 }
@@ -68,24 +68,24 @@ export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
   /**
-   * A dialect without time limits, because it may take long to migrate a large table, or to wait
-   * for another gateway's migration.
+   * A dialect without time limits: the migration of a large table, or another gateway's migration,
+   * may take long.
    */
   readonly migrationDialect: Dialect | null
   /** Null when no other process uses the database. */
   readonly session: DatabaseSession | null
   /**
-   * Ends everything that the dialects do not end themselves, including dialects that were never
-   * used. Call this after the dialects have ended.
+   * Ends everything that the dialects do not end, including unused dialects. To be called after the
+   * dialects have ended.
    */
   close(): Promise<void>
 }
 
 /**
  * Opens pools of connections to a Postgres server and checks its settings. Sets synchronous_commit
- * for each session. So acknowledged data survives a crash of the server, even if the server's
- * default is weaker. Needs a direct connection or a pooler in session mode, because settings are
- * sent as start-up parameters.
+ * for each session, so that acknowledged data survives a crash of the server, even with a weaker
+ * default. Needs a direct connection or a pooler in session mode, because settings are sent as
+ * start-up parameters.
  */
 export async function openPostgres(
   url: string,
@@ -150,7 +150,7 @@ function createPool(
     options: '-c synchronous_commit=on',
     types: { getTypeParser },
   })
-  // Without these listeners, the process would end when the server drops a connection. The pool
+  // Without these listeners, a connection that the server drops would end the process. The pool
   // reports errors of idle connections. A client reports errors while it is taken but runs no
   // query.
   pool.on('error', () => {})
@@ -158,9 +158,7 @@ function createPool(
   return pool
 }
 
-/**
- * Creates a pool with only one connection, to a database that has one session and no time limits.
- */
+/** Creates a pool with one connection, to a database that has one session and no time limits. */
 export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
   const pool = new pg.Pool({
     max: 1,
@@ -178,10 +176,10 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 }
 
 /**
- * Closes every connection that fails, except after an error that the server reported. Without this,
- * the pool would reuse a connection after any fault. If a query has timed out, its connection still
- * waits for the answer. The next query would wait behind it until TCP gives up, a quarter of an
- * hour later.
+ * Closes every connection that fails, except after an error that the server reported. The pool
+ * would otherwise reuse a connection after any fault. The connection of a timed-out query still
+ * waits for the answer, and the next query would wait until TCP gives up, a quarter of an hour
+ * later.
  */
 export function discardBroken(
   pool: pg.Pool,
@@ -200,10 +198,9 @@ export function discardBroken(
 const NEVER = new AbortController().signal
 
 /**
- * Probes the server over a separate connection. If the server has been silent for `silenceMaxMs`,
- * the signal that `signal` returns is aborted with a DatabaseAwayError. `onSilence` is then called
- * once with the same error. One failed probe is not enough, because this process itself may have
- * been blocked.
+ * Probes the server over a separate connection. After `silenceMaxMs` of silence, aborts the signal
+ * from `signal` with a DatabaseAwayError, and calls `onSilence` once with this error. One failed
+ * probe is not enough, because this process itself may have been blocked.
  */
 function watchSilence(
   pool: pg.Pool,
@@ -242,7 +239,7 @@ function watchSilence(
     }
     return PROBE_INTERVAL_MS
   })
-  // A server to which a connection was just opened does answer. So the first probe comes later.
+  // A server that just opened a connection does answer, so the first probe comes later.
   const start = setTimeout(() => loop.start(), PROBE_INTERVAL_MS)
   start.unref()
   return {
@@ -254,10 +251,7 @@ function watchSilence(
   }
 }
 
-/**
- * Resolves or rejects like the promise. If the signal is aborted first, rejects with the signal's
- * reason.
- */
+/** Settles like the promise, or rejects with the signal's reason if the signal is aborted first. */
 async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   const aborted = Promise.withResolvers<never>()
   const abort = () => aborted.reject(signal.reason)
@@ -270,10 +264,7 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
   }
 }
 
-/**
- * Code that wants to query gets the same error for every failure to connect. The reason that the
- * server states makes no difference.
- */
+/** Every failure to connect gives the same error, for any reason that the server states. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
     return await pool.connect()
@@ -309,8 +300,8 @@ function watchClient(client: pg.PoolClient, silence: () => AbortSignal): Postgre
 
 /**
  * True for SQLSTATE class 08, and for the codes of a server that ends a session (PostgreSQL,
- * appendix A: 57P01 to 57P05). Also true for an error that the server did not report, which means a
- * lost or silent connection. False if the driver cannot encode or decode a value.
+ * appendix A: 57P01 to 57P05). True for an error that the server did not report, which means a lost
+ * or silent connection. False if the driver cannot encode or decode a value.
  */
 function isConnectionLost(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return /^(?:08...|57P0[1-5])$/.test(error.code ?? '')
@@ -322,8 +313,8 @@ function isConnectionLost(error: unknown): boolean {
 }
 
 /**
- * If several addresses refuse a connection, the driver throws one error that contains an error for
- * each address. This error has an empty message.
+ * If several addresses refuse a connection, the driver throws one error with an empty message,
+ * which contains an error for each address.
  */
 function awayError(cause: unknown): DatabaseAwayError {
   const first = cause instanceof AggregateError ? cause.errors[0] : cause

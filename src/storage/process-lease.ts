@@ -3,20 +3,18 @@ import type { Database } from './database.ts'
 import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
 
 /**
- * If a process was not renewed for this time, it counts as dead. Its reservations are released, its
+ * A process that was not renewed for this time counts as dead. Its reservations are released, its
  * calls may be made again, and its nodes count as disconnected.
  */
 export const LEASE_SECONDS = 15
 /** Time between two renewals. Four renewals in a row may fail before the lease ends. */
 const RENEW_INTERVAL_MS = 3_000
-/** This process treats its lease as ended earlier than other processes do, by this time. */
+/** This process treats its lease as ended this much earlier than other processes do. */
 const LEASE_MARGIN_MS = 2_000
 
-/**
- * The lease of this process. While the lease lasts, other processes treat this process as alive.
- */
+/** The lease of this process, during which other processes treat this process as alive. */
 export type ProcessLease = {
-  /** Id of this process in the database. If the lease is lost, the process gets a new id. */
+  /** Id of this process in the database. A lost lease changes the id. */
   id(): string
   /**
    * True if other processes treat this process as alive. Does NOT hold in the first moment after
@@ -24,16 +22,16 @@ export type ProcessLease = {
    */
   isHeld(): boolean
   /**
-   * Records the process in the database, and begins to renew the record. Rejects with the driver's
-   * error.
+   * Records the process in the database, and renews the record from then on. Rejects with the
+   * driver's error.
    */
   start(): Promise<void>
   /**
-   * Registers a listener that is called when the lease is lost. The call comes before other
-   * processes treat this process as dead, unless this process was suspended in the meantime.
+   * Registers a listener for the loss of the lease. The call comes before other processes treat
+   * this process as dead, unless this process was suspended.
    */
   onLost(listener: () => void): void
-  /** Ends the lease before it expires. All its reservations are released at once. */
+  /** Ends the lease before it expires, and releases all its reservations. */
   stop(): Promise<void>
 }
 
@@ -43,8 +41,7 @@ type ProcessLeaseOptions = {
   readonly makeId: () => string
   readonly log: Logger
   /**
-   * True if no other process can have the database open. Then all processes that the database
-   * records are dead.
+   * True if no other process can have the database open, so that all recorded processes are dead.
    */
   readonly isAlone?: boolean
   readonly leaseSeconds?: number
@@ -53,7 +50,7 @@ type ProcessLeaseOptions = {
 }
 
 /**
- * Records in the database that this process is alive, and renews this record until `stop`. Rejects
+ * Records in the database that this process is alive, and renews the record until `stop`. Rejects
  * with the driver's error.
  */
 export async function openProcessLease(
@@ -155,7 +152,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** In the database, the lease begins at a moment after `sentAtMs`. */
+  /** The lease begins in the database after `sentAtMs`. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

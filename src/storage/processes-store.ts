@@ -3,20 +3,17 @@ import { clockArgument, clockSeconds, type StoreClock } from './clock.ts'
 import type { Database } from './database.ts'
 
 /**
- * The gateways that are alive. Each has its own id. Every method throws the driver's error when the
+ * The living gateways, each with its own id. Every method throws the driver's error when the
  * database fails.
  */
 export type ProcessesStore = {
   /** Records a process as alive for `leaseSeconds` from now. */
   enter(id: string, leaseSeconds: number): Promise<void>
-  /**
-   * Renews a process. False if it had already expired, because other processes may have treated it
-   * as dead.
-   */
+  /** Renews a process. False if it had expired: other processes may have treated it as dead. */
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Makes a process expire at once. The next `expire` releases its reservations. */
   leave(id: string): Promise<void>
-  /** Makes all processes expire at once. Only for a process that alone uses the database. */
+  /** Makes all processes expire at once. Only for a process that uses the database alone. */
   leaveAll(): Promise<void>
   /**
    * Deletes expired processes, and releases their reservations. Returns the number of deleted

@@ -5,7 +5,7 @@ const KEY_BYTES = 32
 
 /**
  * Returns a key that the gateways of one service share. The first gateway that asks for a name
- * makes the key with this name, and the database stores it. Rejects with the driver's error.
+ * makes its key, and the database stores it. Rejects with the driver's error.
  */
 export async function openServiceKey(
   { queries }: Pick<Database, 'queries'>,

@@ -4,9 +4,7 @@ import { form, textField } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import type { ContentKeySource } from './content-keys.ts'
 
-/**
- * Longest time for which a retention rule can keep content, days. This is about a hundred years.
- */
+/** Longest time for which a retention rule can keep content, days: about a hundred years. */
 export const RETENTION_DAYS_MAX = 36_500
 
 /**
@@ -34,17 +32,14 @@ export const CONTENT_KEY_FIELDS = {
 
 type KeySettings = z.output<z.ZodObject<typeof CONTENT_KEY_FIELDS>>
 
-/** Finds faults that appear only when several variables are checked together. */
+/** Finds faults in the combination of variables. */
 export function contentFaults(given: Environment): readonly string[] {
   return given.CONTENT_KEY_FILE !== undefined && given.CONTENT_KEY_COMMAND !== undefined
     ? ['CONTENT_KEY_COMMAND: expected only without CONTENT_KEY_FILE']
     : []
 }
 
-/**
- * Returns the source of the keys that encrypt stored content. Null when content is stored
- * unencrypted.
- */
+/** Returns the source of the keys that encrypt stored content. Null: it is stored unencrypted. */
 export function contentKeysOf(settings: KeySettings): ContentKeySource | null {
   const { CONTENT_KEY_FILE: file, CONTENT_KEY_COMMAND: command } = settings
   if (file !== undefined) return { file: resolve(file) }

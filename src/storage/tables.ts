@@ -2,10 +2,10 @@ import type { Generated, GeneratedAlways, Kysely } from 'kysely'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
- * Rows in the form that the driver returns. The form is the same for both databases: bigint is a
- * number (or a RangeError beyond 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix
- * seconds. Addresses are text, with 0x and in lower case. Digests, keys, signatures and
- * transactions are raw bytes. The SQL in migrations/ defines the same tables.
+ * Rows as the driver of either database returns them: bigint is a number (or a RangeError beyond
+ * 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds. Addresses are text,
+ * with 0x and in lower case. Digests, keys, signatures and transactions are raw bytes. The SQL in
+ * migrations/ defines the same tables.
  */
 export type Tables = {
   readonly accounts: AccountRow
@@ -50,7 +50,7 @@ type BudgetRow = {
   /** Money is counted in billionths. */
   readonly bound: number
   readonly used: Generated<number>
-  /** Start of the period in which the amount `used` was used, Unix seconds. */
+  /** Start of the period that `used` covers, Unix seconds. */
   readonly window_at: Generated<number>
 }
 
@@ -71,19 +71,16 @@ type AccountRow = {
   readonly created_at: number
   /** Order of making. */
   readonly position: GeneratedAlways<number>
-  /** Name of a tier in the tiers file. Null: the account has the file's default tier. */
+  /** Name of a tier in the tiers file. Null: the file's default tier. */
   readonly tier: Generated<string | null>
   /** When the account was disabled. Null while its keys are accepted. */
   readonly disabled_at: Generated<number | null>
-  /** When the account was deleted. Null until then. After that, `name` is a generated name. */
+  /** When the account was deleted, and `name` was replaced by a generated name. Null until then. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
   /** The account's own value. Null: the gateway's value applies. */
   readonly retention_days: Generated<number | null>
-  /**
-   * The content of completions that finished up to this time is erased. The act erasure_id erased
-   * it.
-   */
+  /** The act erasure_id erased the content of completions that finished up to this time. */
   readonly erased_through: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -100,15 +97,15 @@ type ApiKeyRow = {
   readonly scopes: Generated<readonly string[]>
   readonly expires_at: Generated<number | null>
   readonly last_used_at: Generated<number | null>
-  /** Id of the key that made this key. Null when the operator made this key. */
+  /** Id of the key that made this key. Null: the operator made it. */
   readonly made_by: Generated<string | null>
   /** Order of making. */
   readonly position: GeneratedAlways<number>
 }
 
 /**
- * There is one log per notary. `size` and `root` belong to the log's newest stored head. Each
- * commit updates `size` and `root`.
+ * One log per notary. `size` and `root` are those of the log's newest stored head, and each commit
+ * updates them.
  */
 type LogRow = {
   readonly id: GeneratedAlways<number>
@@ -139,10 +136,7 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /**
-   * Order in which records were committed, over all logs. The history is divided into pages by this
-   * number.
-   */
+  /** Order of commits over all logs. The pages of the history are divided by it. */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -167,16 +161,13 @@ type RecordRow = {
   readonly nonce: number | null
   readonly outcome: Receipt['outcome']
   readonly created_at: number
-  /** Id of the call that made this record. The caller can choose request_id, but never this id. */
+  /** Id of the call that made this record. The caller can choose request_id, but not this. */
   readonly call_id: string | null
-  /** JSON of the usage of a call whose content is encrypted. Null for other calls. */
+  /** JSON of a call's usage when its content is encrypted, else null. */
   readonly usage: string | null
   /** Request and response, encrypted (content-cipher.ts). */
   readonly content: Generated<Uint8Array | null>
-  /**
-   * When request and response were erased, and the act that erased them. Null when they were not
-   * erased.
-   */
+  /** When request and response were erased, and the erasing act. Null: not erased. */
   readonly erased_at: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -186,17 +177,17 @@ type ErasureRow = {
   readonly id: GeneratedAlways<number>
   readonly requested_by: 'operator' | 'account' | 'retention'
   readonly reason: string
-  /** The account whose content was erased. Null: the content of all accounts was erased. */
+  /** The account whose content was erased. Null: all accounts. */
   readonly account_id: string | null
   readonly created_at: number
 }
 
-/** A key that encrypts content now, or encrypted content in the past. */
+/** A key that encrypts content, or did so in the past. */
 type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** When the last content under this key was gone. Null while there may be such content. */
+  /** When the last content under this key was gone. Null while such content may exist. */
   readonly retired_at: number | null
 }
 
@@ -238,15 +229,15 @@ type AnchorRow = {
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
   /**
-   * The first anchor of the same head, and the number of anchors before this one. In the row of the
-   * first anchor itself, these are null and 0.
+   * The first anchor of the same head, and the number of anchors before this one. Null and 0 in the
+   * row of the first anchor.
    */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>
   readonly attempt: Generated<number>
 }
 
-/** The position of an anchor in a block. It is valid only while the anchor is in this block. */
+/** The position of an anchor in a block, valid only while the anchor is in this block. */
 type AnchorBlockRow = {
   readonly relayer: string
   readonly nonce: number
@@ -263,7 +254,7 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
-  /** The gateway that follows this relayer, and the time until which the gateway follows it. */
+  /** The gateway that follows this relayer, and the time until which it does so. */
   readonly follower: Generated<string | null>
   readonly followed_until: Generated<number>
 }
@@ -309,7 +300,7 @@ type NodeBenchmarkRow = {
   readonly model: string
   readonly tokens_per_second: number
   readonly created_at: number
-  /** Order of measurement. If a benchmark replaces another, it gets a new position. */
+  /** Order of measurement. A benchmark that replaces another gets a new position. */
   readonly position: GeneratedAlways<number>
 }
 
@@ -332,9 +323,7 @@ type NodeHourRow = {
   readonly node_id: string
   readonly hour_at: number
   readonly requests: number
-  /**
-   * Number of inferences whose time to the first token was measured, and the sum of these times.
-   */
+  /** Number of inferences with a measured time to the first token, and the sum of these times. */
   readonly first_tokens: number
   readonly first_token_ms: number
   readonly prompt_tokens: Generated<number>
@@ -361,15 +350,15 @@ type HeadAttestationRow = {
 
 type GatewayProcessRow = {
   readonly id: string
-  /** After this time, the process counts as dead, unless it is renewed earlier. */
+  /** After this time, the process counts as dead unless it was renewed. */
   readonly expires_at: number
   /** The last settlement batch that was counted. */
   readonly settled_batch: Generated<number>
 }
 
 /**
- * What one account used of a group of models. `minute` and `day` are the numbers of the windows,
- * counted from the epoch.
+ * What one account used of a group of models. `minute` and `day` are the numbers of the windows
+ * since the epoch.
  */
 type RateLimitWindowRow = {
   readonly account_id: string
@@ -390,7 +379,7 @@ type UsageHourRow = {
   readonly operation: string
   /** One of MODEL_FAMILIES (src/observability/model-family.ts). */
   readonly family: string
-  /** Empty when the key is unknown. Then the model is unknown too. */
+  /** Empty when the key is unknown. The model is then unknown too. */
   readonly key_id: Generated<string>
   readonly model: Generated<string>
   readonly requests: number
@@ -416,15 +405,15 @@ type IdempotencyKeyRow = {
   readonly answer: string | null
   /** The answer, encrypted. */
   readonly sealed_answer: Generated<Uint8Array | null>
-  /** When the gateway abandoned the call. The outcome of the call is not known. */
+  /** When the gateway abandoned the call, whose outcome is not known. */
   readonly abandoned_at: number | null
   readonly created_at: number
   readonly expires_at: number
 }
 
 /**
- * Converts the text of a bigint column to a number. Throws a RangeError beyond 2^53-1, because the
- * number would not be exact.
+ * Converts the text of a bigint column to a number. Throws a RangeError beyond 2^53-1, where
+ * numbers are not exact.
  */
 export function parseInt8(text: string): number {
   const value = Number(text)

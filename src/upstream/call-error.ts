@@ -2,9 +2,9 @@ import { ApiError } from '../api/errors.ts'
 import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
- * Returns the error that a caller gets when a configured service gave no answer. The service's own
- * words are shown only when it refused the caller's request. The words of a 401 or 403 are not
- * shown. These statuses concern the operator's key, and the words may contain the key.
+ * Returns the caller's error when a configured service gave no answer. It contains the service's
+ * own words only if the service refused the caller's request. A 401 or 403 concerns the operator's
+ * key, which the words may contain.
  */
 export function serviceCallErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -29,7 +29,7 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
 }
 
 /**
- * Statuses from a service that the caller gets too. They concern the caller's request, or the
+ * Statuses from a service that the caller gets too: they concern the caller's request, or the
  * caller can wait and try again.
  */
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])

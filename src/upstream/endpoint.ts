@@ -15,26 +15,23 @@ const KEEP_ALIVE_MS = 30_000
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * The path that is added to the endpoint's address, such as `/embeddings`. It may include a
-   * query. Only our code writes it, never a caller.
+   * The path that is added to the endpoint's address, such as `/embeddings`, perhaps with a query.
+   * Only our code writes it, never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
   /** Aborts the call. The call then throws the signal's reason. */
   readonly signal: AbortSignal
-  /**
-   * Counts the bytes of the answer that are in memory. If it throws an error, the call ends with
-   * this error.
-   */
+  /** Counts the answer's bytes in memory. An error from it ends the call with this error. */
   readonly reserve: (bytes: number) => void
 }
 
 /** A service at an address that the operator configured. */
 export type Endpoint = {
   /**
-   * Returns the JSON value of a 2xx answer. Its shape is not checked. Throws EndpointError, the
-   * signal's reason, or the error that `reserve` threw.
+   * Returns the JSON value of a 2xx answer, of any shape. Throws EndpointError, the signal's
+   * reason, or the error that `reserve` threw.
    */
   ask(call: EndpointCall): Promise<unknown>
   /** Ends all calls, and closes all connections. */
@@ -43,14 +40,14 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Headers for every call. They are read again for each call, and may contain the credential. */
+  /** Headers, which are read again for each call. The headers may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** Longest time of a whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }
 
-/** Opens a client as createEndpoint does. The client is closed when the gateway stops. */
+/** Opens a client as createEndpoint does, and closes it when the gateway stops. */
 export function openEndpoint(options: EndpointOptions, onStarted: OnStarted): Endpoint {
   const endpoint = createEndpoint(options)
   onStarted(() => endpoint.close())
@@ -149,10 +146,7 @@ function secretOf({ authorization }: Readonly<Record<string, string>>): string |
   return authorization?.replace(/^Bearer /, '') ?? null
 }
 
-/**
- * Decompresses the answer. Some services compress their answers even if the request asked for no
- * compression.
- */
+/** Decompresses the answer. Some services compress answers even if the request forbids it. */
 async function undoCoding(
   bytes: Buffer,
   {
@@ -195,7 +189,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** If the loop ends early, the body is destroyed. This ends the call to the service. */
+/** If the loop ends early, the body is destroyed, which ends the call to the service. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },
@@ -231,8 +225,8 @@ function tryJson(bytes: Buffer): unknown {
 }
 
 /**
- * True for errors of sockets, TLS and the HTTP parser. They have a code in capitals. Our own errors
- * have no code, or a code of another form.
+ * True for errors of sockets, TLS and the HTTP parser, whose codes are in capitals. Our own errors
+ * have no code, or another form of code.
  */
 function isNetworkError(error: unknown): error is Error & { readonly code: string } {
   return (
@@ -249,7 +243,7 @@ type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 
 export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
- * A configured service gave no usable answer. `message` is for the operator's log. It contains no
+ * A configured service gave no usable answer. `message` is for the operator's log, and contains no
  * key and no part of a request.
  */
 export class EndpointError extends Error {
@@ -274,7 +268,7 @@ type FormFile = {
 
 /**
  * Encodes the body of a `multipart/form-data` call (RFC 7578), and returns it with its content
- * type. Our code chooses the names. Values may have any content.
+ * type. Our code chooses the names; values may have any content.
  */
 export function writeForm(
   fields: Readonly<Record<string, string>>,

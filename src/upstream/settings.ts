@@ -5,10 +5,7 @@ import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
 
-/**
- * Default for how many tokens an input of an embedding model may have. It is the limit of OpenAI's
- * models.
- */
+/** Default for the number of tokens in an embedding model's input: the limit of OpenAI's models. */
 const INPUT_TOKENS_DEFAULT = 8_192
 
 /** The search providers that the operator can choose. */
@@ -16,7 +13,7 @@ export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as con
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
-/** Default addresses of the search providers. Null when only the operator can know the address. */
+/** Default addresses of the search providers. Null: only the operator can know the address. */
 const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   searxng: null,
   brave: 'https://api.search.brave.com/res/v1',
@@ -212,8 +209,8 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 }
 
 /**
- * An HTTP address without user, query and fragment, because paths are added to it and credentials
- * have separate variables.
+ * An HTTP address without user, query and fragment: paths are added to it, and credentials have
+ * separate variables.
  */
 function baseUrl() {
   return url(['http', 'https']).refine(
@@ -227,8 +224,8 @@ function baseUrl() {
 }
 
 /**
- * An address of the form `https://host/bucket/prefix`. It has only characters that URL encoding
- * does not change.
+ * An address of the form `https://host/bucket/prefix`, with only characters that URL encoding does
+ * not change.
  */
 function bucketUrl() {
   return baseUrl().refine(
@@ -240,8 +237,7 @@ function bucketUrl() {
 }
 
 /**
- * In production, a bucket on another machine needs TLS. Without TLS, images would be sent
- * unencrypted.
+ * In production, a bucket on another machine needs TLS. Otherwise images would be sent unencrypted.
  */
 function bucketFaults(given: Environment): readonly string[] {
   const [url, ...key] = [

@@ -35,16 +35,15 @@ export const SEEDED_CREATED = 1_700_000_000
 const ID_START = 'chatcmpl-demo-'
 
 /**
- * An id is a random number of this process, followed by a counter. So each answer gets a new id
- * without new random bytes.
+ * An id is a random number of this process and a counter, so that no answer needs new random bytes.
  */
 const PROCESS_ID = randomBytes(8).toString('hex')
 let answers = 0
 
 /**
- * Returns the answer to a request. With `seed`, the id and the time depend only on the request, so
- * the same request gets the same answer, byte for byte. Without `seed`, each call gets a new id and
- * time. Throws DemoError.
+ * Returns the answer to a request. With `seed`, the same request gets the same answer, byte for
+ * byte, with the same id and time. Without `seed`, each call gets a new id and time. Throws
+ * DemoError.
  */
 export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
   const isSeeded = typeof request.seed === 'number'
@@ -91,7 +90,7 @@ function said({ request, identity }: ChatAnswer, answer: ChosenAnswer, index: nu
   return { tool_calls: called }
 }
 
-/** For each kind of text, the member of a message that contains the text. */
+/** The member of a message that contains each kind of text. */
 const MEMBERS = { text: 'content', refusal: 'refusal' } as const
 
 function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
@@ -99,7 +98,7 @@ function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
   return usesFunctions(request) ? 'function_call' : 'tool_calls'
 }
 
-/** Calls in one answer have different ids. Answers with the same id have the same call ids. */
+/** Calls in one answer have different ids. The same answer id gives the same call ids. */
 function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): object {
   return { id: `call_${id.slice(ID_START.length)}_${index}_${at}`, type: 'function' }
 }
@@ -107,7 +106,7 @@ function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): 
 /**
  * Returns the `chat.completion.chunk` objects of an answer. Each chunk has one token, and the
  * choices take turns. With `stream_options.include_usage`, a last chunk without choices has the
- * usage, and all other chunks have `usage: null`.
+ * usage, and all others have `usage: null`.
  */
 export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
   const includeUsage = chat.request.stream_options?.include_usage === true
@@ -162,8 +161,7 @@ function callDeltas(
 
 /**
  * Returns invented log probabilities of tokens, in OpenAI's form. Null when the request did not ask
- * for log probabilities. The numbers depend only on the tokens, so the same tokens always get the
- * same numbers. The numbers have no meaning.
+ * for them. The same tokens always get the same numbers.
  */
 function logprobsOf(
   { request }: ChatAnswer,
@@ -189,10 +187,7 @@ function describeToken(token: string, { seed, top_logprobs: top }: DemoChatReque
   return { ...chosen, top_logprobs: all }
 }
 
-/**
- * Tokens that OpenAI counts for each message in addition to its text, and for the beginning of the
- * answer.
- */
+/** Tokens that OpenAI adds for each message, and for the beginning of the answer. */
 const TOKENS_PER_MESSAGE = 3
 
 /** Returns the usage of a request and its choices, counted in the demonstration's tokens. */

@@ -2,22 +2,19 @@ import type { DemoModel } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
 import { exampleOf, type Schema } from './schema-example.ts'
 
-/** A question to the demonstration. It does not depend on the API's form. */
+/** A question to the demonstration, in a form that all APIs share. */
 export type Question = {
   readonly model: DemoModel
   /** Text of the last user message. Empty when there is no user message. */
   readonly said: string
-  /** The tool's answer if the last message is a tool's answer. Otherwise null. */
+  /** The tool's answer if it is the last message, else null. */
   readonly toolResult: string | null
   /** How many tool answers follow the last user message. */
   readonly answered: number
   readonly tools: readonly Callable[]
   readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
   readonly callsMax: number
-  /**
-   * Not null: the answer is a JSON object, or an example of the schema. Null: the answer is plain
-   * text.
-   */
+  /** Not null: the answer is a JSON object, or an example of the schema. Null: plain text. */
   readonly format: { readonly schema: Schema | null } | null
   readonly stops: readonly string[]
   readonly tokensMax: number
@@ -64,10 +61,7 @@ function formatText(format: Question['format'], text: string): string {
   return JSON.stringify(format.schema ? exampleOf(format.schema) : { demonstration: true, text })
 }
 
-/**
- * Every text of the demonstration begins with this label, so that no reader thinks a model wrote
- * it.
- */
+/** Every text of the demonstration begins with this label: no model wrote the text. */
 const DEMO_LABEL = '[demonstration]'
 /** Maximum number of words that `demo/lorem` writes. */
 const WORDS_MAX = 100_000
@@ -121,8 +115,8 @@ const CALLS_MAX = 32
 const NAME_LENGTH_MAX = 64
 
 /**
- * Returns the first `count` calls that a text contains, such as `read_file({"path":"a.txt"})`, in
- * the order of the text. The time that this takes is proportional to the text's length.
+ * Returns the first `count` calls in a text, such as `read_file({"path":"a.txt"})`, in order. The
+ * time is proportional to the text's length.
  */
 function writtenCalls(
   text: string,
@@ -171,12 +165,12 @@ function objectIn(text: string): string | null {
 }
 
 /**
- * One token of the demonstration: up to eight letters, digits or marks, with at most one blank
- * before them. Any other character is a token by itself.
+ * One token of the demonstration: up to eight letters, digits or marks, after at most one blank.
+ * Any other character is a token by itself.
  */
 const TOKEN = / ?[\p{L}\p{N}\p{M}]{1,8}|./gsu
 
-/** Gives the tokens of a text, in order. Joined together, they are the text again. */
+/** Gives the tokens of a text, in order. Together they are the whole text. */
 export function splitTokens(text: string): readonly string[] {
   return text.match(TOKEN) ?? []
 }

@@ -23,10 +23,9 @@ const requestSchema = z.looseObject({
 })
 
 /**
- * Returns the answer to an embedding request's body. Each token has a fixed pseudo-random vector. A
- * text's vector is the normalised sum of the vectors of its tokens. So the same text always has the
- * same vector, and texts with common words have vectors that are nearer to each other. No model
- * made the vectors.
+ * Returns the answer to an embedding request's body. Each token has a fixed pseudo-random vector,
+ * and a text's vector is the normalised sum of these vectors. So the same text always has the same
+ * vector, and texts with common words have near vectors. No model made the vectors.
  */
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)

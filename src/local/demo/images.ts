@@ -108,7 +108,7 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
 /** Eight bits per channel, truecolour, and the only methods that PNG defines. */
 const DEPTH_AND_METHODS = [8, 2, 0, 0, 0]
-/** This text identifies the file as a demonstration, even if the visible word was cropped. */
+/** Identifies the file as a demonstration, even if the visible word was cropped. */
 const COMMENT = 'Comment\0[demonstration] No model made this picture.'
 
 /**

@@ -31,8 +31,7 @@ function start(config: DemoConfig): void {
   }
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
-  // The parent has ended for any reason. Without this listener, this process would continue
-  // forever.
+  // The parent has ended. Without this listener, this process would continue forever.
   process.once('disconnect', stop)
 }
 

@@ -93,8 +93,7 @@ function textBlock(tokens: readonly string[]): Block {
 }
 
 function thinkingBlock(tokens: readonly string[]): Block {
-  // The text of the signature shows that it is only for demonstration. Callers do not check the
-  // signature.
+  // The signature's text shows that it is only for demonstration. Callers do not check it.
   const signature = Buffer.from('demonstration').toString('base64')
   return {
     whole: { type: 'thinking', thinking: tokens.join(''), signature },

@@ -18,10 +18,7 @@ const block: z.ZodType<Block> = z.lazy(() =>
 )
 const content = z.union([z.string(), z.array(block)])
 
-/**
- * The members whose tokens are counted. Members that only set the form of the answer are not
- * counted.
- */
+/** The members whose tokens are counted. The other members only set the form of the answer. */
 const countedSchema = z.looseObject({
   model: z.string(),
   messages: z
@@ -35,7 +32,7 @@ const requestSchema = countedSchema.extend({
   stream: z.boolean().nullish(),
   stop_sequences: z.array(z.string()).nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
-  // Tool types that the provider itself defines have other members, which only the caller knows.
+  // Provider-defined tool types have other members, which only the caller knows.
   tools: z
     .array(z.looseObject({ name: z.string().optional(), input_schema: jsonObject.nullish() }))
     .nullish(),

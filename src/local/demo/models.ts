@@ -14,10 +14,7 @@ export const DEMO_MODELS = [
 
 export type DemoModel = (typeof DEMO_MODELS)[number]
 
-/**
- * The model of `POST /v1/embeddings`. It states the length of the model's vectors and the limit of
- * tokens.
- */
+/** The model of `POST /v1/embeddings`, the length of its vectors, and its limit of tokens. */
 export const DEMO_EMBEDDING_MODEL = {
   id: 'demo/embedding',
   dimensions: 256,
@@ -27,10 +24,7 @@ export const DEMO_EMBEDDING_MODEL = {
 /** The model of `POST /v1/images/generations` and `/v1/images/edits`. */
 export const DEMO_IMAGE_MODEL = 'demo/image'
 
-/**
- * Returns the id if it is in `known`. Otherwise throws the error 404 that OpenAI sends for an
- * unknown model.
- */
+/** Returns the id if it is in `known`. Otherwise throws OpenAI's error 404 for an unknown model. */
 export function findModel<Id extends string>(id: string, known: readonly Id[]): Id {
   const model = known.find((candidate) => candidate === id)
   if (model !== undefined) return model

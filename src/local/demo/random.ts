@@ -5,7 +5,7 @@ export type Random = () => number
 
 /**
  * Returns a sequence that depends only on the text (mulberry32, started with the text's SHA-256).
- * It is for demonstration output only: it must not make secrets.
+ * For demonstration output only: it must not make secrets.
  */
 export function createRandom(seedText: string): Random {
   let state = Number.parseInt(hash('sha256', seedText, 'hex').slice(0, 8), 16)

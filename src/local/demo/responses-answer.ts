@@ -13,7 +13,7 @@ export type NamedEvent = { readonly type: string }
 /** An item of the output, and the texts in which it is streamed. */
 type Item = {
   readonly item: Readonly<Record<string, unknown>> & { readonly id: string }
-  /** How the item's text is streamed. Null when the text is the arguments of a function. */
+  /** How the item's text is streamed. Null: the text is the arguments of a function. */
   readonly part: Part | null
   readonly tokens: readonly string[]
 }
@@ -58,8 +58,8 @@ export type ResponsesAnswer = {
 }
 
 /**
- * Returns the answer to a request. The same request always gets the same answer, except the time in
- * it. Throws DemoError.
+ * Returns the answer to a request. The same request always gets the same answer, except for its
+ * time. Throws DemoError.
  */
 export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
   const question = questionOfResponses(request)
@@ -119,8 +119,8 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
 }
 
 /**
- * Returns the common part of all ids in an answer. It does not depend on whether the answer is
- * streamed.
+ * Returns the common part of all ids in an answer. It is the same for a streamed and a whole
+ * answer.
  */
 export function nameAnswer(request: { readonly stream?: unknown }): string {
   const { stream: _, ...asked } = request

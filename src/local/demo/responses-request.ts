@@ -22,7 +22,7 @@ const requestSchema = z.looseObject({
   stream: z.boolean().nullish(),
   max_output_tokens: z.int().min(1).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  // Tool types that the provider itself defines have other members, which only the caller knows.
+  // Provider-defined tool types have other members, which only the caller knows.
   tools: z
     .array(
       z.looseObject({

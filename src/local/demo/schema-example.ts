@@ -16,11 +16,11 @@ type Search = {
 }
 
 /**
- * Returns a small JSON value that fits a JSON Schema. It has only the required members and the
- * fewest items. If there are several alternatives, it uses the first alternative that has an
- * example. Understands type, const, enum, properties, required, items, prefixItems, anyOf, oneOf,
- * allOf, $ref within the schema, and the bounds of strings, numbers and arrays. Does not understand
- * `pattern`. Throws a DemoError (400) when there is no finite example within the limits above.
+ * Returns a small JSON value that fits a JSON Schema, with only the required members and the fewest
+ * items. Of several alternatives, it uses the first that has an example. Understands type, const,
+ * enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and
+ * the bounds of strings, numbers and arrays. Does not understand `pattern`. Throws a DemoError
+ * (400) when there is no finite example within the limits above.
  */
 export function exampleOf(schema: Schema): unknown {
   const budget = { values: EXAMPLE_VALUES_MAX, characters: EXAMPLE_CHARACTERS_MAX }
@@ -128,7 +128,7 @@ function exampleText({ format, minLength, maxLength }: Schema): unknown {
 }
 
 /**
- * Returns zero if the bounds allow zero. Otherwise returns the allowed number that is nearest to a
+ * Returns zero if the bounds allow it. Otherwise returns the allowed number that is nearest to a
  * bound.
  */
 function exampleNumber(schema: Schema, step: number): unknown {

@@ -15,8 +15,8 @@ import { parseResponsesRequest } from './responses-request.ts'
 /** Largest request body, bytes. The gateway allows less. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
 /**
- * How long an idle connection stays open. This time is long, so that a caller with a pool of
- * connections rarely uses one that is just closing.
+ * How long an idle connection stays open. This time is long, so that a caller's pool rarely uses a
+ * connection that is just closing.
  */
 const DEMO_KEEP_ALIVE_MS = 60_000
 
@@ -139,7 +139,7 @@ async function stream<Event>(
   }
 }
 
-/** Waits until the reader has read the written data, or has left. */
+/** Waits until the reader has read the data, or has left. */
 async function drained(response: ServerResponse): Promise<void> {
   const settled = new AbortController()
   const { signal } = settled
@@ -148,8 +148,8 @@ async function drained(response: ServerResponse): Promise<void> {
 }
 
 /**
- * Reads the body with event listeners. An async iteration costs twice as much per request, and
- * benchmarks measure against this server.
+ * Reads the body with event listeners. Benchmarks measure against this server, and async iteration
+ * costs twice as much.
  */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
@@ -178,7 +178,7 @@ function refuse(request: IncomingMessage, response: ServerResponse, fault: unkno
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {
-  // If the body is a string, Node sends headers and body in one write.
+  // Node sends headers and a string body in one write.
   const text = JSON.stringify(body)
   response.writeHead(status, {
     'content-type': 'application/json',

@@ -10,10 +10,7 @@ import {
 } from './certificate.ts'
 import { type DevelopmentRoot, ROOT_LEFT_SECONDS, SoftwareNsmError } from './development-root.ts'
 
-/**
- * The key that signs documents, and the certificates that each document contains so that it can be
- * checked.
- */
+/** The key that signs documents, and the certificates that each document contains. */
 export type SigningChain = {
   /** Leaf, DER. */
   readonly certificate: Uint8Array
@@ -25,9 +22,7 @@ export type SigningChain = {
 export type ModuleIdentity = {
   /** `i-` and 17 hex digits. */
   readonly instanceId: string
-  /**
-   * 8 bytes: 6 bytes for the time when the enclave started (Unix milliseconds), and 2 random bytes.
-   */
+  /** 8 bytes: 6 bytes for the enclave's start time (Unix milliseconds), and 2 random bytes. */
   readonly enclaveId: Uint8Array
 }
 
@@ -37,11 +32,11 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 }
 
 /**
- * Returns a function that takes a time (Unix milliseconds) and returns a chain that is valid at
- * that time. The chain's leaf has at least half of its life left: when half of it is over, the leaf
- * is issued again. The authorities between leaf and root are issued again together. If the clock
- * was turned back to a time before the certificates begin, all of these are issued again. Throws
- * SoftwareNsmError `invalid_root` when the root is about to expire.
+ * Returns a function from a time (Unix milliseconds) to a chain that is valid at that time. The
+ * chain's leaf has at least half of its life left; otherwise the leaf is issued again. The
+ * authorities between leaf and root are issued again together. If the clock was turned back to
+ * before the certificates begin, all of these are issued again. Throws SoftwareNsmError
+ * `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -77,8 +72,8 @@ type Issued = {
 }
 
 /**
- * Certificates must be issued again when half the life of the last, shortest one is over. Half an
- * authority's life is longer than a leaf's whole life.
+ * Certificates must be issued again when half the life of the leaf is over: the leaf has the
+ * shortest life.
  */
 function isDue({ role, issuedAt }: Issued, now: number): boolean {
   const { lifeSeconds, backdateSeconds } = CERTIFICATE_PROFILES[role]
@@ -113,13 +108,13 @@ function issue(
 
 type IssuedRole = Exclude<CertificateRole, 'root'>
 
-/** This name stands where AWS writes its region. No real region has this name. */
+/** This name stands in place of AWS's region. No real region has this name. */
 const REGION = 'dev-local-1'
 
 /** A name that never resolves (RFC 2606), so no client ever fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
-/** The attributes have AWS's order and forms of CN, but our organisation's name. */
+/** The attributes have AWS's order and forms of CN, with our organisation's name. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =
   {
     regional: () => [
@@ -152,8 +147,8 @@ function instanceName(commonName: string): readonly NameAttribute[] {
 }
 
 /**
- * Serial numbers are random, except the leaf's. The leaf's serial number is the enclave id, then
- * the second of issue, as in AWS's leaves.
+ * Serial numbers are random. Only the leaf's is the enclave id and the second of issue, as in AWS's
+ * leaves.
  */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {

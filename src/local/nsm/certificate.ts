@@ -24,9 +24,9 @@ import {
 } from 'pkijs'
 
 /**
- * The five certificates of a Nitro attestation document, root first. They copy AWS's certificates:
- * life, constraints, key usage, and the extensions in the same order (facts). A validator that
- * accepts AWS's profile accepts these certificates.
+ * The five certificates of a Nitro attestation document, root first. They copy AWS's certificates
+ * (facts): life, constraints, key usage, and the order of extensions. A validator for AWS's profile
+ * accepts these certificates.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
 
@@ -35,7 +35,10 @@ export type CertificateRole = (typeof CERTIFICATE_ROLES)[number]
 type CertificateProfile = {
   /** From issue to notAfter, seconds. */
   readonly lifeSeconds: number
-  /** From notBefore to issue, seconds. A verifier's clock may be this much behind our clock. */
+  /**
+   * From notBefore to issue, seconds. A verifier's clock may be this much behind the issuer's
+   * clock.
+   */
   readonly backdateSeconds: number
   readonly ca: boolean
   readonly pathLength: number | null
@@ -60,7 +63,7 @@ const AUTHORITY = {
 } as const
 
 /**
- * The profile of each role. The root is never renewed, because verifiers have a copy of its
+ * The profile of each role. The root is never renewed, because verifiers keep a copy of its
  * certificate.
  */
 export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateProfile>> = {
@@ -98,8 +101,8 @@ export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateP
 export type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
 
 /**
- * The issuer that signs a certificate: its name (DER), its key, and its key id (for the authority
- * key identifier).
+ * The issuer of a certificate: its name (DER), its key, and its key id (for the authority key
+ * identifier).
  */
 export type Issuer = {
   readonly name: Uint8Array
@@ -118,9 +121,7 @@ type CertificateRequest = {
   /** Unix seconds, both inclusive. */
   readonly notBefore: number
   readonly notAfter: number
-  /**
-   * The only URI in the CRL distribution points. It is used when the profile has this extension.
-   */
+  /** The only URI in the CRL distribution points, for a profile that has this extension. */
   readonly crlUri: string
 }
 
@@ -154,8 +155,8 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
 }
 
 /**
- * Returns a DER Name with one attribute in each set. The country is a PrintableString. All other
- * attributes are UTF-8 strings, as in AWS's certificates.
+ * Returns a DER Name with one attribute in each set. As in AWS's certificates, the country is a
+ * PrintableString and all other attributes are UTF-8 strings.
  */
 export function encodeName(attributes: readonly NameAttribute[]): Uint8Array {
   const sets = attributes.map(([type, text]) => {
@@ -197,7 +198,7 @@ function encodeSerial(bytes: Uint8Array): Integer {
 }
 
 /**
- * Encodes Unix seconds as UTCTime up to the year 2049, and as GeneralizedTime after it (RFC 5280,
+ * Encodes Unix seconds as UTCTime up to the year 2049, and later as GeneralizedTime (RFC 5280,
  * 4.1.2.5).
  */
 function encodeTime(unixSeconds: number): Time {

@@ -18,8 +18,8 @@ import {
 } from './certificate.ts'
 
 /**
- * The software NSM cannot be used, because there is a fault in the file of its root or in the
- * source that it measures. The message says how to correct the fault.
+ * The software NSM cannot be used: its root's file or the measured source has a fault. The message
+ * describes the correction.
  */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
@@ -32,8 +32,8 @@ export class SoftwareNsmError extends Error {
 }
 
 /**
- * A root of trust for development. No default policy trusts this root, so the user of a verifier
- * must pass its certificate to the verifier.
+ * A root of trust for development. No default policy trusts it, so a verifier's user must pass its
+ * certificate to the verifier.
  */
 export type DevelopmentRoot = Issuer & {
   /** DER. */
@@ -43,14 +43,14 @@ export type DevelopmentRoot = Issuer & {
 }
 
 /**
- * A root whose remaining life is shorter than this is refused. This time is longer than the life of
- * the certificates that the root signs.
+ * A root with less remaining life is refused. This time is longer than the life of the certificates
+ * that the root signs.
  */
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * Subject of every development root. The subject of AWS's root is CN=aws.nitro-enclaves. The two
- * subjects differ, so that these roots are never confused.
+ * Subject of every development root. It differs from AWS's root, CN=aws.nitro-enclaves, so that the
+ * roots are never confused.
  */
 const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
 
@@ -58,8 +58,8 @@ const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
  * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). Makes the root at
  * the first use and keeps it, so that documents can be checked after a restart. Two processes that
  * start at the same time get the same root. A second file has only the certificate
- * (rootCertificateFile), for `--root`. If `rootFile` is null, the root exists in memory only.
- * `nowMs` is Unix milliseconds. Throws SoftwareNsmError `invalid_root`.
+ * (rootCertificateFile), for `--root`. Null keeps the root in memory only. `nowMs` is Unix
+ * milliseconds. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,

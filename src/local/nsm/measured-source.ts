@@ -8,9 +8,7 @@ import { isJsonObject } from '../../../attestation/json/value.ts'
 import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
 import { SoftwareNsmError } from './development-root.ts'
 
-/**
- * More measured files in the project's root folder. They fix the exact version of each dependency.
- */
+/** Other measured files, in the project's root folder. They fix the version of each dependency. */
 const MEASURED_RUNTIME_FILES = ['package-lock.json'] as const
 
 export type SourceMeasurements = {
@@ -27,9 +25,9 @@ export type SourceMeasurements = {
  * that the enclave loads is added, removed, renamed or changed. Each list has one line `<SHA-384
  * hex> <path>` per file. Paths have `/` and are sorted by code unit. The register is SHA384(48 zero
  * bytes || SHA384(list)), as for images. The lines in `runtime`, such as Node's version, come
- * before the runtime's files. Does not prove anything: the user who runs this can measure any
- * files, and no process is compared with these files. Throws SoftwareNsmError `invalid_source` for
- * a missing file, a symbolic link or any other file that is not plain.
+ * before the runtime's files. Does not prove anything: a user can measure any files, and no process
+ * is compared with them. Throws SoftwareNsmError `invalid_source` for a missing file, a symbolic
+ * link or any other file that is not plain.
  */
 export async function measureSource(options: {
   readonly root: string
@@ -67,18 +65,15 @@ function digestRegister(list: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
 }
 
-/**
- * Maximum number of bytes of a file with given measurements. The file has three registers, with
- * white space.
- */
+/** Maximum number of bytes of a file with given measurements: three registers, with white space. */
 export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
  * Reads measurements for the software module from a file. The machine that booted the image wrote
- * the file. The real module gets its measurements from a hypervisor in the same way. The file is a
- * JSON object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws
- * FormatError `invalid_measurements`, or JsonError. Does NOT prove that this image runs: the user
- * who started the machine wrote the file.
+ * the file, as a hypervisor supplies the real module's measurements. The file is a JSON object with
+ * exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws FormatError
+ * `invalid_measurements`, or JsonError. Does NOT prove that this image runs: the user who started
+ * the machine wrote the file.
  */
 export function parseGivenMeasurements(bytes: Uint8Array): SourceMeasurements {
   if (bytes.length > MEASUREMENTS_FILE_BYTES_MAX)

@@ -21,10 +21,9 @@ export type NsmServer = {
 
 /**
  * Serves software security modules on the Unix socket at `socketPath`. The socket has mode 0600 and
- * replaces an existing file. Each message has its length before it. A connection lasts as long as
- * one enclave. Each connection boots its own module, a new instance with its own measurements
- * (bootSecurityModule describes the options). The module ends with the connection. Throws
- * SoftwareNsmError.
+ * replaces an existing file. Each message has its length before it. Each connection is one enclave:
+ * it boots its own module with its own measurements (options: bootSecurityModule). The module ends
+ * with the connection. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
   readonly socketPath: string
@@ -32,8 +31,8 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // The root is opened now, so that its certificate exists before the first enclave. The caller
-  // then gets any error of the root.
+  // Opens the root now, so that its certificate exists before the first enclave, and so that the
+  // caller gets any error.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -65,8 +64,8 @@ async function serveEnclave(
   boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
 ): Promise<void> {
   const module = await bootSecurityModule({ ...boot, now: Date.now })
-  // If a request is too large for the device, it gets the same error as from the device. A request
-  // that is larger than four times that size ends the connection.
+  // A request that is too large for the device gets the device's error. A request of more than four
+  // times that size ends the connection.
   for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
     socket.write(encodeFrame(module.processRequest(request)))
 }

@@ -27,7 +27,7 @@ import {
 import { openDevelopmentRoot } from './development-root.ts'
 import { measureSource, type SourceMeasurements } from './measured-source.ts'
 
-/** A security module: it takes the bytes of one request and returns the bytes of the answer. */
+/** A security module: a function from the bytes of a request to the bytes of the answer. */
 export type SecurityModule = {
   /** Never throws. For a fault, returns an Error answer, as the device does. */
   processRequest(request: Uint8Array): Uint8Array
@@ -36,9 +36,9 @@ export type SecurityModule = {
 /**
  * Boots a security module in software. Its documents have the same form as AWS's. Each boot is a
  * new instance, under the development root in `rootFile` (openDevelopmentRoot). Null keeps the root
- * in memory until the process ends. PCR0 to 2 are `measurements`, or the measurements of this
- * project's own source. `now` returns Unix milliseconds. Throws SoftwareNsmError. Does NOT protect
- * anything: the user who runs the process controls the key, the clock and the measurements.
+ * in memory only. PCR0 to 2 are `measurements`, or the measurements of this project's own source.
+ * `now` returns Unix milliseconds. Throws SoftwareNsmError. Does NOT protect anything: the user who
+ * runs the process controls the key, the clock and the measurements.
  */
 export async function bootSecurityModule(options: {
   readonly rootFile: string | null
@@ -75,10 +75,10 @@ type ModuleParts = {
 }
 
 /**
- * Returns a module in the state that a module has after an enclave booted. PCR0 to 2 are the
- * measurements, PCR4 comes from the instance id, and all other registers are zero. PCR0 to 15 are
- * locked. Documents list the locked registers. The module has the two calls that enclaves make. For
- * errors that AWS's texts do not describe, it follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
+ * Returns a module in the state after an enclave's boot. PCR0 to 2 are the measurements, PCR4 comes
+ * from the instance id, and all other registers are zero. PCR0 to 15 are locked, and documents list
+ * them. The module has the two calls that enclaves make. For errors that AWS's texts do not
+ * describe, it follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
  */
 export function createSecurityModule(parts: ModuleParts): SecurityModule {
   const pcrs = bootRegisters(parts)
@@ -131,7 +131,7 @@ function answer(request: NsmRequest, pcrs: readonly Uint8Array[], parts: ModuleP
   for (const field of [publicKey, userData, nonce])
     if (field !== null && field.length > ATTESTATION_FIELD_BYTES_MAX)
       throw new Refusal('InputTooLarge')
-  // No validator accepts a document with an empty key, so the module does not make one.
+  // No validator accepts a document with an empty key.
   if (publicKey?.length === 0) throw new Refusal('InvalidArgument')
   const timestampMs = parts.now()
   const moduleId = moduleIdOf(parts.identity)
@@ -146,9 +146,9 @@ type DocumentContent = AttestationInput & {
 }
 
 /**
- * Returns the document: untagged COSE_Sign1 (RFC 9052) with ES384. The payload's members have the
- * same order as in AWS's documents. The payload's map has indefinite length, as in AWS's documents
- * since mid-2025. The signature is r || s, 96 bytes. s may be high, as in AWS's signatures.
+ * Returns the document: untagged COSE_Sign1 (RFC 9052) with ES384. The payload's members have AWS's
+ * order. The payload's map has indefinite length, as in AWS's documents since mid-2025. The
+ * signature is r || s, 96 bytes. s may be high, as in AWS's signatures.
  */
 function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array {
   const payload = encodePayload(content, chain)
@@ -189,7 +189,7 @@ function encodePayload(content: DocumentContent, chain: SigningChain): Uint8Arra
 
 /**
  * Reads a request: a bare name, or a map from one name to its members. Throws an error whose `code`
- * is the error name that the module uses.
+ * is the module's error name.
  */
 export function decodeRequest(bytes: Uint8Array): NsmRequest {
   let value: unknown

@@ -13,7 +13,7 @@ export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchiv
   readonly hardware: { readonly vram: number | null } | null
 }
 
-/** The methods of the node registry that connections need. NodesStore has these methods. */
+/** The methods of the node registry (NodesStore) that connections need. */
 export type ConnectionRegistry = Pick<
   NodesStore,
   'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
@@ -26,13 +26,13 @@ export type ConnectionRegistry = Pick<
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
- * Why the registry does not let a node connect, or stay connected. Where the texts of the deployed
- * service are known, these are the same texts.
+ * Why the registry refuses a node that connects or is connected. The deployed service's texts are
+ * used where they are known.
  */
 export const REFUSALS = {
   /**
-   * A node of another account gets this answer too, because the answer must not show that such a
-   * node exists.
+   * A node of another account gets this answer too. The answer must not show that such a node
+   * exists.
    */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
@@ -42,22 +42,23 @@ export const REFUSALS = {
 } as const
 
 /**
- * A node that may connect now. Its id is reserved until `release` is called, so that only one of
- * two simultaneous handshakes gets the id.
+ * A node that may connect now. Its id stays reserved until `release`, so that only one of two
+ * simultaneous handshakes gets the id.
  */
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
   /**
-   * The API key from the node's handshake. The gateway checks it again while the node is connected.
+   * The API key from the node's handshake. The gateway checks the key again while the node is
+   * connected.
    */
   readonly key: string
   release(): void
 }
 
 /**
- * Decides by its headers whether a handshake is accepted. Rejects with ApiError when the handshake
- * must be answered over HTTP.
+ * Decides by its headers whether a handshake is accepted. Rejects with ApiError when the answer
+ * goes over HTTP.
  */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
@@ -75,19 +76,17 @@ type AdmissionParts = {
   /** Returns the connection that the node has now. */
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Claims the node for this gateway among the gateways of the service. False when another gateway
-   * has a connection to the node, and this connection answers. A connection that does not answer is
-   * ended.
+   * Claims the node for this gateway. False when another gateway of the service has a connection to
+   * the node, and this connection answers. Ends a connection that does not answer.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void
 }
 
 /**
- * Admits nodes: checks key, headers, registration, and that each node has only one connection. If
- * the old connection does not answer a ping, it is half-open and its node connects again. Then the
- * new connection replaces the old one. If the old connection answers, it stays, and the new one is
- * refused.
+ * Admits nodes: checks key, headers and registration, and keeps one connection per node. An old
+ * connection that answers a ping stays, and the new connection is refused. An old connection that
+ * does not answer is half-open, and the new connection replaces it.
  */
 export function createNodeAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()
@@ -128,7 +127,7 @@ async function checkHeaders(
 ): ReturnType<typeof checkHello> {
   const parsed = parseHello(headers)
   if (parsed.kind === 'refused') return parsed
-  // The end of the node's last connection must be stored before the node's state is read.
+  // The end of the last connection must be stored before the node's state is read.
   await parts.records.settled(parsed.hello.nodeId)
   return checkHello(parsed.hello, accountId, parts).catch((cause: unknown) => {
     throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
@@ -137,9 +136,8 @@ async function checkHeaders(
 
 /**
  * Checks a node against the registry. The node must belong to the account. It must not be archived
- * or disabled. An LLM node also needs a benchmark of its model that is fast enough. Rejects when
- * the database cannot be reached. The benchmark is the node's own claim: it only decides whether
- * the node may connect.
+ * or disabled. An LLM node also needs a benchmark of its model that is fast enough: the node's own
+ * claim, which only decides whether it may connect. Rejects when the database cannot be reached.
  */
 async function checkHello(
   hello: NodeHello,
@@ -156,7 +154,7 @@ async function checkHello(
     hello.modelType === 'LLM'
       ? await benchmarked(hello, registry, limits)
       : hello.models.slice(0, 1)
-  // Only the first model must have a benchmark. The other models may lack a benchmark.
+  // Only the first model must have a benchmark.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
   return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }
@@ -186,8 +184,8 @@ export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | '
 /**
  * Returns the account whose key is in a handshake. Throws ApiError `authorization_missing`,
  * `invalid_credentials` (also when the key lacks the scope `nodes`), or `not_ready` when keys
- * cannot be checked. The gateway answers these errors over HTTP before the upgrade, because the
- * public client recognises a bad key by status 401.
+ * cannot be checked. These errors are answered over HTTP before the upgrade, because the public
+ * client recognises a bad key by status 401.
  */
 async function authenticateNode(
   headers: IncomingHttpHeaders,

@@ -36,16 +36,13 @@ import { createNodeSocket } from './node-socket.ts'
 import { createProber, type ProbeOptions } from './probe.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
 
-/**
- * Counts of all resources that the hub holds for nodes and their calls. All counts are 0 after
- * stop().
- */
+/** Counts of all that the hub holds for nodes and their calls. All counts are 0 after stop(). */
 type HubStatus = {
   readonly connected: number
   /** How many of the connected nodes get calls. */
   readonly serving: number
   readonly slotsInUse: number
-  /** Runs that have not ended. Runs that only drain count too. */
+  /** Runs that have not ended, including runs that only drain. */
   readonly runs: number
   /** Callers that wait for a node. */
   readonly queued: number
@@ -53,10 +50,10 @@ type HubStatus = {
   /** Bytes that are reserved for answers with images. */
   readonly imageBytes: number
   readonly handshakes: number
-  /** Open WebSockets. WebSockets that are closing count too. */
+  /** Open WebSockets, including those that are closing. */
   readonly sockets: number
   readonly timers: number
-  /** Number of running writes to the registry, and of served runs that are not stored yet. */
+  /** Number of running writes to the registry, and of served runs that are not yet stored. */
   readonly writes: number
 }
 
@@ -78,27 +75,24 @@ export type Hub = {
   countStates(): ReadonlyMap<NodeState, number>
   /**
    * Accepts no more nodes, and stops offering this process's nodes to other gateways. Resolves when
-   * the calls of other gateways have ended, or after `graceMs`.
+   * other gateways' calls have ended, or after `graceMs`.
    */
   drain(graceMs: number): Promise<void>
   /**
-   * Accepts no more nodes and calls. Runs may continue for `graceMs`. After that, this ends the
-   * runs, closes all nodes with 1012, and stores the remaining data. Resolves when all sockets,
-   * timers and writes have ended. The database must be available until then.
+   * Accepts no more nodes and calls. Runs may continue for `graceMs`. Then ends the runs, closes
+   * all nodes with 1012, and stores the remaining data. Resolves when all sockets, timers and
+   * writes have ended. The database must be available until then.
    */
   stop(graceMs?: number): Promise<void>
 }
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly nodes: ConnectionRegistry
-  /**
-   * Id of this process in the list of living processes. If the process loses its lease, it gets a
-   * new id.
-   */
+  /** Id of this process in the list of living processes. A lost lease changes the id. */
   readonly processId: () => string
   /**
    * Models that nodes have offered before. A call for such a model is not the caller's error, even
-   * if no node of the model is connected now. Default: empty.
+   * without a connected node. Default: empty.
    */
   readonly offeredModels?: readonly string[]
   readonly inferences: InferencesSink
@@ -107,13 +101,12 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   /** Unix milliseconds. May have a fraction. */
   readonly now: () => number
   /**
-   * Returns numbers from 0 to below 1. The hub uses them to choose nodes and to spread pings. No
-   * secret depends on these numbers.
+   * Returns numbers from 0 to below 1, to choose nodes and to spread pings. No secret depends on
+   * them.
    */
   readonly random: () => number
   /**
-   * Connects this gateway to the other gateways of its service. Null when there are no other
-   * gateways.
+   * Connects this gateway to the other gateways of its service. Null: there are no other gateways.
    */
   readonly bus?: Bus | null
   /** Opens a reader that checks a node's answer to a chat request from another gateway. */
@@ -125,8 +118,7 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 
 /**
  * Builds the part of the gateway that serves nodes, and starts its only timer. Chat and images have
- * separate indexes and queues. So if the same model name appears in chat and in images, it means
- * two models.
+ * separate indexes and queues, so the same name can mean a chat model and an image model.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export function createHub(options: HubOptions): Hub {
@@ -332,7 +324,7 @@ function createState(options: HubOptions) {
   }
 }
 
-/** Returns the index and the queue that calls use to find this node. */
+/** Returns the index and the queue for calls to this node. */
 function placeOf(node: NodeConnection, state: State): Place {
   return state[placeNameOf(node)]
 }
@@ -434,8 +426,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left before the first token, and the node has sent nothing until now. Only now
-      // is it clear that the node failed.
+      // The caller left before the first token, and the node still has sent nothing. Only now is it
+      // clear that the node failed.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break
@@ -451,7 +443,7 @@ function reduceRun(
 /** Updates the node's speed and health after a run. */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
-  // The prober itself judges the runs of its probes.
+  // The prober judges the runs of its probes.
   if (run.options.isProbe || result.kind === 'left') return
   const { model } = run.options.offer
   if (result.kind === 'done') health.succeeded(model)
@@ -474,9 +466,9 @@ function tend(state: State): void {
   void state.inferenceLog.flush()
 }
 
-/** Maximum number of nodes in one write which stores that the nodes are still connected. */
+/** Maximum number of nodes in one write of their last-seen times. */
 const SEEN_BATCH_MAX = 1_000
-/** A write about many nodes uses this instead of a node id. No node has an empty id. */
+/** Stands for the node id in a write about many nodes. No node has an empty id. */
 const ALL_NODES = ''
 
 /** Stores that the connected nodes are still connected. */
@@ -489,9 +481,9 @@ function markSeen(state: State): void {
 }
 
 /**
- * If a connection is no longer stored, stores it again, unless its node has another connection. A
- * connection is no longer stored in two cases. Other processes treated this process as dead, or the
- * node's other connection ended first.
+ * Stores the connections again that are no longer stored, unless the node has another connection. A
+ * connection is no longer stored if other processes treated this process as dead, or if the node's
+ * other connection ended first.
  */
 async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
   const { registry, records, connections, processId } = state
@@ -504,9 +496,9 @@ async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promis
 }
 
 /**
- * Ends the connections that dead processes left. If this process has a new id, it also stores its
- * own connections under the new id, because the old id counts as a dead process. If the database
- * cannot be reached, the renewal of the lease reports this fault, and the next round tries again.
+ * Ends the connections that dead processes left. If this process has a new id, its old id counts as
+ * dead, so it stores its connections under the new id first. If the database cannot be reached, the
+ * lease's renewal reports this, and the next round tries again.
  */
 function endAbandoned(state: State): void {
   const { registry, records, processId, log } = state

@@ -20,7 +20,7 @@ type NodeSocket = {
    */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
-  /** Open WebSockets. WebSockets that are closing count too. */
+  /** Open WebSockets, including those that are closing. */
   sockets(): number
   /** Refuses all handshakes from now on. */
   stop(): void
@@ -45,23 +45,23 @@ type NodeSocketOptions = {
 }
 
 /**
- * Maximum number of segments of one message that are buffered. A message may come in tiny segments,
- * and each segment takes memory.
+ * Maximum number of buffered segments of one message. A message may come in tiny segments, each of
+ * which takes memory.
  */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
 /**
- * Maximum number of packets of a frame with images, if each packet has 1 KiB. Each connection also
- * has a limit for the total size of its packets (`image-memory.ts`).
+ * Maximum number of packets of a frame with images, for packets of 1 KiB. The total size of packets
+ * has its own limit per connection (`image-memory.ts`).
  */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
 /**
- * Opens the servers. The gateway answers a bad key over HTTP, because it opens no WebSocket without
- * a valid key. For every other refusal, it opens the WebSocket and closes it with 1008 and the
- * reason, because the public client reads the reason there. permessage-deflate is declined, for
- * three reasons. Its state costs each node tens of KB. Every small frame would go through the
- * thread pool. A frame that unpacks to a thousand times its size would need a bound.
+ * Opens the servers. A bad key is answered over HTTP, because no WebSocket opens without a valid
+ * key. Every other refusal opens the WebSocket and closes it with 1008 and the reason, because the
+ * public client reads the reason there. permessage-deflate is declined: its state costs tens of KB
+ * per node, every small frame would go through the thread pool, and the size of unpacked frames
+ * would need a limit.
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
@@ -136,7 +136,7 @@ function openServer(
   limits: NodeLimits,
   { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
 ): WebSocketServer {
-  // The options are in a variable because the types do not have closeTimeout yet.
+  // In a variable, because the types do not have closeTimeout yet.
   const options = {
     noServer: true,
     clientTracking: true,
@@ -153,9 +153,7 @@ function openServer(
   return server
 }
 
-/**
- * Closes the WebSocket of a node that may not connect. Does not read later frames from the node.
- */
+/** Closes the WebSocket of a node that may not connect, without reading its later frames. */
 function turnAway(socket: WebSocket, code: number, reason: string): void {
   socket.on('error', ignore)
   for (const event of ['message', 'ping', 'pong']) socket.once(event, () => socket.pause())
@@ -163,8 +161,8 @@ function turnAway(socket: WebSocket, code: number, reason: string): void {
 }
 
 /**
- * Answers a handshake over HTTP. The body is JSON, because the public client parses every reply
- * before it reads the status.
+ * Answers a handshake over HTTP. The body is JSON, because the public client parses the body before
+ * it reads the status.
  */
 function refuse(socket: Duplex, error: unknown): void {
   if (!socket.writable) {

@@ -16,17 +16,14 @@ import { NODE_LIMITS, type NodeLimits } from '../runs/limits.ts'
 import { createHub, type Hub, type HubOptions } from './hub.ts'
 import { NODE_SOCKET_PATH } from './node-socket.ts'
 
-/**
- * Contributed nodes, in the form that the API uses. The nodes connect at NODE_SOCKET_PATH and serve
- * calls.
- */
+/** Contributed nodes, in the form for the API. They connect at NODE_SOCKET_PATH and serve calls. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
   /** Absent when no node makes images. */
   readonly images?: Hub['images']
   /** Absent when nodes are not shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** Ends the connections of all nodes. Call this when no call needs nodes. */
+  /** Ends the connections of all nodes. To be called when no call needs nodes. */
   stop(): Promise<void>
 }
 
@@ -40,8 +37,8 @@ type NodeParts = Opening &
   }
 
 /**
- * Opens the registry, and prepares to accept nodes. Returns the nodes, the sockets at which they
- * connect, and the routes of the registry.
+ * Opens the registry, and prepares to accept nodes. Returns the nodes, the sockets for them, and
+ * the registry's routes.
  */
 export async function openNodes({ database, nodes: own, onStarted, ...parts }: NodeParts): Promise<{
   readonly serving: ServingNodes
@@ -72,7 +69,7 @@ export async function openNodes({ database, nodes: own, onStarted, ...parts }: N
 }
 
 /**
- * First ends the connections that dead gateways left, then accepts nodes. `stop` ends every node's
+ * Ends the connections that dead gateways left, then accepts nodes. `stop` ends every node's
  * connection and stores the remaining data.
  */
 async function acceptNodes(

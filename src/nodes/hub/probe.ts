@@ -9,21 +9,18 @@ import type { NodeSlot, Offer } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
 /**
- * Probes nodes: it sends a short question to a node, and judges the answer by the gateway's own
+ * Probes nodes: it sends a node a short question, and judges the answer by the gateway's own
  * measurements.
  */
 type Prober = {
-  /**
-   * Probes the nodes whose probe is due, up to the limit of running probes. The probes of the other
-   * nodes stay due.
-   */
+  /** Probes the nodes whose probe is due, up to the limit. The other probes stay due. */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
   /** Ends the running probes. */
   stop(): void
 }
 
-/** Returns the question of a probe. Its answer is long enough to measure the node's speed. */
+/** Returns the question of a probe, whose answer is long enough to measure the node's speed. */
 function probeRequest(model: string): JsonObject {
   return {
     model,
@@ -39,17 +36,14 @@ export type ProbeOptions = {
   readonly limits: NodeLimits
   /** Checks that a node's answer, in base64, is one image. Otherwise rejects with FormatError. */
   readonly checkImage: (images: readonly string[]) => Promise<unknown>
-  /**
-   * Opens a reader for the answer to this request. The reader checks the answer in the same way as
-   * an answer to a caller.
-   */
+  /** Opens a reader that checks the answer to this request like an answer to a caller. */
   readonly judge?: (request: JsonObject) => AnswerReader
 }
 
 /**
- * Probes at most `probesMax` nodes at once. A probe takes a slot, like any other run. A node can
- * recognise a probe by its question, so a dishonest node may answer probes better than calls. So
- * calls are measured too.
+ * Probes at most `probesMax` nodes at once. A probe takes a slot, like any other run. A dishonest
+ * node may recognise a probe by its question and answer it better than calls, so calls are measured
+ * too.
  */
 export function createProber(options: ProbeOptions): Prober {
   const { limits } = options
@@ -109,8 +103,8 @@ function probeChat(
 }
 
 /**
- * Returns the outcome of a probe. Null when the probe was interrupted and has no result. If a node
- * disconnects during its probe, its stored state stays the same.
+ * Returns the outcome of a probe. Null when the probe was interrupted. The stored state of a node
+ * that disconnects during its probe stays the same.
  */
 async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
@@ -130,14 +124,14 @@ async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome
 }
 
 /**
- * Errors after which a probe has no result. One of these errors means that the node's backend was
- * at its limit.
+ * Errors after which a probe has no result. One of them reports that the node's backend was at its
+ * limit.
  */
 const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
 
 /**
- * The request of an image probe: the smallest image that callers can ask for. The public client
- * ignores this size and draws in the size of its pipeline.
+ * An image probe asks for the smallest image that callers can ask for. The public client ignores
+ * this size and draws in the size of its pipeline.
  */
 const IMAGE_PROBE = {
   prompt: 'A red circle on white.',
@@ -147,9 +141,8 @@ const IMAGE_PROBE = {
 } as const
 
 /**
- * Probes a DIFFUSION node with one small image. Null when the probe has no result, because it was
- * interrupted or there was no memory for its answer. The answer must be an image. What the image
- * shows is not checked.
+ * Probes a DIFFUSION node with one small image. Null when the probe was interrupted, or had no
+ * memory for its answer. The answer must be an image, with any content.
  */
 async function probeImages(
   node: NodeConnection,

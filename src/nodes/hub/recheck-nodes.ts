@@ -6,9 +6,9 @@ import { type Authenticate, type ConnectionRegistry, REFUSALS } from './admit-no
 /** A connected node, and the key that it sent in its handshake. */
 export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
 
-/** Ends the connections of nodes whose key is revoked or expires while they are connected. */
+/** Ends the connections of nodes whose key was revoked or has expired. */
 type KeyWatch = {
-  /** Starts a round that checks every key, unless the last round is still running. */
+  /** Starts a round that checks every key. Does nothing while the last round is running. */
   step(): void
   /** Checks under way. */
   running(): number
@@ -21,9 +21,9 @@ type KeyWatch = {
 export const KEYS_CHECKED_MAX = 32
 
 /**
- * Watches the keys of connected nodes. If several nodes use the same key, it is checked only once
- * per round. While the database cannot be reached, a key counts as valid, because it was valid when
- * its node connected.
+ * Watches the keys of connected nodes. A key of several nodes is checked once per round. While the
+ * database cannot be reached, each key counts as valid, because it was valid when its node
+ * connected.
  */
 export function createKeyWatch(options: {
   readonly nodes: ReadonlyMap<string, KeyedNode>
@@ -70,13 +70,12 @@ export function createKeyWatch(options: {
 }
 
 /**
- * Reads the registrations of connected nodes again, because a node may be archived or disabled
- * while it is connected.
+ * Reads the registrations of connected nodes again, because a connected node may be archived or
+ * disabled.
  */
 type Recheck = {
   /**
-   * Checks the next few nodes. If this is called every `everyMs`, it checks all nodes within
-   * `periodMs`.
+   * Checks the next few nodes. Calls at intervals of `everyMs` check all nodes within `periodMs`.
    */
   step(): void
   running(): number
@@ -86,7 +85,7 @@ type Recheck = {
 const RECHECKS_MAX = 32
 
 export function createRecheck(options: {
-  /** The hub's own map: nodes are added and removed while this code iterates over it. */
+  /** The hub's own map. Nodes are added and removed during an iteration. */
   readonly nodes: ReadonlyMap<string, KeyedNode>
   readonly everyMs: number
   readonly periodMs: number

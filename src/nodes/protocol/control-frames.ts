@@ -6,9 +6,9 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`. The gateway and the node both write and read them. If a
- * node sends a malformed control frame, the gateway closes the node's connection. A node ignores a
- * frame that it does not understand.
+ * Control frames, `{ protocol, data }`, which gateway and node both write and read. A malformed
+ * control frame from a node makes the gateway close the connection. A node ignores a frame that it
+ * does not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -16,9 +16,7 @@ const REQUEST = 1
 const REPLY = 2
 const RECONNECT = 3
 
-/**
- * Longest nonce. The gateway reads nonces in answers, and a node repeats the nonces of requests.
- */
+/** Longest nonce, in answers that the gateway reads and in requests that a node answers. */
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
@@ -39,8 +37,8 @@ export type Load = {
 }
 
 /**
- * The load that the node reports. A value is null when the node sent no valid percentage. The
- * values are not trusted.
+ * The load that the node reports; it is not trusted. A value is null when the node sent no valid
+ * percentage.
  */
 export type NodeLoad = {
   readonly cpuPercent: number | null
@@ -52,8 +50,8 @@ export type NodeLoad = {
 /** Requests that a gateway sends to a node. */
 export type GatewayControl =
   /**
-   * The node answers with a `pong` that has the same nonce. The figures describe the pings that the
-   * gateway sent before. The protocol requires these figures.
+   * The node answers with a `pong` that has the same nonce. The protocol requires the figures,
+   * which describe earlier pings.
    */
   | {
       readonly kind: 'ping'
@@ -63,12 +61,12 @@ export type GatewayControl =
       readonly pingStreak: number
       readonly missStreak: number
     }
-  /** Asks a node that has no runs to close the connection with 1000 and to connect again. */
+  /** Asks a node without runs to close the connection with 1000 and to connect again. */
   | { readonly kind: 'reconnect'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string }
   /**
-   * Our own extension (README): reports to the node that the caller of a run has left. It is sent
-   * only to nodes that announced `cancel`.
+   * Our own extension (README): reports that the caller of a run has left. Only a node that
+   * announced `cancel` gets this frame.
    */
   | { readonly kind: 'cancel'; readonly requestId: string }
 
@@ -139,16 +137,17 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** A request in a control frame from the gateway. A node does not use the figures of a ping. */
+/**
+ * A request in a control frame from the gateway, without a ping's figures, which nodes do not use.
+ */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /**
- * Reads the request in a control frame to the node `nodeId`. Null when the frame contains no valid
- * request. Its protocol, version or type may be unknown, a member may have the wrong type, or the
- * id may be another node's.
+ * Reads the request in a control frame to the node `nodeId`. Null without a valid request: an
+ * unknown protocol, version or type, a member of the wrong type, or another node's id.
  */
 export function parseGatewayControl(
   protocol: string,
@@ -168,7 +167,7 @@ export function parseGatewayControl(
 
 /**
  * A control frame from a node, as the gateway reads it. `other`: the frame has another node's id,
- * and the gateway ignores it. `malformed`: the gateway closes the connection with 1002.
+ * and the gateway ignores the frame. `malformed`: the gateway closes the connection with 1002.
  */
 type ReceivedControl =
   | { readonly kind: 'pong'; readonly nonce: string }
@@ -211,9 +210,8 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * Checks the form of the times, which the gateway does not use. The public client sends one time
- * for each round that it measured since the last PING. It also sends times for hours in which it
- * was not connected.
+ * Checks the form of the times, which the gateway does not use. The public client sends the times
+ * of all rounds since the last PING, even of hours without a connection.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true

@@ -9,14 +9,14 @@ import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts
 
 /**
  * Frames of runs: requests to a node, and the node's answers. The gateway and the node both write
- * and read them. Source: the public node client (facts), with the extensions in ../README.md.
- * Frames from a node are attacker-controlled, so the gateway reads them strictly. A node reads the
- * gateway's frames leniently. A reader does not throw for any input.
+ * and read them. Source: the public node client (facts), with the extensions in ../README.md. The
+ * gateway reads strictly, because an attacker controls a node's frames. A node reads leniently. A
+ * reader does not throw for any input.
  */
 
 /**
- * Largest frame in either direction, except answers with images. A chunk has some hundred bytes. A
- * chunk with logprobs has some thousand bytes.
+ * Largest frame in either direction, except answers with images. A chunk has some hundred bytes,
+ * with logprobs some thousand.
  */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /**
@@ -29,7 +29,7 @@ export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
  * Status codes that an error may have. Any other value is read and written as 500, because the
- * public client knows only these codes.
+ * public client knows only these.
  */
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
   400, 401, 403, 404, 409, 422, 429, 500,
@@ -37,25 +37,19 @@ export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
 /** Longest message of an error, UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
 
-/**
- * Longest request id that the gateway reads. The gateway's own ids are shorter, so a frame with a
- * longer id cannot answer a request from the gateway.
- */
+/** Longest request id that the gateway reads. The gateway's own ids are shorter. */
 const REQUEST_ID_LENGTH_MAX = 64
 /** Longest id that a node accepts, because the node repeats the id in every frame. */
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
-/**
- * A run's error that a node reports. After the gateway has read the error, its text is short and
- * printable.
- */
+/** A run's error that a node reports. Its text is short and printable after reading. */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
   /**
-   * Seconds until the backend may be asked again. Our own agent reports this value. Null when the
-   * node did not report it.
+   * Seconds until the backend may be asked again. Our own agent reports this value. Null: not
+   * reported.
    */
   readonly retryAfterSeconds: number | null
 }
@@ -73,24 +67,17 @@ export type ImageRequest = {
 }
 
 /**
- * Maximum number of bytes that a frame has in addition to its request: id, member names, numbers
- * and brackets.
+ * Maximum number of bytes of a frame besides its request: id, member names, numbers and brackets.
  */
 const ENVELOPE_BYTES = 256
 
-/**
- * A chat frame without its id. Most of the frame's text is made only once, even if the call is
- * retried.
- */
+/** A chat frame without its id. Most of the text is made only once, even for several tries. */
 type ChatFrame = {
   /** Size of the request in UTF-8, bytes. */
   readonly requestBytes: number
-  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be slightly smaller. */
   readonly frameBytes: number
-  /**
-   * Encodes the frame. `traceparent`: W3C trace context, for a node that announced that it uses
-   * this context.
-   */
+  /** Encodes the frame. `traceparent`: W3C trace context, for a node that announced its use. */
   readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
@@ -114,8 +101,8 @@ export function imageFrame(requestId: string, { prompt, image, n, size }: ImageR
 }
 
 /**
- * Computes the size in UTF-8 of a frame that asks for images, without encoding the frame. The frame
- * may be a few bytes smaller. `imageBytes`: size of the image before it is encoded in base64.
+ * Computes an upper limit of the size in UTF-8 of a frame that asks for images. The frame may be
+ * slightly smaller. `imageBytes`: size of the image before base64.
  */
 export function imageFrameBytes({
   prompt,
@@ -139,7 +126,7 @@ export type GatewayFrame =
       /** W3C trace context of the call. Null when the call is not traced. */
       readonly traceparent: string | null
     }
-  /** A chat frame that has an id, but that the node cannot serve. */
+  /** A chat frame that has an id, but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
   /** A request for images, sent to a DIFFUSION node. */
   | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
@@ -168,9 +155,7 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   }
 }
 
-/**
- * A malformed image request counts as unknown, because only a faulty gateway sends such a request.
- */
+/** A malformed image request counts as unknown. Only a faulty gateway sends one. */
 function decodeImageRequest({
   request_id: id,
   prompt,
@@ -195,8 +180,8 @@ const DONE = 2
 const FAILED = 3
 
 /**
- * Encodes the frame that contains one chunk of a run. `chunk` is JSON text. The frame contains this
- * text exactly as the backend wrote it.
+ * Encodes the frame with one chunk of a run. `chunk` is JSON text, which stays exactly as the
+ * backend wrote it.
  */
 export function encodeChunk(requestId: string, chunk: string): string {
   return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
@@ -223,8 +208,8 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Encodes the frame that answers a request for images with an error. The frame has a status only if
- * it is not 500. Other implementations of the gateway read only `error`.
+ * Encodes the frame that answers a request for images with an error. The status is left out when it
+ * is 500. Other gateway implementations read only `error`.
  */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
@@ -260,11 +245,11 @@ export type ImageRunFrame = {
   readonly requestId: string
   /** Null when the answer contains no list of strings. */
   readonly images: readonly string[] | null
-  /** The error in the node's words, printable. Null when there was no error. */
+  /** The error in the node's words, printable. Null: no error. */
   readonly error: string | null
   /**
    * The error's status, and the seconds until the node may be asked again. Our own agent reports
-   * these values. Null when the node did not report them.
+   * these values. Null: not reported.
    */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
@@ -272,8 +257,8 @@ export type ImageRunFrame = {
 
 /**
  * A frame from a node. `stray`: an object that the protocol does not know. The gateway ignores it,
- * but it uses a part of the node's stray budget. `malformed`: not a JSON object, or a malformed
- * control frame. The gateway then closes the connection with 1002.
+ * but counts it in the node's stray budget. `malformed`: not a JSON object, or a malformed control
+ * frame. The gateway then closes the connection with 1002.
  */
 export type NodeFrame =
   | ChatRunFrame
@@ -283,9 +268,9 @@ export type NodeFrame =
   | { readonly kind: 'malformed'; readonly reason: string }
 
 /**
- * Reads one text frame from a chat node. Ignores unknown members, because clients of other versions
- * may send more members. Uses `JSON.parse` instead of our own reader, because this runs for every
- * token and must be fast. The depth is checked later.
+ * Reads one text frame from a chat node. Ignores unknown members, which clients of other versions
+ * may send. Uses `JSON.parse`, which is faster than our own reader, because this runs for every
+ * token. The depth is checked later.
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   const value = parseJson(bytes.toString('utf8'))
@@ -295,21 +280,21 @@ export function decodeNodeFrame(bytes: Buffer): NodeFrame {
 }
 
 /**
- * Maximum number of bytes outside the strings of a large frame. A frame with ten images, an id and
- * an error has about a hundred such bytes.
+ * Maximum number of bytes outside the strings of a large frame. Ten images with an id and an error
+ * need about a hundred.
  */
 const LARGE_FRAME_STRUCTURE_MAX = 4_096
 
 /**
- * Reads one text frame from a DIFFUSION node. If the frame has more than `smallBytesMax`, this
- * reads it only if it looks like an answer with images: a few long strings. Otherwise 32 MiB of
- * brackets could become 700 MB of objects.
+ * Reads one text frame from a DIFFUSION node. A frame of more than `smallBytesMax` must look like
+ * an answer with images: a few long strings. Otherwise 32 MiB of brackets could become 700 MB of
+ * objects.
  */
 export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame {
   const isLarge = bytes.length > smallBytesMax
   if (isLarge && !isStringsMostly(bytes))
     return { kind: 'malformed', reason: 'Expected an answer with images' }
-  // A character of base64 has one byte, so latin1 is enough. Any other content of a large frame is
+  // Base64 has one byte per character, so latin1 is enough. Any other content of a large frame is
   // wrong in both encodings.
   const value = parseJson(bytes.toString(isLarge ? 'latin1' : 'utf8'))
   if (!isJsonObject(value) || typeof value.request_id !== 'string')
@@ -358,7 +343,7 @@ function otherFrame(value: Json | undefined): NodeFrame {
   return { kind: 'control', protocol, data }
 }
 
-/** Accepts an error of any form. If a node reports a failure in any form, the run has failed. */
+/** Accepts an error of any form: any reported failure means that the run has failed. */
 function faultOf(error: Json | undefined): NodeFault | null {
   if (error === null || error === undefined) return null
   if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
@@ -370,21 +355,20 @@ function faultOf(error: Json | undefined): NodeFault | null {
   }
 }
 
-/** Returns the status if a node may send this number. Otherwise returns null. */
+/** Returns the status if a node may send this number, else null. */
 function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
 /**
- * Returns the number of seconds that a node asks for, at most a day. Null when the value is not a
- * count.
+ * Returns the number of seconds that a node asks for, at most a day. Null when it is not a count.
  */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }
 
 /**
- * Makes attacker-controlled text safe for logs and error messages. Replaces control characters and
+ * Makes attacker-controlled text safe for logs and error messages: replaces control characters and
  * lone surrogates.
  */
 function printable(text: string): string {
@@ -399,8 +383,8 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * True if nearly all bytes are inside strings that contain no quotes. Reads the bytes once, and
- * mostly searches for the next quote.
+ * True if nearly all bytes are inside strings without quotes. Reads the bytes once, and mostly
+ * searches for the next quote.
  */
 function isStringsMostly(bytes: Buffer): boolean {
   let structure = 0

@@ -1,11 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
 /**
- * Headers of a node's handshake. The node writes them, and the gateway reads them. Source: the
- * public node client (facts).
+ * Headers of a node's handshake, which the node writes and the gateway reads. Source: the public
+ * node client (facts).
  */
 
-/** Types of nodes. LLM is for chat. DIFFUSION is for images, with exactly one model. */
+/** Types of nodes: LLM for chat, and DIFFUSION for images, with exactly one model. */
 export const NODE_TYPES = ['LLM', 'DIFFUSION'] as const
 export type NodeType = (typeof NODE_TYPES)[number]
 
@@ -21,8 +21,8 @@ const NODE_FEATURES = [
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
 /**
- * What a node says about itself when it connects. To the gateway these values are
- * attacker-controlled. Only their form is checked.
+ * What a node says about itself when it connects. An attacker may control these values; only their
+ * form is checked.
  */
 export type NodeHello = {
   readonly nodeId: string
@@ -41,7 +41,7 @@ export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
 /**
  * Close codes that the gateway sends (RFC 6455 section 7.4.1 and its IANA registry). `policy`
- * refuses a node. `later` means that the gateway has no room for the node.
+ * refuses a node. `later`: the gateway has no room for the node.
  */
 export const CLOSE_CODES = {
   protocol: 1002,
@@ -52,10 +52,7 @@ export const CLOSE_CODES = {
   later: 1013,
 } as const
 
-/**
- * Texts for faults in the headers. Where the texts of the deployed service are known, these are the
- * same texts.
- */
+/** Texts for faults in the headers. The deployed service's texts are used where they are known. */
 const FAULTS = {
   nodeIdMissing: 'Node-Id header is required',
   nodeIdMalformed: 'Node-Id header is not a node id',
@@ -82,10 +79,7 @@ export function helloHeaders({
   }
 }
 
-/**
- * Reads the headers of a node's handshake. If the headers are refused, the reason is sent to the
- * node.
- */
+/** Reads the headers of a node's handshake. The node gets the reason of a refusal. */
 export function parseHello(
   headers: IncomingHttpHeaders,
 ):

@@ -26,7 +26,7 @@ export const CHAT_MEMBERS = [
 /**
  * Members of a chat request that every node accepts: the members of the interface (2.1) and of
  * OpenAI's current API. The public client passes the request to OpenAI's library as named
- * arguments. There, any other member causes a TypeError, except `extra_body`, `extra_headers`,
+ * arguments. Any other member causes a TypeError there, except `extra_body`, `extra_headers`,
  * `extra_query` and `timeout`, which would change the call itself. Source: OpenAI's API reference,
  * "Create chat completion". `chat.completions.create` of its Python library has the same names.
  */
@@ -51,8 +51,8 @@ export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Returns the request without the members that some nodes refuse. If the request has no such
- * member, returns the same object.
+ * Returns the request without the members that some nodes refuse. Returns the same object if it has
+ * no such member.
  */
 export function withKnownMembers(request: JsonObject): JsonObject {
   const names = Object.keys(request)

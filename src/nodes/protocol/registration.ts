@@ -4,30 +4,26 @@ import { boundedInteger } from '../../api/form-schema.ts'
 import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
 
 /**
- * Registration of nodes over HTTP: the requests that owners and agents send, and the answers
- * (interface, 2.7). The gateway checks requests with these schemas. An agent uses the types to read
- * the answers.
+ * Registration of nodes over HTTP (interface, 2.7): the requests of owners and agents, and the
+ * answers. The gateway checks requests with these schemas. An agent reads answers with the types.
  */
 
 /**
- * Interface facts: limits for the length of a node's name when it is changed. The name of a new
- * node has the same limits.
+ * Interface facts: limits for the length of a node's name in a change. A new node's name has the
+ * same limits.
  */
 export const NODE_NAME_LENGTH_MIN = 3
 export const NODE_NAME_LENGTH_MAX = 40
 
 /**
- * The interface sets no limit. A real node id has at most 44 characters. The gateway accepts a
- * longer id, but then finds no node.
+ * The interface sets no limit. A real node id has at most 44 characters, so a longer id finds no
+ * node.
  */
 const NODE_ID_LENGTH_MAX = 128
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
 
-/**
- * The interface sets no limit. No machine has more than this number. With this limit, sums of such
- * values stay exact.
- */
+/** The interface sets no limit. This is more than any machine has, and sums stay exact. */
 const HARDWARE_COUNT_MAX = 1_000_000
 const HARDWARE_SIZE_MAX = 1_000_000_000_000
 const NETWORK_SPEED_MAX = 1_000_000_000
@@ -42,8 +38,8 @@ const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
 /**
- * A machine as its agent reports it. Every member is present. A member is null when the machine
- * lacks the part (a GPU, a measured speed).
+ * A machine as its agent reports it. Every member is present, and null when the machine lacks the
+ * part (a GPU, a measured speed).
  */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
@@ -60,9 +56,8 @@ const hardwareMembers = {
 }
 
 /**
- * A machine as its agent describes it. The values are claims, not facts. Sizes are in MB, speeds in
- * Mbps, power in watts. `version` is the agent's version. The names are the same in requests, in
- * the code and in the columns.
+ * A machine as its agent describes it: claims, not facts. Sizes are in MB, speeds in Mbps, power in
+ * watts. `version` is the agent's version. Requests, code and columns use the same names.
  */
 export type NodeHardware = {
   readonly [Name in keyof typeof hardwareMembers]: Exclude<
@@ -71,10 +66,7 @@ export type NodeHardware = {
   >
 }
 
-/**
- * Picks the hardware members of a request or a row. If a member is missing, the result has null for
- * it.
- */
+/** Picks the hardware members of a request or a row. A missing member becomes null. */
 export function pickHardware(
   members: { readonly [Name in keyof NodeHardware]?: unknown },
 ): NodeHardware {
@@ -109,7 +101,7 @@ export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
 const amount = z.number().min(0).nullable()
 
-/** A node as its owner sees it. The hardware is null until the agent has reported it. */
+/** A node as its owner sees it. The hardware is null until the agent reports it. */
 const described = {
   node_id: z.string(),
   name_alias: z.string(),
@@ -176,13 +168,13 @@ export const nodeStatsReply = z.strictObject({
 export type NodeStatsReply = z.output<typeof nodeStatsReply>
 
 /**
- * Number of hours in a node's history: the default and the maximum. The maximum is the time for
- * which hourly figures are kept.
+ * Number of hours in a node's history: default and maximum. Hourly figures are kept for the
+ * maximum.
  */
 const HISTORY_HOURS_DEFAULT = 24
 const HISTORY_HOURS_MAX = 30 * 24
 
-/** Query for a node's history, which is the current hour and the hours before it. */
+/** Query for a node's history: the current hour and the hours before it. */
 export const nodeHistoryQuery = z.object({
   node_id: nodeId,
   hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),

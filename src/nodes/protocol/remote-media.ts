@@ -19,12 +19,11 @@ export type RemoteMedia = {
 
 /**
  * Finds an address in a chat request that a backend would fetch. Returns the first address that is
- * not http or https. If there is no such address, returns the first address. Null when the request
- * itself contains all pictures, sounds and files. A caller chooses the address, and the backend
- * fetches it from its own network, where other servers may trust the backend. Backends also read
- * members that the interface does not have, such as `video_url`. They use a part's members and
- * ignore its type. So in a content part, only members with words may contain an address. A member
- * whose name ends in url or uri must be a data URL.
+ * not http or https, else the first address. Null when the request contains all its pictures,
+ * sounds and files. The caller chooses the address, and the backend fetches it from its own
+ * network, where other servers may trust the backend. Backends read members that the interface
+ * lacks, such as `video_url`, and ignore a part's type. So in a content part, only members with
+ * words may contain an address. A member whose name ends in url or uri must be a data URL.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   const messages = memberOf(request, 'messages')
@@ -32,7 +31,7 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null
   for (const [at, message] of messages.entries()) {
     const content = isJsonObject(message) ? memberOf(message, 'content') : undefined
-    // Usually the content is only text and has no parts.
+    // Usually the content is only text, without parts.
     if (!isJsonArray(content) && !isJsonObject(content)) continue
     for (const media of listAddresses(content, `messages.${at}.content`)) {
       if (!media.isWeb) return media
@@ -43,8 +42,7 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
 }
 
 /**
- * Returns the error text for a request whose media no node fetches. The text says what the caller
- * can do.
+ * Returns the error text for a request whose media no node fetches. It says what the caller can do.
  */
 export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
   const what = isWeb ? 'no node of this model fetches addresses' : 'no node fetches such addresses'
@@ -52,8 +50,8 @@ export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
 }
 
 /**
- * Lists the addresses in a value. It uses its own stack, because a caller's value may be nested
- * deeper than the call stack allows.
+ * Lists the addresses in a value. Uses its own stack, because the call stack is too small for a
+ * caller's deepest value.
  */
 function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   const open: { readonly value: Json; readonly path: string }[] = [{ value: content, path }]
@@ -68,12 +66,12 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   }
 }
 
-/** Members of parts that contain words. If such a member contains an address, it is only text. */
+/** Members of parts that contain words. An address in them is only text. */
 const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])
 
 /**
- * True if a member is an address. If a member's name is a name for addresses, the member is an
- * address unless it is a data URL. For any other name, the form of the text decides.
+ * True if a member is an address. With a name for addresses, every text except a data URL is an
+ * address. With any other name, the form of the text decides.
  */
 function isAddress(name: string, text: string): boolean {
   if (WORDS.has(name) || /^data:/i.test(text)) return false

@@ -19,8 +19,8 @@ type InferenceLog = {
 
 /**
  * A log of served runs. Until the next flush (`tendMs`, a second), rows are in memory only, and a
- * kill -9 loses them. No payment depends on these rows. While the database cannot be reached, the
- * newest `inferencesMax` rows are kept. Each id is stored once, even after several tries.
+ * kill -9 loses them. No payment depends on them. While the database cannot be reached, the newest
+ * `inferencesMax` rows are kept. Each id is stored once, even after several tries.
  */
 export function createInferenceLog({
   sink,
@@ -51,7 +51,7 @@ export function createInferenceLog({
     add(row) {
       rows.push(row)
       if (rows.length <= inferencesMax) return
-      // Rows are dropped in blocks, because each drop copies the array.
+      // Rows are dropped in blocks, because a drop copies the array.
       const dropped = Math.ceil(inferencesMax / 10)
       rows = rows.slice(dropped)
       log.error({ rows: dropped }, 'served runs dropped, the database is away')
@@ -64,16 +64,13 @@ export function createInferenceLog({
 /** How long single inferences and hourly sums are kept. Counts are kept forever. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
-/**
- * Time between two prunings. Each pruning removes about as many rows as were added since the last
- * one.
- */
+/** Time between two prunings. Each removes about as many rows as were added since the last one. */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Removes old inferences after each interval. It does not remove any at the start. A failure is
- * logged, and the next pruning removes what was left. `now` is Unix milliseconds. `stop` waits for
- * a running removal.
+ * Removes old inferences after each interval, but not at the start. After a failure, which is
+ * logged, the next pruning removes the rest. `now` is Unix milliseconds. `stop` waits for a running
+ * removal.
  */
 export function startInferenceUpkeep(options: {
   readonly inferences: Pick<InferencesStore, 'prune'>

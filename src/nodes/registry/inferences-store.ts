@@ -9,11 +9,11 @@ export const DAY_SECONDS = 86_400
 export const COMPLETED_MAX = 10
 
 /**
- * One call that a node served completely. The node claims the token counts. The gateway measured
+ * One call that a node served completely. The node claims the token counts; the gateway measured
  * the time.
  */
 export type Inference = {
-  /** A UUID. If the same id is added again, nothing changes. */
+  /** A UUID. Adding the same id again has no effect. */
   readonly id: string
   readonly nodeId: string
   /** The caller's account. Null for a probe. */
@@ -49,16 +49,13 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * Percentiles of the time to the first token. They cover the hour's last FIRST_TOKENS_MAX calls,
-   * without the calls that were not measured. Null when no call was measured.
+   * Percentiles of the time to the first token, over the measured calls among the hour's last
+   * FIRST_TOKENS_MAX. Null: no call was measured.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
 
-/**
- * Maximum number of calls of an hour that the percentiles cover. These are the last calls of the
- * hour.
- */
+/** The percentiles cover at most this many calls: the last of the hour. */
 export const FIRST_TOKENS_MAX = 200
 
 /**
@@ -67,29 +64,26 @@ export const FIRST_TOKENS_MAX = 200
  */
 export type InferencesStore = {
   /**
-   * Adds inferences and counts them for their nodes (`requestsServed`). This is one statement,
-   * which succeeds or fails as a whole. A batch whose outcome is unknown may be added again,
-   * because each id counts once.
+   * Adds inferences and counts them for their nodes (`requestsServed`), in one statement, which
+   * succeeds or fails as a whole. A batch with an unknown outcome may be added again, because each
+   * id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
-  /**
-   * Returns a node's figures. Reads only 24 hourly sums and the rows of a part of an hour, however
-   * many calls were served.
-   */
+  /** Returns a node's figures. Reads only 24 hourly sums and the rows of a partial hour. */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
-   * Returns a node's figures for each hour, oldest first, from the hour that begins at `from`.
-   * Hours without calls are left out. Reads one sum and at most FIRST_TOKENS_MAX rows per hour, so
-   * the caller must limit the number of hours.
+   * Returns a node's figures for each hour with calls, oldest first, from the hour that begins at
+   * `from`. Reads one sum and at most FIRST_TOKENS_MAX rows per hour, so the caller must limit the
+   * number of hours.
    */
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /**
-   * Returns how many calls each of the account's nodes served in the last day. Nodes without calls
-   * are left out.
+   * Returns how many calls each of the account's nodes served in the last day. Leaves out nodes
+   * without calls.
    */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
   /**
-   * Returns how many calls all nodes served in the last day. Here the day begins at a full minute.
+   * Returns how many calls all nodes served in the last day, which here begins at a full minute.
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
@@ -139,9 +133,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/**
- * The day before `now`. It begins just after `from`. Its first whole hour begins at `firstHour`.
- */
+/** The day before `now`. It begins just after `from`, and its first whole hour at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -152,7 +144,7 @@ function firstAfter(at: number, step: number): number {
   return (Math.floor(at / step) + 1) * step
 }
 
-/** Largest sum of token counts that nodes claim. Larger sums would not be exact in JavaScript. */
+/** Largest sum of claimed token counts. JavaScript could not represent a larger sum exactly. */
 const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
 
 async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
@@ -271,8 +263,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Removes old rows of each node with an index. The time grows with the number of nodes and of
- * removed rows. It does not depend on the number of rows that stay.
+ * Removes old rows of each node with an index. The time grows only with the number of nodes and of
+ * removed rows.
  */
 async function prune(
   queries: Queries,

@@ -2,14 +2,14 @@ import type { InferencesStore } from './inferences-store.ts'
 import type { NodesStore } from './nodes-store.ts'
 
 /**
- * Maximum age of the network's figures. To read new figures, the database must go through all
+ * Maximum age of the network's figures. New figures require the database to go through all
  * connected nodes.
  */
 export const NETWORK_AGE_MAX_MS = 2_000
 
 /**
- * The network's figures, as the JSON value of the answer (interface facts). The nodes themselves
- * claim their throughputs.
+ * The network's figures, as the JSON value of the answer (interface facts). The throughputs are the
+ * nodes' claims.
  */
 export type NetworkStats = { read(): Promise<object> }
 
@@ -47,7 +47,7 @@ export function createNetworkStats(options: {
       if (last !== null && Math.abs(now() - last.askedAtMs) < NETWORK_AGE_MAX_MS) return last.reply
       const asked = { reply: ask(), askedAtMs: now() }
       last = asked
-      // If the reading fails, it is forgotten, so that later requests read again.
+      // A failed reading is forgotten, so that later requests read again.
       asked.reply.catch(() => {
         if (last === asked) last = null
       })

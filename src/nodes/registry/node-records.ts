@@ -1,6 +1,6 @@
 import type { Logger } from '../../observability/logger.ts'
 
-/** Writes events of nodes to the database. The writes of one node keep the order of its events. */
+/** Writes events of nodes to the database, in the order of each node's events. */
 export type NodeRecords = {
   /**
    * Runs the write after all earlier writes for this node. A failure is logged, and does not stop
@@ -16,9 +16,9 @@ export type NodeRecords = {
 }
 
 /**
- * Runs the writes for each node one after another. A node may disconnect and connect again
- * immediately. Then the end of the old connection must be stored before the start of the new
- * connection. No call waits for these writes.
+ * Runs the writes for each node one after another. If a node disconnects and connects again at
+ * once, the end of the old connection must be stored before the start of the new one. No call waits
+ * for these writes.
  */
 export function createNodeRecords(log: Logger): NodeRecords {
   const last = new Map<string, Promise<void>>()

@@ -1,6 +1,6 @@
 /**
- * The stored state of a node. RUNNING… means connected, STOPPED… means not connected. Only a node
- * in RUNNING gets calls.
+ * The stored state of a node. RUNNING… means connected, STOPPED… means not connected. Only RUNNING
+ * nodes get calls.
  */
 export const NODE_STATES = [
   'RUNNING',
@@ -20,7 +20,7 @@ export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
  * Computes the state of a connecting node from its stored state, which is null for a node that
- * never connected. If a gateway was killed, a RUNNING… state stays stored. It counts as stopped.
+ * never connected. A stored RUNNING… counts as stopped: the gateway was killed.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {
@@ -56,8 +56,8 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * Returns the state of a connected node after a probe. If a node that is being verified gave no
- * answer, it keeps its state and is probed again. Only the operator changes a disabled node.
+ * Returns the state of a connected node after a probe. A node that is being verified and gave no
+ * answer keeps its state and is probed again. Only the operator changes a disabled node.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED')
@@ -79,8 +79,7 @@ export function statusText(state: NodeState | null): string {
       return 'Running - verifying performance'
     case 'RUNNING_DEGRADED':
       return 'Running - performance degraded'
-    // A disabled node may be connected, but gets no calls. The documentation has no text for this
-    // state.
+    // A disabled node may be connected, but gets no calls. The documentation has no text for it.
     case 'RUNNING_DISABLED':
     case 'STOPPED':
     case 'STOPPED_BENCHMARK_FAILED':

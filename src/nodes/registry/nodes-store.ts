@@ -6,20 +6,20 @@ import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
 /**
- * Maximum number of nodes of an account, including archived nodes. The limit is needed because a
- * list of nodes has no pages.
+ * Maximum number of nodes of an account, including archived nodes. A list of nodes has no pages, so
+ * it needs a limit.
  */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
-/** Maximum number of models that are remembered while their nodes are not connected. */
+/** Maximum number of remembered models whose nodes are not connected. */
 const OFFERED_MODELS_MAX = 10_000
 
 /** Maximum number of models for which a node can have benchmarks. */
 export const BENCHMARKS_PER_NODE_MAX = 100
 
 /**
- * Maximum number of models in the network's figures, the fastest first. The limit is needed because
- * nodes choose the names.
+ * Maximum number of models in the network's figures, the fastest first. Nodes choose the names, so
+ * the figures need a limit.
  */
 const NETWORK_MODELS_MAX = 500
 
@@ -57,23 +57,20 @@ export type NodeBenchmark = {
   readonly createdAt: number
 }
 
-/**
- * Figures of all connected nodes. They come from the nodes' own benchmarks of the models that they
- * serve.
- */
+/** Figures of all connected nodes, from the nodes' own benchmarks of the models that they serve. */
 type NetworkFigures = {
   /** Archived nodes are not counted. */
   readonly nodes: number
   readonly connectedNodes: number
-  /** Sum over connected nodes. For each node, the sum has the speed of its fastest model. */
+  /** Sum of the speeds of each connected node's fastest model. */
   readonly tokensPerSecond: number
   /** At most NETWORK_MODELS_MAX models, the fastest first. */
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
 /**
- * One connection of a node. Each connection has its own id, so that a late write for an earlier
- * connection has no effect.
+ * One connection of a node. Because of its id, a late write for an earlier connection has no
+ * effect.
  */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
@@ -84,15 +81,12 @@ export type BegunConnection = ConnectionOfNode & {
   readonly at: number
   readonly models: readonly string[]
   /**
-   * The node's new state. A disabled node stays disabled, because only the operator can change
-   * that.
+   * The node's new state. A disabled node stays disabled, because only the operator can enable it.
    */
   readonly state: NodeState
 }
 
-/**
- * A node, and the account that asks for the node. A node of another account is treated as unknown.
- */
+/** A node, and the account that asks for it. A node of another account counts as unknown. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
 /**
@@ -102,7 +96,7 @@ export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 export type NodesStore = {
   /**
    * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX nodes. Concurrent calls
-   * may exceed this limit by a few nodes.
+   * may exceed the limit by a few nodes.
    */
   create(
     node: OwnNode & { readonly name: string; readonly createdAt: number },
@@ -111,7 +105,7 @@ export type NodesStore = {
   find(nodeId: string): Promise<StoredNode | null>
   /**
    * Returns the account's nodes, oldest first, including archived nodes. Each node has its newest
-   * benchmark. It also has the benchmarks (tokens per second) of the models that it serves now.
+   * benchmark, and the benchmarks (tokens per second) of the models that it serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
   /**
@@ -125,7 +119,7 @@ export type NodesStore = {
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Stores a benchmark. It replaces the last benchmark of the same model. Refuses a benchmark for a
+   * Stores a benchmark, in place of the last benchmark of the same model. Refuses a benchmark for a
    * node of another account, or for a node without hardware.
    */
   saveBenchmark(
@@ -136,24 +130,22 @@ export type NodesStore = {
   /** Returns the node's newest benchmark. Null when the node has no benchmark. */
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
   /**
-   * Stores the state of a connected node. Does nothing if the node now has another connection, or
-   * no connection. A disabled node stays disabled.
+   * Stores the state of a connected node. Does nothing if this is no longer the node's connection.
+   * A disabled node stays disabled.
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Stores that a node's connection began, and the models that the node serves. From now on this is
-   * the node's connection, even if another process had an earlier connection to the node. The
-   * uptime of the earlier connection ends when the node was last seen. If `takes` is 'when_free',
-   * the connection is stored only if the node has no connection. False if the connection was not
-   * stored, because 'when_free' found another connection, or because the node is unknown or
-   * archived.
+   * Stores that a node's connection began, and the models that the node serves. The connection
+   * replaces an earlier one, even of another process. The earlier uptime ends when the node was
+   * last seen. With `takes` 'when_free', no connection is replaced. False if the connection was not
+   * stored: 'when_free' found another connection, or the node is unknown or archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Stores that connections still exist, and which process has them. If the gateway is killed, the
-   * uptime of these connections counts up to this time. Returns the ids of the nodes that still
-   * have these connections. The other connections were replaced, or a gateway that treated this
-   * process as dead ended them.
+   * Stores that connections still exist, and which process has them. After a kill of the gateway,
+   * their uptime counts up to this time. Returns the ids of the nodes that still have these
+   * connections. The other connections were replaced, or ended by a gateway that treated this
+   * process as dead.
    */
   markSeen(
     connections: readonly ConnectionOfNode[],
@@ -161,33 +153,30 @@ export type NodesStore = {
   ): Promise<ReadonlySet<string>>
   /**
    * Stores that a node's connection ended: adds its duration to the uptime, and stores the state.
-   * Does nothing if the node now has another connection, or no connection.
+   * Does nothing if this is no longer the node's connection.
    */
   markDisconnected(
     connection: ConnectionOfNode,
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections whose process is dead, and changes the states of their nodes to STOPPED….
-   * Each connection ends at the time when its node was last seen. Returns the number of ended
-   * connections. Any gateway may call this at any time, because each connection is ended only once.
+   * Ends the connections whose process is dead, at the time when their nodes were last seen.
+   * Changes the states of these nodes to STOPPED…. Returns the number of ended connections. Any
+   * gateway may call this at any time, because each connection is ended only once.
    */
   endAbandoned(): Promise<number>
-  /**
-   * Figures of all nodes that are connected to the gateways of this database. Dead gateways do not
-   * count.
-   */
+  /** Figures of all nodes that are connected to living gateways of this database. */
   network(): Promise<NetworkFigures>
   /**
    * Returns the models for which nodes have benchmarks, sorted by name, at most OFFERED_MODELS_MAX.
-   * These models may be served when their nodes connect.
+   * Nodes may serve these models when they connect.
    */
   offeredModels(): Promise<readonly string[]>
 }
 
 /**
  * Opens the store on the database's shared connections, for any number of gateways. A row belongs
- * to the connection that was stored last, while the process of this connection is alive.
+ * to the connection that was stored last, while that connection's process is alive.
  */
 export function createNodesStore(
   { queries }: Pick<Database, 'queries'>,
@@ -292,25 +281,22 @@ export function createNodesStore(
   }
 }
 
-/**
- * Uptime that includes the open connection. The open connection counts up to the time when the node
- * was last seen.
- */
+/** Uptime with the open connection, which counts until the node was last seen. */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
 
 const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
 
-/** The state to store. A disabled node stays disabled, because only the operator can enable it. */
+/** The state to store. Only the operator can enable a disabled node. */
 function unlessDisabled(state: NodeState): RawBuilder<string> {
   const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
   return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
 }
 
 /**
- * If another gateway is ending a connection in a row now, this statement skips the row. The
- * processes are read once, before the rows. If a row changes while this statement waits for it, the
- * new content of the row decides.
+ * Skips a row while another gateway is ending a connection in that row. The processes are read
+ * once, before the rows. If a row changes while this statement waits for it, the row's new content
+ * decides.
  */
 async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
   const { numAffectedRows } = await sql`
@@ -339,8 +325,8 @@ async function insertNode(
 }
 
 /**
- * The row is locked before it is read. So if two equal updates come at the same time, only one of
- * them reports a change.
+ * The row is locked before it is read, so that only one of two equal updates at the same time
+ * reports a change.
  */
 async function updateNode(
   queries: Queries,

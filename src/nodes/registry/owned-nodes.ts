@@ -20,15 +20,15 @@ import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 
 /**
- * How many ids are tried for one new node. If all these ids are taken, the source of randomness
- * must be faulty.
+ * How many ids are tried for one new node. If all are taken, the source of randomness must be
+ * faulty.
  */
 export const NODE_ID_TRIES = 8
 
 /**
  * An account's nodes. The methods return the JSON value of the interface's answer (2.7). Every
- * method for one node throws ApiError `not_found` when the node does not exist. For a node of
- * another account, the error is the same.
+ * method for one node throws ApiError `not_found` when the node does not exist or belongs to
+ * another account.
  */
 export type OwnedNodes = {
   /** Throws ApiError `limit_reached` when the account has too many nodes. */
@@ -42,15 +42,12 @@ export type OwnedNodes = {
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
-  /**
-   * Returns what the node served in the last `hours` hours. The last of these hours is the current
-   * hour.
-   */
+  /** Returns what the node served in the last `hours` hours, including the current hour. */
   history(node: OwnNode & { readonly hours: number }): Promise<object>
-  /** Also throws `not_found` when there is no benchmark of this model. */
+  /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
   /**
-   * Also throws `not_found` for a node that has not reported its hardware. Throws `limit_reached`
+   * Throws `not_found` also for a node that has not reported its hardware. Throws `limit_reached`
    * for too many models.
    */
   saveBenchmark(
@@ -59,9 +56,9 @@ export type OwnedNodes = {
 }
 
 /**
- * Returns the operations for node owners, which use the stores. `now` is Unix milliseconds.
- * `random` returns the requested number of unpredictable bytes. `onArchived` is called with a node
- * that must not stay connected.
+ * Returns the operations for node owners, over the stores. `now` is Unix milliseconds. `random`
+ * returns the requested number of unpredictable bytes. `onArchived` gets a node that must not stay
+ * connected.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: a node owner's operations
 export function createOwnedNodes(options: {
@@ -191,7 +188,7 @@ function unknownNode(): ApiError {
 }
 
 /**
- * A node as its owner sees it. The hardware is null until the agent has reported it. `now` is Unix
+ * A node as its owner sees it. The hardware is null until the agent reports it. `now` is Unix
  * seconds.
  */
 function describe(node: StoredNode, now: number) {
@@ -253,8 +250,8 @@ const NODE_ID_WORDS = 5
 /**
  * Returns a new node id: five words from BIP-39's English list, joined by `_`. Each word is equally
  * likely. The id is not a secret. `random` returns the requested number of unpredictable bytes.
- * Among a million nodes, the chance that two have the same id is 1 in 72,000. So if the id is
- * taken, the caller must try again.
+ * Among a million nodes, two have the same id with a chance of 1 in 72,000. So if the id is taken,
+ * the caller must try again.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)
@@ -264,7 +261,7 @@ export function makeNodeId(random: (length: number) => Uint8Array): string {
   ).join('_')
 }
 
-/** This is a power of two, so that the remainder of 16 random bits is evenly distributed. */
+/** A power of two, so that the remainder of 16 random bits is evenly distributed. */
 const WORDS = 2048
 
 function english() {

@@ -24,18 +24,18 @@ import type { OwnedNodes } from './owned-nodes.ts'
 
 /**
  * Maximum number of registrations, hardware reports and benchmarks that are read at the same time,
- * and maximum number of bytes of their bodies together.
+ * and of bytes in all their bodies.
  */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * Maximum number of histories that are read at the same time. Each history may cover some hundred
- * thousand rows.
+ * Maximum number of histories that are read at the same time. Each may cover some hundred thousand
+ * rows.
  */
 const HISTORY_CALLS_MAX = 8
 
-/** The body of each of these routes has at most about a dozen short members. */
+/** Each of these bodies has at most about a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
 const EXAMPLE_ID = '3d2c1b0a-0000-4000-8000-000000000000'
@@ -61,8 +61,8 @@ const EXAMPLES = {
 } as const
 
 /**
- * Routes of contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics,
- * and the figures of the network.
+ * Routes of contributed nodes (interface, 2.7): registration, hardware, benchmarks, statistics, and
+ * the network's figures.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function nodeRoutes({
@@ -79,7 +79,7 @@ export function nodeRoutes({
   const bytesMax = NODE_BODY_BYTES_MAX
   const ok = { name: 'Done', schema: done }
   const accountOf = ({ caller, slot }: Pick<RouteCall, 'caller' | 'slot'>) => {
-    // The slot limits bodies that are being read. Calls that wait for the database do not count.
+    // The slot limits bodies that are being read, not calls that wait for the database.
     slot.release()
     return caller().accountId
   }

@@ -16,9 +16,8 @@ import {
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Checks the chunks of one answer as they arrive. If a node's answer is malformed, the node counts
- * as failed. If this happens before the first token, another node replaces it. Both methods throw
- * FormatError for a malformed answer.
+ * Checks the chunks of one answer as they arrive. Both methods throw FormatError for a malformed
+ * answer. The node then counts as failed, and before the first token another node replaces it.
  */
 export type AnswerReader = {
   /** Returns the chunks that are sent instead of the node's chunk. */
@@ -27,18 +26,15 @@ export type AnswerReader = {
   finish(): void
 }
 
-/**
- * A chat request in the form for nodes. The request's text is made only once, even if the call is
- * retried.
- */
+/** A chat request in the form for nodes. Its text is made only once, even for several tries. */
 export type ChatQuestion = {
   readonly request: JsonObject
-  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be a few bytes smaller. */
+  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be slightly smaller. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
-  /** Size of the request in UTF-8, bytes, without the pictures and sounds in it. */
+  /** Size of the request in UTF-8, bytes, without its pictures and sounds. */
   readonly requestBytes: number
-  /** Maximum number of tokens that the request's prompt can have. */
+  /** Maximum number of tokens that the prompt can have. */
   readonly promptTokensMax: number
   /** How many choices the request asks for: `n`. */
   readonly choices: number
@@ -60,7 +56,7 @@ export function askChat(model: string, request: JsonObject): ChatQuestion {
 
 export type ChatRunOptions = RunOptions & {
   readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
-  /** Checks the answer. Null: only the form of its chunks is checked. */
+  /** Checks the answer. Null: only the form of the chunks is checked. */
   readonly reader: AnswerReader | null
 }
 
@@ -74,10 +70,7 @@ export class ChatRun extends Run {
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /**
-   * Number of bytes that arrived after the caller got its result, and the time when the caller got
-   * the result.
-   */
+  /** When the caller got its result, and the number of bytes that arrived later. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -90,7 +83,7 @@ export class ChatRun extends Run {
     super(options, options.limits.firstTokenMs)
     this.unfinished = new Set(Array.from({ length: options.question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
-    // Without this handler, a rejection after the caller has left would be an unhandled rejection.
+    // Without this handler, a rejection after the caller has left would be unhandled.
     this.firstToken.catch(() => {})
   }
 
@@ -111,7 +104,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Handles a frame for this run. False when the run has ended and the node sends more than it may.
+   * Handles a frame for this run. Returns false if the node sends more than it may after the run
+   * ended.
    */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
@@ -128,8 +122,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Counts a frame's bytes. An answer that is too large ends only its own run. The caller of this
-   * run chose the length, and the node's other callers did not.
+   * Counts a frame's bytes. An answer that is too large ends only its own run, because only the
+   * run's caller chose the length.
    */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
@@ -161,9 +155,9 @@ export class ChatRun extends Run {
   }
 
   /**
-   * The node claims the token counts, and they are cut to the possible values. If the node claims
-   * nothing, they are estimated from the sizes of request and answer. This gateway measured the
-   * time to the first token.
+   * The node claims the token counts, which are cut to possible values. Without a claim, they are
+   * estimated from the sizes of request and answer. This gateway measured the time to the first
+   * token.
    */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options
@@ -211,7 +205,7 @@ export class ChatRun extends Run {
     this.emit({ kind: 'abandoned' })
   }
 
-  /** When all choices are finished, the answer is complete, even if its usage never arrives. */
+  /** The answer is complete when all choices are finished, even if its usage never arrives. */
   private endStream(nowMs: number): void {
     if (this.unfinished.size === 0) this.finish()
     else if (nowMs >= this.startedAtMs + this.options.limits.runMs)
@@ -285,8 +279,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Called when too much data waits. After the first token, the caller reads too slowly, which is
-   * not the node's fault. Before the first token, the node has sent too much.
+   * Called when too much data waits. Before the first token, the node has sent too much. After the
+   * first token, the caller reads too slowly, which is not the node's fault.
    */
   private overflow(): void {
     if (this.phase === 'waiting')
@@ -295,11 +289,11 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Called when the node reports that its answer is complete. If no token arrived, the node gave no
+   * Called when the node reports that its answer is complete. Without any token, the node gave no
    * answer.
    */
   private finish(): void {
-    // The usage frame and the final frame may both report the end. Only the first report counts.
+    // The usage frame and the final frame may both report the end. The first report counts.
     if (this.phase === 'closed') return
     if (this.firstTokenAtMs === null)
       this.settle({

@@ -6,8 +6,8 @@ export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
   /**
-   * Called when another gateway lost the nodes of a model. These nodes are expected to connect
-   * again within `returnMs`.
+   * Called when another gateway lost the nodes of a model, which are expected back within
+   * `returnMs`.
    */
   expectReturn(model: string): void
   /** True if nodes of the model are expected to connect again. */
@@ -15,8 +15,8 @@ export type NodeIndex<Node> = {
   /** Must be called when a node's state, slots or circuit have changed. */
   update(node: Node): void
   /**
-   * Chooses an offer for the model. If there are few offers, chooses the offer with the shortest
-   * expected time. If there are many, draws two at random and chooses the better one.
+   * Chooses an offer for the model. Of a few offers, chooses the one with the shortest expected
+   * time. Of many, draws two at random and chooses the better one.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
   /**
@@ -32,11 +32,11 @@ export type NodeIndex<Node> = {
   connectedLarge(model: string): number
   /** How many of the model's connected nodes accept addresses of images. */
   connectedMedia(model: string): number
-  /** Models that have nodes which are RUNNING and not set aside, sorted by name. */
+  /** Models with nodes that are RUNNING and not set aside, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** If at most this number of nodes is available, all of them are compared. */
+/** All nodes are compared if at most this number is available. */
 export const COMPARED_MAX = 4
 /** Maximum number of remembered models that have no connected node. */
 const IDLE_MODELS_MAX = 10_000
@@ -46,13 +46,13 @@ type ModelOffers<Node> = {
   large: number
   media: number
   running: number
-  /** Until this time, nodes that another gateway lost are expected to return, Unix milliseconds. */
+  /** Until this time, Unix milliseconds, nodes that another gateway lost are expected back. */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
 
 /**
- * Creates an index without nodes. The index knows the models in `offeredModels`. `random` returns
+ * Creates an index without nodes, which knows the models in `offeredModels`. `random` returns
  * numbers from 0 to below 1. `now` returns Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
@@ -93,8 +93,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         offers.connected++
         if (node.takesLargeFrames) offers.large++
         if (node.takesRemoteMedia) offers.media++
-        // The model that was used last comes last, so that the model that was unused longest is
-        // removed first.
+        // The map is in order of use, so that the model that was unused longest is removed first.
         models.delete(model)
         models.set(model, offers)
       }
@@ -149,7 +148,7 @@ function countOffer<Node extends OfferingNode<Node>>(
   offer.counted = counted
 }
 
-/** When an offer is removed, moves the last offer into its place, so that the array has no gaps. */
+/** Moves the last offer into the place of a removed offer, so that the array has no gaps. */
 function placeOffer<Node>(
   available: Offer<Node>[],
   offer: Offer<Node>,
@@ -169,8 +168,8 @@ function placeOffer<Node>(
 }
 
 /**
- * Draws a few times. At most two nodes are excluded, so it is rare that all draws fail. If all
- * draws fail, all offers are compared.
+ * Draws a few times, and compares all offers if all draws fail. This is rare, because at most two
+ * nodes are excluded.
  */
 function draw<Node>(
   available: readonly Offer<Node>[],

@@ -1,19 +1,18 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * If a waiting batch has this size, no more chunks are added to it. The limit gives a slow caller
- * time for each write. It also saves memory, because a batch is in memory twice while it is
- * written.
+ * No more chunks are added to a waiting batch of this size. The limit gives a slow caller time for
+ * each write. It also saves memory, because a batch is in memory twice during its write.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
 /**
- * Chunks that waited together. `bytes` is the size of the frames that contained these chunks, and
- * of the frames before them that contained no chunk.
+ * Chunks that waited together. `bytes` is the size of their frames, and of the frames before them
+ * that contained no chunk.
  */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
-/** A queue of chunks. A node adds them, and one caller takes them. */
+/** A queue of chunks: a node adds them, and one caller takes them. */
 type ChunkQueue = {
   /**
    * Each step returns the waiting chunks, at most BATCH_BYTES_MAX and one frame. Chunks that came
@@ -23,15 +22,15 @@ type ChunkQueue = {
   /** Bytes of the frames whose chunks are waiting. */
   waitingBytes(): number
   /**
-   * Number of bytes of the frames since the last chunk. These frames contained no chunk, but a
-   * reader may keep a part of them in memory.
+   * Number of bytes of the frames since the last chunk. A reader may keep a part of these frames in
+   * memory.
    */
   silentBytes(): number
   /** Adds the chunks of one frame. `bytes` is the size of the frame. */
   push(chunks: readonly JsonObject[], bytes: number): void
   /**
-   * Ends the input. The caller still gets the waiting chunks. Then the iteration ends, or throws
-   * `error`. Only the first call has an effect.
+   * Ends the input. After the waiting chunks, the iteration ends, or throws `error`. Only the first
+   * call has an effect.
    */
   end(error: Error | null): void
   /** Drops the waiting chunks. The iteration throws `reason` at once. */
@@ -74,8 +73,8 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
   }
 
   /**
-   * Lets the reader continue only after the whole packet was read, so that it gets all chunks of
-   * the packet.
+   * The reader continues only after the whole packet was read, so that it gets all chunks of the
+   * packet.
    */
   function wake(): void {
     reader?.resolve()

@@ -36,8 +36,8 @@ import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
 /**
- * Maximum number of remembered runs that ended without their final frame. This frame may still
- * arrive: a usage chunk, then status 2.
+ * Maximum number of remembered runs that ended without their final frame, which may still arrive: a
+ * usage chunk, then status 2.
  */
 const ENDED_RUNS_MAX = 64
 
@@ -51,16 +51,13 @@ export type AcceptedNode = NodeHello & {
 
 /** Events that a connection reports to its hub. */
 export type NodeEvent =
-  /**
-   * The node may have started or stopped getting calls, or the number of its free slots may have
-   * changed.
-   */
+  /** The node may have started or stopped getting calls, or have another number of free slots. */
   | { readonly kind: 'changed' }
   /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
   /** The node's state changed, and must be stored. */
   | { readonly kind: 'state' }
-  /** The connection has ended. This is reported once, before its socket is closed. */
+  /** The connection has ended. Reported once, before the socket closes. */
   | { readonly kind: 'gone'; readonly why: string }
   /** An event of one of the node's runs. */
   | { readonly kind: 'run'; readonly run: Run; readonly event: RunEvent }
@@ -73,19 +70,19 @@ export type HubLink = {
   /** From 0 to below 1. */
   readonly random: () => number
   /**
-   * Makes an id that a node cannot guess. So a node cannot know other nodes' request ids, or answer
-   * a ping that it did not get.
+   * Makes an id that a node cannot guess. So a node knows no other node's request ids, and cannot
+   * answer a ping that it did not get.
    */
   readonly makeId: () => string
   readonly log: Logger
-  /** Limits the memory for answers with images. All nodes share this limit. */
+  /** Limits the memory for answers with images, for all nodes together. */
   readonly imageBudget: ImageBudget
-  /** Returns the circuits that the node had at the end of its last connection, by model. */
+  /** Returns the node's circuits at the end of its last connection, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   report(node: NodeConnection, event: NodeEvent): void
 }
 
-/** The options that the code which starts a run supplies. The connection adds the other options. */
+/** The options from the code that starts a run. The connection adds the others. */
 export type Start<Options> = Omit<
   Options,
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
@@ -101,7 +98,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly nodes = 1
   readonly isRemote = false
   readonly health: NodeHealth
-  /** True if the node accepts members of a request that the public client cannot handle. */
+  /** True if the node accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
@@ -120,15 +117,15 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
   /** Limits the bytes that arrive below the WebSocket. Null for a chat node. */
   private readonly meter: FrameMeter | null
-  /** Number of bytes that are reserved for the images that the node was asked for. */
+  /** Number of bytes that are reserved for requested images. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
 
   /**
-   * `stream` is the socket below the WebSocket. The gateway accepts a large frame from a DIFFUSION
-   * node only while it waits for an answer from the node and has reserved memory for it. So all
-   * nodes together can use at most the image budget, and one small frame each.
+   * `stream` is the socket below the WebSocket. A DIFFUSION node may send a large frame only while
+   * the gateway waits for an answer with reserved memory. So all nodes together use at most the
+   * image budget, and one small frame each.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -197,8 +194,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * True if a large frame can be sent to the node now. The bytes that wait for the node must stay
-   * below the limit.
+   * True if a large frame can be sent to the node now: the waiting bytes must stay below the limit.
    */
   hasRoomFor(frameBytes: number): boolean {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
@@ -216,8 +212,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * The load that the node last reported. This load is not trusted. It is logged when the node's
-   * state changes.
+   * The load that the node last reported. It is not trusted. It is logged when the node's state
+   * changes.
    */
   load(): NodeLoad | null {
     return this.liveness.load()
@@ -231,8 +227,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Asks the node for images. If there is no memory for another answer, returns null and releases
-   * the slot.
+   * Asks the node for images. Without memory for another answer, returns null and releases the
+   * slot.
    */
   draw(start: Start<ImageRunOptions>): ImageRun | null {
     const { imageBudget, limits } = this.hub
@@ -248,13 +244,13 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Called when the caller of a run has left. Sends a cancel frame to the node if the node
-   * understands it.
+   * Called when the caller of a run has left. Sends the node a cancel frame if it understands such
+   * frames.
    */
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // `post` is not used here, because it would end the connection of a node that reads slowly. A
-    // caller who leaves must not cause this end.
+    // `post` would end the connection of a node that reads slowly. A caller who leaves must not
+    // cause this.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
@@ -267,7 +263,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Sends a frame. If the node is closing, or does not read, ends its connection. */
+  /** Sends a frame. Ends the connection of a node that is closing or does not read. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
@@ -329,8 +325,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * True after the node's close frame. No other frame follows, but the connection may stay open for
-   * `closeTimeoutMs`.
+   * True after the node's close frame. The connection may stay open for `closeTimeoutMs`, but no
+   * frame follows.
    */
   private isClosing(): boolean {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
@@ -351,17 +347,14 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     this.isGone = true
     this.report({ kind: 'changed' })
-    // A lost connection counts as one failure for each model that has running calls, however many
-    // calls it has. For a model without calls, it does not count as a failure.
+    // A lost connection counts as one failure for each model with running calls, for any number of
+    // calls.
     for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
     this.report({ kind: 'gone', why })
   }
 
-  /**
-   * Reads a frame. If our own code throws an error for this frame, this ends only the node's
-   * connection, not the process.
-   */
+  /** Reads a frame. An error in our own code ends only the node's connection, not the process. */
   private receiveSafely(data: Buffer, isBinary: boolean): void {
     try {
       this.receive(data, isBinary)
@@ -438,8 +431,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Handles a WebSocket control frame. A node can send many thousands per second. So unexpected
-   * control frames use the stray budget too.
+   * Handles a WebSocket control frame. A node can send many thousands per second, so unexpected
+   * ones use the stray budget.
    */
   private takePing(isExpected: boolean): void {
     if (this.isGone) return
@@ -454,8 +447,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Ends the connection because of the frames that the node sent. Stops reading, because the node
-   * might never answer the close.
+   * Ends the connection because of the node's frames. Stops reading, because the node might never
+   * answer the close.
    */
   private expel(code: number, reason: string): void {
     this.close(code, reason)

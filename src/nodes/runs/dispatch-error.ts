@@ -3,9 +3,9 @@ import type { NodeFault } from '../protocol/frames.ts'
 
 /** Why no node answered, or why a node stopped answering. */
 export type DispatchCode =
-  /** No node offers the model now, and no node offered it earlier. */
+  /** No node offers the model now, and no node offered the model earlier. */
   | 'unsupported_model'
-  /** Some nodes have the model, but all of them were busy during the wait. */
+  /** Nodes have the model, but all were busy during the wait. */
   | 'no_nodes'
   /** The request is larger than the frames that nodes accept. */
   | 'request_too_large'
@@ -15,55 +15,45 @@ export type DispatchCode =
    */
   | 'remote_media'
   /**
-   * The node's backend refuses the request, with the backend's `status`. The fault is the caller's.
-   * For images it may be the node's.
+   * The node's backend refuses the request, with the backend's `status`. This is the caller's
+   * fault; for images it may be the node's.
    */
   | 'node_refused'
   /**
-   * The node or its backend failed, or its data is not a valid answer. If there is a `status`, the
-   * node itself reported the failure.
+   * The node or its backend failed, or sent no valid answer. A `status` means that the node itself
+   * reported the failure.
    */
   | 'node_failed'
-  /**
-   * The node's backend is at its limit. The node may have said for how long (`retryAfterSeconds`).
-   */
+  /** The node's backend is at its limit, for `retryAfterSeconds` if the node stated a time. */
   | 'node_busy'
   | 'first_token_timeout'
   | 'token_timeout'
   /** The node's connection ended. */
   | 'node_lost'
-  /** The caller read so slowly that too much data waited for the caller. */
+  /** The caller read too slowly, and too much data waited. */
   | 'caller_too_slow'
   /** The answer's frames have more bytes than one run may have. */
   | 'answer_too_large'
   /** This process is stopping. */
   | 'stopping'
 
-/**
- * Why no node served a call completely. `message` is our own text and contains no words from the
- * node.
- */
+/** Why no node served a call completely. `message` is our own text, without words from the node. */
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
   /**
-   * The status code that a node reported. Only `node_refused`, `node_failed` and `node_busy` can
-   * have a status. Null for all other codes, and when the node reported no status.
+   * The status code that a node reported, only with `node_refused`, `node_failed` and `node_busy`.
+   * Otherwise null.
    */
   readonly status: number | null
   /**
-   * The node's own text (attacker-controlled, printable, at most 500 characters). Null when the
-   * node sent no text.
+   * The node's own text (attacker-controlled, printable, at most 500 characters). Null: the node
+   * sent no text.
    */
   readonly nodeMessage: string | null
-  /**
-   * Length of the pause that the node's backend asked for, seconds. Null when the backend did not
-   * ask for a pause.
-   */
+  /** Length of the pause that the node's backend asked for, seconds. Null: no pause. */
   readonly retryAfterSeconds: number | null
-  /**
-   * True if the gateway itself refused the node's answer. This is possible only with `node_failed`.
-   */
+  /** True if the gateway itself refused the node's answer. Possible only with `node_failed`. */
   readonly isGatewaysJudgement: boolean
 
   constructor(
@@ -85,7 +75,7 @@ export class DispatchError extends Error {
   }
 }
 
-/** Returns the error that a caller gets when the node of its run reports a failure. */
+/** Returns the caller's error for a failure that the node of its run reports. */
 export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message
@@ -107,8 +97,8 @@ export function faultError(fault: NodeFault | null): DispatchError {
 const BUSY = 429
 
 /**
- * Status codes which mean that the request is wrong. They say nothing about the node's backend, its
- * configuration or its load.
+ * Status codes which mean that the request is wrong. The node's backend, configuration and load do
+ * not cause them.
  */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
@@ -119,9 +109,9 @@ export function lostError(): DispatchError {
 
 /**
  * True if the request may have caused the error that the node reported. The status may be 400 or
- * 500 when the node's library does not know a member, or its backend cannot use a tool. If an
- * answer can be read in two ways, the model may be the only cause. If another node can serve the
- * request, this does not prove that this node has a fault. So a probe decides.
+ * 500 when the node's library does not know a member, or its backend cannot use a tool. If the
+ * gateway refused the answer, the model may be the only cause. Another node's success does not
+ * prove that this node has a fault, so a probe decides.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error
@@ -133,29 +123,28 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
 }
 
 /**
- * Statuses which mean that the backend refuses the node's key, or does not have the model. No
- * caller's request causes these statuses.
+ * Statuses which mean that the backend refuses the node's key, or lacks the model. No caller's
+ * request causes them.
  */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**
- * True if the error counts as a failure of the node. A lost connection does not count here, because
- * the connection itself records one failure for all its runs.
+ * True if the error counts as a failure of the node. A lost connection does not count here: the
+ * connection itself records one failure for all its runs.
  */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
 }
 
 /**
- * Status codes from the backend that concern the caller's request. All other codes are the node's
- * problem.
+ * The backend's status codes that concern the caller's request. All others are the node's problem.
  */
 const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
- * Returns the error that a caller gets when no node answered, or a node stopped answering. It
- * contains the node's own words only for a refusal, because the caller needs them to correct the
- * request. A stranger wrote these words, but they are printable and short.
+ * Returns the caller's error when no node answered, or a node stopped answering. Only a refusal
+ * contains the node's own words, which the caller needs to correct the request. A stranger wrote
+ * these words, but they are printable and short.
  */
 export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {
@@ -200,10 +189,7 @@ export function nodeCallErrorOf(error: DispatchError): ApiError {
   }
 }
 
-/**
- * Returns our own message, because the caller must not see the node's words about a failure of its
- * backend.
- */
+/** Returns our own message: the caller must not see the node's words about its failing backend. */
 function failureText({ status, message }: DispatchError): string {
   return status === null
     ? message

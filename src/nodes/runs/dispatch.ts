@@ -23,20 +23,17 @@ import type { WaitQueue } from './wait-queue.ts'
 export type NodeCall = {
   readonly model: string
   /**
-   * The chat completion request for the node. The node always streams its answer and includes the
+   * The chat completion request for the node, which always streams its answer and includes the
    * usage.
    */
   readonly request: JsonObject
-  /**
-   * The caller's account. It is stored in the record of served calls. Null when there is no
-   * account.
-   */
+  /** The caller's account, for the record of served calls. Null: there is no account. */
   readonly accountId: string | null
   /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
   /**
-   * Opens the reader for one node's answer. Each node that is tried gets a new reader. If this is
-   * absent, the caller gets the chunks exactly as the node sent them.
+   * Opens a new reader for the answer of each node that is tried. If absent, the caller gets the
+   * chunks exactly as the node sent them.
    */
   readonly openReader?: () => AnswerReader
   /**
@@ -51,12 +48,12 @@ export type NodeAnswer = {
   /**
    * Chunks in order. Each step returns the chunks that arrived together, after the call's reader
    * has read them. A chunk from a node is an object of bounded depth with `choices`, an array of
-   * objects that have an integer `index` and an object `delta`. If the node sent a chunk that has
-   * only usage, this chunk is included. Its `usage` is the node's claim, cut to the tokens that the
-   * answer can contain (README). It is null when the claim had no valid counts. The iteration ends
-   * when the run is done. It throws DispatchError when the node stops before the end of its answer,
-   * or the signal's reason. Iterate only once. A caller that leaves the iteration, or aborts the
-   * signal, cancels the call.
+   * objects that have an integer `index` and an object `delta`. A chunk with only usage is
+   * included. Its `usage` is the node's claim, cut to the tokens that the answer can contain
+   * (README), or null when the claim had no valid counts. The iteration ends when the run is done.
+   * It throws the signal's reason, or DispatchError when the node stops before the end of its
+   * answer. Iterate only once. The call is cancelled if the caller leaves the iteration or aborts
+   * the signal.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
@@ -66,8 +63,8 @@ export type Dispatcher = {
   /**
    * Sends the call to the node with the shortest expected time, and resolves at the first token.
    * Before the first token, another node replaces a node that fails or is silent, at most
-   * `retriesMax` times. After the first token, no node is replaced. Rejects with DispatchError, or
-   * with the signal's reason.
+   * `retriesMax` times. Later, no node is replaced. Rejects with DispatchError, or with the
+   * signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
   /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
@@ -78,14 +75,14 @@ export type Dispatcher = {
 export type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
-  /** The caller's account. It is stored in the record of served calls. */
+  /** The caller's account, for the record of served calls. */
   readonly accountId: string | null
   /** Aborted when the caller leaves, at any time during the call. */
   readonly signal: AbortSignal
   /**
-   * Checks one node's answer, and returns the result of the call. If this throws FormatError, the
-   * answer does not contain the requested images. Then the node counts as failed, and another node
-   * is asked. Any other error ends the call.
+   * Checks one node's answer, and returns the result of the call. FormatError means that the answer
+   * lacks the requested images: the node counts as failed, and another node is asked. Any other
+   * error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
   /**
@@ -112,12 +109,12 @@ export type ImageDispatcher = {
   fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
 }
 
-/** What a call can be sent to: a node that is connected here, or the nodes of another gateway. */
+/** The target of a call: a node that is connected here, or the nodes of another gateway. */
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
-  /** True if this is another gateway, which sends the call to one of its nodes. */
+  /** True for another gateway, which sends the call to one of its nodes. */
   readonly isRemote: boolean
-  /** True if this target accepts members of a request that the public client cannot handle. */
+  /** True if this target accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   /**
    * Until this time, the node's backend is at its limit, as the node reported. Other nodes get
@@ -125,7 +122,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
    */
   restsUntilMs: number
   isConnected(): boolean
-  /** True if this target now accepts a frame that is too large for some nodes. */
+  /** True if this target accepts a frame now that is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
   /** Begins a chat run. From now on, the run owns the slot. */
   chat(
@@ -133,8 +130,8 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Asks for images. If there is no memory for another answer, returns null and releases the slot.
-   * `drop` is called when the gateway does not judge the images.
+   * Asks for images. Without memory for another answer, returns null and releases the slot. `drop`
+   * is called when the gateway does not judge the images.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -156,8 +153,8 @@ export type DispatchParts = {
 }
 
 /**
- * Dispatcher.dispatch: tries one node after another until a node answers. A node gets only the
- * members that it accepts. A node gets no frame that is too large for it.
+ * Dispatcher.dispatch: tries one node after another until a node answers. A node gets only members
+ * that it accepts, and no frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -175,9 +172,8 @@ type Questions = {
 }
 
 /**
- * Returns two forms of the question: one with all members, and one with only the members that every
- * node accepts. The text of each form is made once. The text of the second form is made only when
- * it is needed.
+ * Returns two forms of the question: with all members, and with only the members that every node
+ * accepts. Each form's text is made at most once, when it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)
@@ -194,9 +190,9 @@ function questionsOf({ model, request }: NodeCall): Questions {
 }
 
 /**
- * True if the request contains an address in place of an image. Such a request goes only to nodes
- * whose owners allow this, because a backend fetches the address from its own network. Throws
- * DispatchError when no node of the model allows this.
+ * True if the request contains an address in place of an image. A backend fetches the address from
+ * its own network, so the request goes only to nodes whose owners allow this. Throws DispatchError
+ * when no node of the model allows this.
  */
 function checkMedia({ model, request }: NodeCall, index: Index): boolean {
   const media = remoteMediaOf(request)
@@ -207,8 +203,8 @@ function checkMedia({ model, request }: NodeCall, index: Index): boolean {
 }
 
 /**
- * Returns the size of a frame that is too large for some nodes. Null when every node accepts the
- * frame. Throws DispatchError when no node of the model accepts it.
+ * Returns the size of a frame that is too large for some nodes. Null when every node accepts it.
+ * Throws DispatchError when no node of the model accepts it.
  */
 function largeBytesOf(
   { frameBytes }: ChatQuestion,
@@ -224,8 +220,8 @@ function largeBytesOf(
 }
 
 /**
- * Tries one node. Returns the answer when its first token has arrived, or returns the node's error.
- * Throws the signal's reason.
+ * Tries one node. Returns the answer at its first token, or the node's error. Throws the signal's
+ * reason.
  */
 async function attemptChat(
   { signal, accountId, openReader }: NodeCall,
@@ -245,8 +241,8 @@ async function attemptChat(
 }
 
 /**
- * ImageDispatcher.dispatch: tries one node after another, as dispatchCall does for chat. All nodes
- * accept image frames of the same size.
+ * ImageDispatcher.dispatch: tries one node after another, as dispatchCall does. All nodes accept
+ * image frames of the same size.
  */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
@@ -286,7 +282,7 @@ async function attemptImages<Images>(
       `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
-    // The gateway that sent the call has judged the images. That gateway itself asks another node.
+    // The gateway that sent the call has judged the images, and asks another node itself.
     if (isPeers) throw fault
     return fault
   }
@@ -297,8 +293,7 @@ type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
   /**
-   * Size of a frame that is too large for some nodes. Null or absent when every node accepts the
-   * frame.
+   * Size of a frame that is too large for some nodes. Null or absent when every node accepts it.
    */
   readonly largeBytes?: number | null
   /** True if the request contains an address in place of an image. */
@@ -318,11 +313,11 @@ function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): vo
 
 /**
  * Sends a checked call to one node after another until a node answers. `attempt` resolves with the
- * answer, or with the error of its node, and releases the slot. If `attempt` throws an error, the
- * call ends. A node that fails is replaced, at most `retriesMax` times. If a node says that the
- * request is wrong, another free node must confirm this. The caller gets the refusal only if the
- * second node refuses too, or if no second node is free. If the second node answers, the first node
- * does not count as failed, because its backend may lack a feature that this request needs.
+ * answer, or with its node's error, and releases the slot. If `attempt` throws, the call ends. A
+ * node that fails is replaced, at most `retriesMax` times. If a node says that the request is
+ * wrong, another free node must confirm this. The caller gets the refusal if the second node
+ * refuses too, or if no second node is free. If the second node answers, the first does not count
+ * as failed, because its backend may lack a feature that this request needs.
  */
 async function tryNodes<Answer>(
   wanted: Wanted,
@@ -342,14 +337,14 @@ async function tryNodes<Answer>(
     })
     if (held === null) break
     tried.add(held.offer.node)
-    // The caller may have left after the wait ended and before this point.
+    // The caller may have left after the wait.
     if (wanted.signal.aborted) {
       held.slot.release()
       throw wanted.signal.reason
     }
     const outcome = await attempt(held)
     if (!(outcome instanceof DispatchError)) return outcome
-    // At the other gateway, another caller took the slot first. So no node was tried there.
+    // Another caller took the slot at the other gateway, so no node was tried there.
     if (outcome.code === 'no_nodes' && held.offer.node.isRemote && parts.now() < deadlineMs) {
       tried.delete(held.offer.node)
       continue
@@ -361,18 +356,18 @@ async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // If several nodes failed, the caller gets a `node_busy` failure if there was one, because this
-    // failure says when to try again.
+    // Of several failures, the caller gets a `node_busy` failure, because it says when to try
+    // again.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Pause of a node whose backend is at its limit, if the node states no time. */
+/** Pause of a node whose backend is at its limit, when the node states no time. */
 const REST_SECONDS = 1
 /**
- * Longest pause of a node whose backend is at its limit, even if the node asks for a longer pause.
- * During the pause, other nodes get calls first.
+ * Longest pause of a node whose backend is at its limit. During the pause, other nodes get calls
+ * first.
  */
 const REST_SECONDS_MAX = 60
 
@@ -381,8 +376,8 @@ function restSeconds(asked: number | null): number {
 }
 
 /**
- * Returns a free offer, immediately or after a wait. Null when there is no other node to try.
- * Rejects when no node was tried at all.
+ * Returns a free offer, perhaps after a wait. Null when there is no other node to try. Rejects when
+ * no node was tried at all.
  */
 async function holdOffer(
   { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,
@@ -422,8 +417,7 @@ async function holdOffer(
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {
-    // To the caller, the first node's failure is more useful than the fact that there is no second
-    // node.
+    // The first node's failure is more useful to the caller than the lack of a second node.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
     throw error
   }

@@ -1,13 +1,11 @@
-/**
- * Memory that is reserved for one answer with images. It is reserved when the images are requested.
- */
+/** Memory for one answer with images, reserved when the images are requested. */
 export type ImageReservation = {
   readonly bytes: number
   /** Returns the memory to the budget. Only the first call has an effect. */
   release(): void
 }
 
-/** Limits the memory of all answers with images that nodes are making or sending. */
+/** Limits the memory of all answers with images that nodes make or send. */
 export type ImageBudget = {
   /** Reserves memory for an answer. Null when less than `bytes` is left. */
   reserve(bytes: number): ImageReservation | null
@@ -22,16 +20,15 @@ const PIXEL_BYTES = 4
  */
 const DRAWN_PIXELS = 1_024 * 1_024
 /**
- * Maximum number of bytes for an image's file headers and metadata, and for the frame around the
- * image.
+ * Maximum number of bytes for an image's headers and metadata, and for the frame around the image.
  */
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * Returns the maximum number of bytes that an answer may take, at most `frameBytesMax`. It is the
- * size of `n` images, uncompressed and in base64. Each image has the requested size or
- * DRAWN_PIXELS, the larger of the two. Ten images of 1,024 pixels fit within `frameBytesMax` when
- * PNG compresses them as usual (2.4 MB each).
+ * Returns the maximum number of bytes of an answer, at most `frameBytesMax`: `n` images,
+ * uncompressed and in base64, of the requested size or DRAWN_PIXELS, whichever is larger. Ten
+ * images of 1,024 pixels fit within `frameBytesMax` when PNG compresses them as usual (2.4 MB
+ * each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
@@ -42,7 +39,7 @@ export function answerBytesOf(
   return Math.min(Math.ceil(n * imageBytes), frameBytesMax)
 }
 
-/** Creates a budget of `bytesMax` bytes. At first, all of its memory is free. */
+/** Creates a budget of `bytesMax` bytes, all free. */
 export function createImageBudget(bytesMax: number): ImageBudget {
   let inUse = 0
   return {
@@ -63,11 +60,11 @@ export function createImageBudget(bytesMax: number): ImageBudget {
   }
 }
 
-/** Measures how much memory the unfinished frame of one connection takes. */
+/** Measures the memory of a connection's unfinished frame. */
 export type FrameMeter = {
-  /** Called when a frame is complete. Its bytes are no longer counted here. */
+  /** Called when a frame is complete. Its bytes then no longer count. */
   frameEnded(): void
-  /** Compares the count with the limit again. Must be called when the limit has become smaller. */
+  /** Compares the count with the limit again. Must be called when the limit becomes smaller. */
   check(): void
 }
 
@@ -76,24 +73,21 @@ type PacketSource = {
   prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
 
-/**
- * Memory that a packet takes in addition to its bytes. An untrusted node may send one byte per
- * packet.
- */
+/** Memory that a packet takes besides its bytes. An untrusted node may send one byte per packet. */
 export const PACKET_COST_BYTES = 256
 /**
- * Packets of a wide-area network have 1,400 bytes, and PACKET_COST_BYTES adds a fifth to them.
- * Smaller packets are unusual. If packets are smaller, fewer bytes are accepted.
+ * Packets of a wide-area network have 1,400 bytes, to which PACKET_COST_BYTES adds a fifth. With
+ * smaller packets, which are unusual, fewer bytes are accepted.
  */
 const PACKETS_ALLOWANCE = 1.25
 
 /**
- * Counts the bytes that arrive on `socket`, below the WebSocket. The WebSocket library has one
- * frame limit for a whole server, and no limit for a sum. After each packet, this adds up the bytes
- * since the last whole frame and the cost of their packets. If the sum is more than `bytesMax()`
- * times PACKETS_ALLOWANCE, it calls `onExceeded`. So at most this limit and one packet are kept.
- * Two things make the count wrong by a few bytes: control frames in between, and the part of a
- * packet that belongs to the next frame.
+ * Counts the bytes that arrive on `socket`, below the WebSocket, because the WebSocket library has
+ * only one frame limit for a whole server. After each packet, this adds up the bytes since the last
+ * whole frame and the cost of their packets. It calls `onExceeded` if the sum is more than
+ * `bytesMax()` times PACKETS_ALLOWANCE. So at most this limit and one packet are kept. Control
+ * frames in between, and the part of a packet that belongs to the next frame, make the count wrong
+ * by a few bytes.
  */
 export function meterFrames(
   socket: PacketSource,
@@ -103,8 +97,8 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // This listener runs before the library's own listener. So a packet that ends a frame counts for
-  // that frame.
+  // This listener runs before the library's own. So a packet that ends a frame counts for that
+  // frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()

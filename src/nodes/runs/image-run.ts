@@ -11,13 +11,13 @@ export type ImageRunOptions = RunOptions & {
 }
 
 /**
- * One request for images that one node answers once. The slot and the memory are kept while the
- * node draws, even if the caller has left.
+ * One request for images to one node. The slot and the memory are kept while the node draws, even
+ * if the caller has left.
  */
 export class ImageRun extends Run {
   declare readonly options: ImageRunOptions
   /**
-   * The images as the node sent them, not checked. Rejects with DispatchError, or the signal's
+   * The images as the node sent them, unchecked. Rejects with DispatchError, or the signal's
    * reason.
    */
   readonly answer: Promise<readonly string[]>
@@ -26,7 +26,7 @@ export class ImageRun extends Run {
   constructor(options: ImageRunOptions) {
     super(options, options.limits.imageMs)
     this.answer = this.outcome.promise
-    // Without this handler, a rejection after the caller has left would be an unhandled rejection.
+    // Without this handler, a rejection after the caller has left would be unhandled.
     this.answer.catch(() => {})
   }
 
@@ -44,7 +44,7 @@ export class ImageRun extends Run {
     this.close()
   }
 
-  /** Ends the run with the result of the check of its images. Null: the images are as requested. */
+  /** Ends the run with the result of the image check. Null: the images are as requested. */
   conclude(error: DispatchError | null): void {
     this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
     if (error === null) this.emit({ kind: 'served' })
@@ -61,7 +61,7 @@ export class ImageRun extends Run {
       : offer.speed
   }
 
-  /** An answer with images has no tokens, so it has no first token. */
+  /** An answer with images has no tokens, so no first token. */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, now } = this.options
     return {
@@ -103,8 +103,8 @@ export class ImageRun extends Run {
 }
 
 /**
- * Without a status, the cause of the error is unknown. So another node is asked before this node
- * counts as failed.
+ * Without a status, the cause is unknown. So another node is asked before this node counts as
+ * failed.
  */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
   return statusCode === null

@@ -10,42 +10,36 @@ import {
  */
 export type NodeLimits = {
   /**
-   * Maximum number of connected nodes. If more nodes connect, they are closed with 1013, so that
-   * the clients wait before they try again. A node takes about 15 KB of memory.
+   * Maximum number of connected nodes, about 15 KB of memory each. More nodes are closed with 1013,
+   * so that the clients wait before they try again.
    */
   readonly connectionsMax: number
-  /**
-   * Maximum number of running handshakes, whose nodes are not known yet. More handshakes get 503.
-   */
+  /** Maximum number of running handshakes. More handshakes get 503. */
   readonly handshakesMax: number
   /**
-   * Time within which the registry must answer during a handshake. After this time, the socket is
-   * destroyed.
+   * Time within which the registry must answer during a handshake. Then the socket is destroyed.
    */
   readonly handshakeTimeoutMs: number
   /**
    * When a node connects again, its old connection must answer a ping within this time. Otherwise
-   * the new connection replaces it.
+   * the new one replaces it.
    */
   readonly takeoverMs: number
-  /**
-   * Time within which the node must finish a closing handshake. After this time, the socket is
-   * destroyed.
-   */
+  /** Time within which the node must finish a closing handshake. Then the socket is destroyed. */
   readonly closeTimeoutMs: number
   /**
    * Largest frame from a node. A larger frame closes the connection with 1009. A chunk has some
-   * hundred bytes. A chunk with logprobs has some thousand bytes.
+   * hundred bytes, with logprobs some thousand.
    */
   readonly frameBytesMax: number
   /**
-   * Largest frame with images from a DIFFUSION node: ten images of 1,024 pixels. While the gateway
-   * waits for no answer from the node, the limit is `frameBytesMax`.
+   * Largest frame with images from a DIFFUSION node: ten images of 1,024 pixels. The limit is
+   * `frameBytesMax` unless the gateway waits for the node's answer.
    */
   readonly imageFrameBytesMax: number
   /**
-   * Maximum number of bytes of all answers with images that are being made or sent, for all nodes
-   * together. When this limit is reached, calls for images are refused.
+   * Maximum number of bytes of all answers with images that all nodes make or send. At this limit,
+   * calls for images are refused.
    */
   readonly imageBytesMax: number
   /**
@@ -55,22 +49,22 @@ export type NodeLimits = {
   readonly requestBytesMax: number
   /**
    * Largest frame to a node that announced `large-frames`: a body of 10 MiB with pictures, plus the
-   * bytes that may be added when the body is serialised again.
+   * bytes that serialising may add.
    */
   readonly largeRequestBytesMax: number
   /**
-   * Maximum number of bytes that wait in memory until one node reads them, in addition to one large
-   * frame. If more bytes wait, the node counts as lost.
+   * Maximum number of bytes that wait until one node reads them, in addition to one large frame. If
+   * more bytes wait, the node counts as lost.
    */
   readonly sendBytesMax: number
   /**
-   * The stray budget: each frame that the gateway did not ask for costs 1, plus 1 per KiB. A node
-   * may spend this much at once.
+   * The stray budget that a node may spend at once. A frame that the gateway did not ask for costs
+   * 1, plus 1 per KiB.
    */
   readonly strayBurst: number
   /**
-   * A node may also spend this much of the stray budget per second. The gateway closes a node that
-   * spends more with 1008.
+   * The stray budget that a node may also spend per second. The gateway closes a node that spends
+   * more with 1008.
    */
   readonly strayPerSecond: number
 
@@ -81,51 +75,46 @@ export type NodeLimits = {
   readonly largeVramMb: number
 
   /**
-   * Maximum time until the first token, for each node that is tried. It is long because prompts are
-   * long and contributed machines are slow.
+   * Maximum time until the first token, for each node that is tried. Long prompts and slow machines
+   * need this time.
    */
   readonly firstTokenMs: number
   /** Maximum time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
-  /**
-   * How long a run waits for the usage after every choice has finished. Some backends never send
-   * the usage.
-   */
+  /** How long a run waits for the usage after the last choice. Some backends never send it. */
   readonly finishGraceMs: number
   /** Maximum time of the whole run. 4,096 tokens at 5 per second take 14 minutes. */
   readonly runMs: number
   /**
-   * How long a run keeps its slot while the node still streams, after the caller has left or the
-   * run has timed out.
+   * How long a run keeps its slot if the node still streams after the caller has left or the run
+   * has timed out.
    */
   readonly drainMs: number
   /** Maximum number of bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
   /**
    * Maximum number of bytes of all frames of one run. A larger answer ends only its own run,
-   * because the caller chooses how large an answer is.
+   * because the caller chooses the length.
    */
   readonly answerBytesMax: number
   /**
    * Maximum number of bytes that a node may send for a run after the cancel frame. The buffers of
-   * the node and of the network may contain that much. The gateway closes a node that sends more
-   * with 1008.
+   * node and network may contain this much. The gateway closes a node that sends more with 1008.
    */
   readonly lateBytesMax: number
   /**
-   * For a node that did not announce `cancel`, the limit after a run is `answerBytesMax`, plus this
-   * much for each second since the run ended. 128 choices with 20 logprobs each come near this
-   * rate.
+   * A node that did not announce `cancel` may send `answerBytesMax` after a run, plus this much for
+   * each second since its end. 128 choices with 20 logprobs each come near this rate.
    */
   readonly lateBytesPerSecond: number
   /**
-   * Maximum time until the images arrive, for each node that is tried. A contributed machine takes
-   * a minute or more for ten large images.
+   * Maximum time until the images arrive, for each node that is tried. Ten large images take a
+   * contributed machine a minute or more.
    */
   readonly imageMs: number
   /**
-   * Deepest nesting of a chunk, including the chunk itself. The limit is needed because the code
-   * that serialises the chunk again is recursive.
+   * Deepest nesting of a chunk, including the chunk itself. The code that serialises the chunk
+   * again is recursive.
    */
   readonly chunkDepthMax: number
 
@@ -138,21 +127,18 @@ export type NodeLimits = {
 
   /** After this many failures in a row, a node is set aside. */
   readonly failuresMax: number
-  /**
-   * How long a node is set aside at first. Each failed probe doubles this time, up to `asideMaxMs`.
-   */
+  /** How long a node is set aside at first. Each failed probe doubles this, up to `asideMaxMs`. */
   readonly asideMs: number
   readonly asideMaxMs: number
   /**
-   * How many errors in a row a node may report for callers' requests before it is probed. An answer
-   * in between resets the count. The requests may have caused the errors, so a probe uses our own
-   * request.
+   * After this many errors in a row for callers' requests, a node is probed. An answer in between
+   * resets the count. The requests may have caused the errors, so a probe uses our own request.
    */
   readonly refusalsMax: number
 
   /**
-   * Lowest speed, tokens per second. To connect, a node needs a stored benchmark of at least this
-   * speed. A connected node that is slower becomes degraded.
+   * Lowest speed, tokens per second. To connect, a node needs a stored benchmark of this speed. A
+   * slower connected node becomes degraded.
    */
   readonly tokensPerSecondMin: number
   /** Maximum time until the first token of a probe. A node that takes longer is too slow. */
@@ -168,40 +154,40 @@ export type NodeLimits = {
 
   /**
    * The protocol's ping: its interval, the time within which the node must answer, and the number
-   * of unanswered pings in a row after which the connection is closed.
+   * of unanswered pings in a row that closes the connection.
    */
   readonly pingMs: number
   readonly pingTimeoutMs: number
   readonly pingMissesMax: number
   /**
-   * If nothing arrives on a connection for this long, it gets a WebSocket ping. The client's
-   * library answers this ping.
+   * A connection that is silent for this long gets a WebSocket ping, which the client's library
+   * answers.
    */
   readonly silenceMs: number
   /**
-   * Time within which the WebSocket ping must be answered. After this time, the connection counts
-   * as half-open and is destroyed.
+   * Time within which the WebSocket ping must be answered. Then the connection counts as half-open
+   * and is destroyed.
    */
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * When a connection has this age, its node is asked to connect again while the node is idle. So
-   * load balancers can distribute the nodes again.
+   * At this age of its connection, an idle node is asked to connect again, so that load balancers
+   * can distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
-   * How often the gateway stores that its nodes are still connected. After a kill, the uptime of
-   * these nodes counts up to the last time.
+   * How often the gateway stores that its nodes are still connected. After a kill, their uptime
+   * counts up to the last time.
    */
   readonly seenMs: number
   /**
-   * How often the gateway searches for nodes of dead gateways. After the lease of a dead gateway
-   * has ended, its nodes are shown as connected for up to this time.
+   * How often the gateway searches for nodes of dead gateways. These nodes are shown as connected
+   * for up to this time after the lease has ended.
    */
   readonly abandonedMs: number
   /**
-   * How often the keys of connected nodes are checked. With this interval and KEY_AGE_MAX_MS, the
-   * connections of a revoked key end within a second.
+   * How often the keys of connected nodes are checked. With this interval and KEY_AGE_MAX_MS, a
+   * revoked key's connections end within a second.
    */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
@@ -212,15 +198,15 @@ export type NodeLimits = {
   /** How often the gateway sends the frames that are due on each connection. */
   readonly tendMs: number
   /**
-   * Maximum number of served runs that are kept while the database cannot be reached. If there are
-   * more, the oldest are dropped, and a log line reports this.
+   * Maximum number of served runs that are kept while the database cannot be reached. Of more runs,
+   * the oldest are dropped, and a log line reports this.
    */
   readonly inferencesMax: number
 }
 
 /**
  * The default limits. The figures for pings and slots are those of the deployed service. The
- * comments above give the reasons for the other figures.
+ * comments above give the reasons for the others.
  */
 export const NODE_LIMITS: NodeLimits = {
   connectionsMax: 20_000,

@@ -15,22 +15,19 @@ export type Liveness = {
   /** Sends what is due. */
   tend(isIdle: boolean): void
   /**
-   * True if the gateway has asked the node to connect again. The node may then close at any moment.
-   * This value changes only in `tend`.
+   * True if the gateway has asked the node to connect again; the node may then close at any moment.
+   * Changes only in `tend`.
    */
   isLeaving(): boolean
   /** The load that the node last reported. */
   load(): NodeLoad | null
 }
 
-/** The actions that liveness uses to act on the connection. */
+/** The actions of liveness on the connection. */
 type LivenessActions = {
   socketPing(): void
   send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
-  /**
-   * Called when the node is lost without a close frame. After this call, liveness sends no more
-   * frames.
-   */
+  /** Called when the node is lost without a close frame. Liveness then sends no more frames. */
   lose(why: string): void
 }
 
@@ -44,10 +41,10 @@ type LivenessOptions = {
 }
 
 /**
- * Watches one connection. After silence, a WebSocket ping detects a socket that is half-open. The
- * protocol's ping detects a program that hangs although its socket works. It also measures the
- * round trip. Times are spread at random, so that nodes that connected together (after a restart)
- * are not all pinged together.
+ * Watches one connection. After silence, a WebSocket ping detects a half-open socket. The
+ * protocol's ping measures the round trip, and detects a program that hangs although its socket
+ * works. Times are random, so that nodes that connected together (after a restart) are not pinged
+ * together.
  */
 export function createLiveness(options: LivenessOptions): Liveness {
   const { limits, now, makeId, actions } = options
@@ -140,8 +137,8 @@ function watchPings(options: LivenessOptions) {
 }
 
 /**
- * Asks a node with an old connection to connect again. If the node does not connect again, it gets
- * calls again and is asked again later.
+ * Asks a node with an old connection to connect again. A node that stays gets calls again, and is
+ * asked again later.
  */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options

@@ -3,17 +3,17 @@ import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-
 import type { NodeLimits } from './limits.ts'
 
 /**
- * Uses the results of a connected node's calls and probes to decide whether the node gets calls. It
- * also decides when the node is probed. Each model of the node is judged separately: a node may
- * fail with one model and work with another.
+ * Decides whether a connected node gets calls, and when it is probed. The decision uses the results
+ * of the node's calls and probes, for each model separately: a node may fail with one model and
+ * work with another.
  */
 export type NodeHealth = {
   state(): NodeState
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
   /**
-   * True if the node is RUNNING and the model is not set aside. Without a model: true if the node
-   * is RUNNING and not all of its models are set aside.
+   * True if the node is RUNNING and the model is not set aside. Without a model: not all of its
+   * models are set aside.
    */
   isServing(model?: string): boolean
   /** Reports a run that ended with a full answer. */
@@ -21,9 +21,8 @@ export type NodeHealth = {
   /** Reports a run that failed because of the node. */
   failed(model: string): void
   /**
-   * Reports a run that ended with an error that the request may have caused, or with an answer that
-   * the gateway refused. One such run has no effect. After several such runs in a row, a probe
-   * decides.
+   * Reports a run whose error the request may have caused, or whose answer the gateway refused. One
+   * such run has no effect. After several in a row, a probe decides.
    */
   refused(model: string): void
   /** Returns the model whose probe is due. Null when no probe is due. */
@@ -31,8 +30,7 @@ export type NodeHealth = {
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
   /**
-   * Reports that a probe had no result, because the node is busy or has left. The probe is repeated
-   * later.
+   * Reports that a probe had no result, because the node is busy or has left. It is repeated later.
    */
   probePutOff(): void
 }
@@ -40,10 +38,7 @@ export type NodeHealth = {
 type NodeHealthOptions = {
   /** The state that the node has at the start of its connection. */
   readonly state: NodeState
-  /**
-   * The node's models. Each model has the circuit that it had at the end of the node's last
-   * connection.
-   */
+  /** The node's models, each with its circuit at the end of the node's last connection. */
   readonly circuits: ReadonlyMap<string, Circuit>
   readonly limits: NodeLimits
   readonly now: () => number
@@ -53,7 +48,7 @@ type NodeHealthOptions = {
 }
 
 /**
- * Creates the health of a node that just connected. If the node must be verified, it is probed
+ * Creates the health of a node that just connected. A node that must be verified is probed
  * immediately, unless it is set aside.
  */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
@@ -63,11 +58,11 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   let state = options.state
   /** The model of the running probe. Null when no probe is running. */
   let probing: string | null = null
-  /** After a probe had no result, no probe is due before this time. */
+  /** After a probe without result, no probe is due before this time. */
   let quietUntilMs = 0
   /**
-   * The time and the model of the next regular probe. Null: the first model. Models that are set
-   * aside get no regular probe.
+   * The time and the model of the next regular probe. Null: the first model. A model that is set
+   * aside gets no regular probe.
    */
   let next: { readonly atMs: number; readonly model: string | null } = {
     atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
@@ -97,7 +92,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       state === 'RUNNING' && (model === undefined ? closedModels().length > 0 : isClosed(model)),
     succeeded(model) {
       refusals.delete(model)
-      // A served call shows more about the node than a probe. So the next probe is postponed.
+      // A served call shows more about the node than a probe, so the next probe is postponed.
       if (state === 'RUNNING' && isClosed(model)) next = { atMs: regularProbeMs(), model: null }
       become(state, model, circuitAfterSuccess(circuitOf(model)))
     },
@@ -124,7 +119,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       const model = probing
       if (model === null) return
       probing = null
-      // While other models of the node work, the failure counts only for this model.
+      // The failure counts only for this model while other models of the node work.
       const isModels = outcome === 'failed' && closedModels().some((other) => other !== model)
       const before = circuitOf(model)
       const circuit =
@@ -152,9 +147,9 @@ function isProbed(state: NodeState): boolean {
 }
 
 /**
- * Says whether a node gets calls for one of its models. `closed`: the node gets calls. `open`: the
- * node failed too often in a row and is set aside. It is probed at `retryAtMs`. `probing`: a probe
- * is running, and its result decides.
+ * Decides whether a node gets calls for one of its models. `closed`: the node gets calls. `open`:
+ * the node failed too often in a row, is set aside, and is probed at `retryAtMs`. `probing`: a
+ * running probe decides.
  */
 export type Circuit =
   | { readonly kind: 'closed'; readonly failures: number }
@@ -171,8 +166,8 @@ type CircuitLimits = {
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
 /**
- * Returns the circuit after a run or probe failed. If the node is already set aside, the failure of
- * an older run has no effect.
+ * Returns the circuit after a run or probe failed. An older run's failure has no effect on a node
+ * that is set aside.
  */
 export function circuitAfterFailure(
   circuit: Circuit,
@@ -199,8 +194,8 @@ function setAside(nowMs: number, asideMs: number): Circuit {
 }
 
 /**
- * Returns the circuit after a run succeeded. A run that began before the node was set aside may
- * still succeed. The node stays set aside, because only a probe can end this.
+ * Returns the circuit after a run succeeded. The node stays set aside even if an older run
+ * succeeds, because only a probe can end this.
  */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
@@ -211,20 +206,17 @@ export function circuitAtProbe(circuit: Circuit): Circuit {
   return circuit.kind === 'open' ? { kind: 'probing', asideMs: circuit.asideMs } : circuit
 }
 
-/** Returns the circuit after a probe succeeded. In every case, the node gets calls again. */
+/** Returns the circuit after a probe succeeded: the node gets calls again. */
 export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/**
- * Maximum number of remembered circuits. When there are more, the least recently used circuit is
- * removed.
- */
+/** Maximum number of remembered circuits. The least recently used circuit is removed first. */
 export const REMEMBERED_MAX = 10_000
 
 /**
- * Remembers the circuits of nodes that are not connected, so that a new connection does not reset
- * them. They are remembered as long as this process runs.
+ * Remembers the circuits of disconnected nodes while this process runs, so that a new connection
+ * does not reset them.
  */
 type CircuitMemory = {
   /** Returns the circuits that a connecting node begins with, by model. */
@@ -234,7 +226,7 @@ type CircuitMemory = {
   size(): number
 }
 
-/** Creates an empty memory. Healthy nodes use no space in this memory. */
+/** Creates an empty memory, in which healthy nodes use no space. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`

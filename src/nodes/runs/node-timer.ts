@@ -8,9 +8,9 @@ type Sweep = {
 }
 
 /**
- * Calls each job at the job's interval, which is a multiple of `tickMs`. One timer serves all
- * nodes, because a few timers per node would add up to tens of thousands. If a job throws, this is
- * logged, and the job is called again. The timer does not keep the process alive.
+ * Calls each job at the job's interval, a multiple of `tickMs`. One timer serves all nodes, because
+ * a few timers per node would add up to tens of thousands. An error in a job is logged, and the job
+ * is called again. The timer does not keep the process alive.
  */
 export function startSweep({
   tickMs,

@@ -5,28 +5,25 @@ export type Offer<Node> = {
   readonly node: Node
   readonly model: string
   speed: Speed
-  /**
-   * Index of this offer among the available offers of its model. It is -1 when the offer is not
-   * available.
-   */
+  /** Index of this offer among the available offers of its model. -1: not available. */
   position: number
-  /** How many nodes of this offer are counted among the nodes that serve its model. */
+  /** How many of this offer's nodes count as serving its model. */
   counted: number
 }
 
-/** Creates an offer that is not measured yet and is not in an index yet. */
+/** Creates an offer that is not yet measured and not in an index. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
   return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }
 
-/** The facts and methods of a node that are needed to choose it. */
+/** The facts and methods by which a node is chosen. */
 export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
   /** True if the node's owner lets its backend fetch addresses that callers send. */
   readonly takesRemoteMedia: boolean
-  /** How many nodes this object represents. One object represents all nodes of another gateway. */
+  /** How many nodes this object represents: one, or all nodes of another gateway. */
   readonly nodes: number
   /** True if the node gets calls for the model. */
   isServing(model: string): boolean
@@ -52,8 +49,8 @@ export type Slots = {
 }
 
 /**
- * Returns how many runs a node gets at the same time. This depends on its video memory (megabytes,
- * null when unknown).
+ * Returns how many runs a node gets at the same time, by its video memory (megabytes, null when
+ * unknown).
  */
 export function capacityOf(
   vramMb: number | null,
@@ -62,10 +59,7 @@ export function capacityOf(
   return vramMb !== null && vramMb > limits.largeVramMb ? limits.slotsLarge : limits.slots
 }
 
-/**
- * Creates the slots of one node. The hooks are called after a slot was taken, and after a slot was
- * released.
- */
+/** Creates the slots of one node. The hooks are called after a slot was taken or released. */
 export function createSlots(
   capacity: number,
   hooks: { readonly onTaken: () => void; readonly onFreed: () => void },

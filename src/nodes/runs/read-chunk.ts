@@ -5,7 +5,7 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 
-/** The facts about a well-formed chunk that a run needs to know. */
+/** The facts about a well-formed chunk that a run needs. */
 export type ChunkFacts = {
   /**
    * Length of all text in the chunk's deltas, UTF-16 units: content, reasoning, refusals, tool
@@ -16,7 +16,7 @@ export type ChunkFacts = {
   readonly isToken: boolean
   /** Indexes of the choices that the chunk ends. */
   readonly finished: readonly number[]
-  /** The usage that the node claims, of any form. Undefined when the chunk has no claim. */
+  /** The usage that the node claims, of any form. Undefined: no claim. */
   readonly usage: JsonObject | undefined
   /** True if the chunk has usage and no choices. Old clients end a run with such a chunk. */
   readonly isUsageOnly: boolean
@@ -67,8 +67,8 @@ function isChoice(choice: Json): choice is Choice {
 }
 
 /**
- * Adds up the lengths of all strings in a delta, under any name, except its role. `isShallow` has
- * already limited the depth.
+ * Adds up the lengths of all strings in a delta except its role. `isShallow` has already limited
+ * the depth.
  */
 function textLengthOf(delta: JsonObject): number {
   let length = 0

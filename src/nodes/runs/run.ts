@@ -5,31 +5,28 @@ import type { NodeSlot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
 /**
- * How a run ended for its caller. The caller gets this result once. `left`: the caller left before
- * the end, and `abort` has the signal's reason.
+ * How a run ended for its caller, who gets this result once. `left`: the caller left before the
+ * end, and `abort` has the signal's reason.
  */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
   | { readonly kind: 'left'; readonly abort: { readonly reason: unknown } | null }
 
-/** Events that a run reports to its hub. They come in this order, each at most once. */
+/** Events that a run reports to its hub, in this order, each at most once. */
 export type RunEvent =
   | { readonly kind: 'opened' }
   /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
-  /**
-   * The caller has its result, but the node still sends frames. The gateway discards these frames.
-   */
+  /** The caller has its result. The gateway discards the frames that the node still sends. */
   | { readonly kind: 'draining' }
   /**
-   * The run has drained for the longest allowed time. Its slot is free, but the node may still work
-   * on the run.
+   * The run has drained for the longest allowed time. Its slot is free, although the node may still
+   * work.
    */
   | { readonly kind: 'abandoned' }
   /**
-   * The node finished an answer. The caller may have left before. If the gateway refused the
-   * answer, this event does not come.
+   * The node finished an answer that the gateway did not refuse. The caller may have left before.
    */
   | { readonly kind: 'served' }
   /** The run has ended. The node may still send its last frame. */
@@ -37,14 +34,14 @@ export type RunEvent =
 
 export type RunOptions = {
   readonly id: string
-  /** The offer that the run uses. The run measures the offer's speed. */
+  /** The offer that the run uses and whose speed it measures. */
   readonly offer: { readonly model: string; speed: Speed }
   /** The slot. From now on, the run owns the slot. */
   readonly slot: NodeSlot
   /** The caller's account. Null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
-  /** True if the run is a probe, with which the gateway itself tests the node. */
+  /** True if the run is a probe: the gateway itself tests the node. */
   readonly isProbe: boolean
   /** True if the run's node understands a cancel frame. */
   readonly isCancellable: boolean
@@ -63,7 +60,7 @@ export abstract class Run {
   readonly startedAtMs: number
   /** How the run ended for its caller. Null until the run has ended for the caller. */
   result: RunResult | null = null
-  /** True if the final frame of the run has arrived. No other frame follows the final frame. */
+  /** True if the run's final frame has arrived. No frame follows it. */
   hasFinalFrame = false
   protected phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
   protected deadlineMs: number
@@ -95,8 +92,8 @@ export abstract class Run {
   abstract inferenceOf(nodeId: string): Inference
 
   /**
-   * Ends the run at once, without waiting for the node. It is used when the connection is lost, or
-   * when this process stops.
+   * Ends the run at once, without waiting for the node: the connection is lost, or this process
+   * stops.
    */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })

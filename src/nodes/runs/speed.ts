@@ -1,6 +1,4 @@
-/**
- * A node's speed with one model, as this gateway measured it. Values are null before the first run.
- */
+/** A node's speed with one model, as this gateway measured it. Null before the first run. */
 export type Speed = {
   readonly firstTokenMs: number | null
   readonly tokensPerSecond: number | null
@@ -17,30 +15,24 @@ export type RunTimes = {
 
 export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 
-/**
- * Weight of the newest run in the moving average. The average depends mostly on the last ten runs.
- */
+/** Weight of the newest run in the moving average, which depends mostly on the last ten runs. */
 const NEWEST_WEIGHT = 0.2
 /**
- * Usual length of a token of text. The node's own token count is not trusted. This estimate is good
- * enough to compare nodes.
+ * Usual length of a token of text. The estimate is good enough to compare nodes, whose own token
+ * counts are not trusted.
  */
 export const TEXT_LENGTH_PER_TOKEN = 4
-/** If a run has less text than this after the first token, it is too short to measure. */
+/** A run with less text than this after the first token is too short to measure. */
 const TEXT_LENGTH_MIN = 32
 /**
- * Upper limit of a measured speed. Without this limit, an answer that arrives in one burst would
- * count as infinitely fast.
+ * Upper limit of a measured speed. An answer in one burst would otherwise count as infinitely fast.
  */
 export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
-/**
- * Assumed values for a node without runs. They are worse than a good node's and better than a bad
- * node's.
- */
+/** Assumed values for a node without runs: worse than a good node's, better than a bad node's. */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
-/** Nodes are compared by the time that they need for an answer of this length. */
+/** Nodes are compared by their time for an answer of this length. */
 const EXPECTED_TOKENS = 256
 
 /** Returns the speed after one more run. */
@@ -55,7 +47,7 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 
 /**
  * Returns the speed after a run that had no token within `silentMs`, because its caller left or the
- * run failed. The first token would have taken even longer than `silentMs`.
+ * run failed. The first token would have taken even longer.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
@@ -63,8 +55,8 @@ export function speedAfterSilence(before: Speed, silentMs: number): Speed {
 }
 
 /**
- * Returns the speed after a run that took `imageMs` for each image. Images have no tokens, so this
- * time is used as the time to the first token.
+ * Returns the speed after a run that took `imageMs` for each image. Without tokens, this time
+ * counts as the time to the first token.
  */
 export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
   return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
@@ -81,8 +73,8 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
 }
 
 /**
- * Returns the expected time of one more answer, milliseconds. It grows with the share of the node's
- * slots that are in use. If all are in use, it is double.
+ * Returns the expected time of one more answer, milliseconds. It grows with the share of used
+ * slots, and is double when all are used.
  */
 export function expectedMs(
   { firstTokenMs, tokensPerSecond }: Speed,

@@ -18,18 +18,18 @@ export function createEndedRuns(countMax: number): EndedRuns {
   }
 }
 
-/** Limits the frames that a node sends although the gateway did not ask for them. */
+/** Limits the frames that a node sends unasked. */
 export type StrayBudget = {
   /**
-   * Subtracts the cost of such a frame from the budget: 1, plus 1 per KiB. False when the budget is
-   * too small.
+   * Subtracts a frame's cost from the budget: 1, plus 1 per KiB. False when the budget is too
+   * small.
    */
   spend(bytes: number, nowMs: number): boolean
 }
 
 /**
- * Creates a budget of `burst`. Each second adds `perSecond` to it, up to `burst`. A correct node
- * hardly uses its budget, because late frames of runs cost nothing.
+ * Creates a budget of `burst`, which grows by `perSecond` each second, up to `burst`. Late frames
+ * of runs cost nothing, so a correct node hardly uses its budget.
  */
 export function createStrayBudget(limits: {
   readonly strayBurst: number

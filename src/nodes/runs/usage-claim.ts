@@ -7,7 +7,7 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** Facts that the gateway itself knows about a run. They are used to check a node's usage claim. */
+/** Facts about a run that the gateway itself knows, to check a node's usage claim. */
 type RunEvidence = {
   /** See promptTokensMax. */
   readonly promptTokensMax: number
@@ -18,14 +18,11 @@ type RunEvidence = {
 }
 
 /**
- * How many tokens chat templates may add to a prompt. Without them, a prompt has at most one token
- * per byte.
+ * How many tokens chat templates may add to a prompt, which otherwise has at most one token per
+ * byte.
  */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/**
- * How many tokens each image or sound may add. The request may contain a short address instead of
- * the image or sound itself.
- */
+/** How many tokens each image or sound may add. The request may contain only its short address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
 /** Maximum number of UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
@@ -34,11 +31,11 @@ export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
  * Makes the usage that a node claims plausible. Counts are integers from 0. There are at most
- * `promptTokensMax` prompt tokens. The number of completion tokens is at most the number of bytes
- * in the answer's text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is the
- * sum of prompt and completion tokens. Details are kept only if they are counts within these
- * limits. Null when the claim has no valid counts. Does NOT show that the counts are right: within
- * the limits a node may still claim several times too much.
+ * `promptTokensMax` prompt tokens. There are at most as many completion tokens as bytes in the
+ * answer's text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is the sum of
+ * prompt and completion tokens. Details are kept only if they are counts within these limits. Null
+ * when the claim has no valid counts. Does NOT show that the counts are right: within the limits a
+ * node may still claim several times too much.
  */
 export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject | null {
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))
@@ -56,9 +53,8 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
 }
 
 /**
- * Returns the maximum number of tokens that a request's prompt can have. `requestBytes` does not
- * include the request's media (`mediaBytesOf`). The tokens that the node claims count toward the
- * caller's limits.
+ * Returns the maximum number of tokens that a request's prompt can have. `requestBytes` is without
+ * the media (`mediaBytesOf`). The tokens that the node claims count toward the caller's limits.
  */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
@@ -68,8 +64,8 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
 }
 
 /**
- * Returns the number of bytes of the pictures and sounds in the request itself. Their size does not
- * show how many tokens they take.
+ * Returns the number of bytes of the pictures and sounds in the request itself. It does not show
+ * how many tokens they take.
  */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
@@ -87,7 +83,7 @@ function mediaOf(request: JsonObject): readonly Json[] {
   })
 }
 
-/** Counts only base64. A character of base64 has one byte. */
+/** Counts only base64, which has one byte per character. */
 function payloadBytesOf(part: Json): number {
   if (!isJsonObject(part)) return 0
   const { image_url: image, input_audio: audio, file } = part
@@ -111,10 +107,7 @@ function countOf(value: Json | undefined): number | null {
   return isCount(value) ? value : null
 }
 
-/**
- * Returns the details that are counts of at most `max`, under any names. Leaves out all other
- * details.
- */
+/** Returns the details that are counts of at most `max`, under any names. */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)
   if (!isJsonObject(details)) return {}

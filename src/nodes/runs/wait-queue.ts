@@ -1,26 +1,26 @@
 import { DispatchError } from './dispatch-error.ts'
 import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
-/** A caller's request for a node, and how long the caller waits for one. */
+/** A caller's request for a node, and its longest wait. */
 type Waiting<Node> = {
   readonly model: string
-  /** Called for each node that becomes free. Returns true if the node must not get this call. */
+  /** Called for each node that becomes free. True if the node must not get this call. */
   readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
 
-/** Callers that wait for a node. For each model, the caller that came first is served first. */
+/** Callers that wait for a node. For each model, the first caller is served first. */
 export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
-   * at the deadline or when too many callers wait. Rejects with the signal's reason when the signal
-   * is aborted. If it resolves, the caller owns the slot.
+   * at the deadline or when too many callers wait, and with the signal's reason. If it resolves,
+   * the caller owns the slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
   /**
-   * Called when a node may have become free. Gives the node's free slots to the callers who have
-   * waited longest.
+   * Called when a node may have become free. Gives its free slots to the callers who have waited
+   * longest.
    */
   offer(node: Node): void
   /** Rejects all waiting callers whose deadline has passed. */
@@ -33,7 +33,7 @@ export type WaitQueue<Node> = {
 type Waiter<Node> = Waiting<Node> & {
   /** Position in the order of arrival, counted over all models. */
   readonly enteredAs: number
-  /** `resolve` and `reject` end the waiting. Only the first of these calls has an effect. */
+  /** `resolve` and `reject` end the wait. Only the first call has an effect. */
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }

@@ -12,23 +12,20 @@ import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 
-/** Maximum number of images in one answer. Callers may ask for this many images. */
+/** Maximum number of images in one answer, and in one caller's request. */
 const IMAGES_MAX = 10
 
 /**
- * Two groups of messages between the gateways of one service. Some are about nodes. The others
- * belong to a call that one gateway sends to another.
+ * Messages between the gateways of one service: about nodes, and about a call that one gateway
+ * sends to another.
  */
 
 /** The bus topic on which gateways publish offers. */
 export const OFFERS_TOPIC = 'offers'
-/** The bus topic for questions about a node. The node's id is a part of the topic. */
+/** The bus topic for questions about a node. The node's id is part of the topic. */
 export const NODE_TOPIC = 'node'
 
-/**
- * Maximum number of models in one message. Names have up to 256 characters, and a message may have
- * 1 MiB.
- */
+/** Maximum number of models in one message of at most 1 MiB. Names have up to 256 characters. */
 export const OFFERS_PER_MESSAGE = 1_000
 
 /** The two kinds of calls. Each kind has its own index of nodes. */
@@ -63,8 +60,8 @@ export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 /** Questions that a gateway may ask the other gateways about a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
   /**
-   * The node connects to the gateway `by`, which asks if the node's connection here is alive. If
-   * the connection does not answer, it is ended.
+   * The node connects to the gateway `by`, which asks if the node's connection here is alive. A
+   * connection that does not answer is ended.
    */
   z.object({
     kind: z.literal('claim'),
@@ -75,9 +72,7 @@ export const nodeQuestion = z.discriminatedUnion('kind', [
 ])
 export type NodeQuestion = z.output<typeof nodeQuestion>
 
-/**
- * The header of a channel, which opens a call. For a chat call, the first message is the request.
- */
+/** The header of a channel, which opens a call. A chat call's first message is the request. */
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),
@@ -124,15 +119,12 @@ export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   }
 }
 
-/**
- * Reads the error that another gateway sent. If the message contains no error, the call counts as
- * lost.
- */
+/** Reads the error that another gateway sent. A message without an error counts as a lost call. */
 export function decodeFault(detail: unknown): DispatchError {
   const { data } = peerFault.safeParse(detail)
   if (data === undefined)
     return new DispatchError('node_lost', 'The gateway that has the node ended the call')
-  // If the other gateway stops, or does not know the model, this gateway's caller gets `no_nodes`.
+  // If the other gateway stops, or does not know the model, the caller here gets `no_nodes`.
   const code =
     data.code === 'stopping' || data.code === 'unsupported_model' ? 'no_nodes' : data.code
   return new DispatchError(code, data.message, {

@@ -20,14 +20,14 @@ import {
 } from './messages.ts'
 
 /**
- * Represents all nodes that another gateway has for one model as one node. The other gateway sends
- * each call to one of its nodes. The number of used slots is the number that the other gateway last
- * published, plus the calls that were sent since then.
+ * Represents all nodes of another gateway for one model as one node. The other gateway sends each
+ * call to one of its nodes. The used slots are the number that it last published, plus the calls
+ * that were sent since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string
   readonly isRemote = true
-  /** True, because the other gateway removes the members that its nodes do not accept. */
+  /** The other gateway removes the members that its nodes do not accept. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
@@ -40,8 +40,8 @@ export class RemoteNode implements CallableNode {
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
   /**
-   * How often the other gateway reported that all its slots are used. Its report includes the slots
-   * that were taken here before.
+   * How often the other gateway reported that all its slots are used, including the slots that were
+   * taken here before.
    */
   private timesFull = 0
   private isGone = false
@@ -95,8 +95,8 @@ export class RemoteNode implements CallableNode {
   }
 
   /**
-   * Only the other gateway knows whether one of its nodes has room. So this checks only if its
-   * nodes accept large frames.
+   * Checks only if the other gateway's nodes accept large frames. Only that gateway knows which of
+   * its nodes has room.
    */
   hasRoomFor(): boolean {
     return this.takesLargeFrames
@@ -108,7 +108,7 @@ export class RemoteNode implements CallableNode {
     this.onChanged()
   }
 
-  /** Called when the other gateway has stopped, or no longer has a node of the model. */
+  /** Called when the other gateway has stopped, or has no node of the model left. */
   end(): void {
     this.isGone = true
     this.onChanged()
@@ -123,7 +123,7 @@ export class RemoteNode implements CallableNode {
     const firstToken = call.guard(async () => {
       await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
     })
-    // Without this handler, a rejection after the caller has left would be an unhandled rejection.
+    // Without this handler, a rejection after the caller has left would be unhandled.
     firstToken.catch(() => {})
     return { firstToken, batches: readBatches(call, messages, reader) }
   }
@@ -143,7 +143,7 @@ export class RemoteNode implements CallableNode {
       const { images: count } = parseHead(await nextMessage(messages))
       const images: string[] = []
       while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
-      // The node has finished. The check of its images does not need the slot.
+      // The node has finished, and the check of its images needs no slot.
       slot.release()
       return images
     })
@@ -187,7 +187,7 @@ export class RemoteNode implements CallableNode {
     }
   }
 
-  /** Marks all slots as used, until the other gateway publishes its slots again. */
+  /** Marks all slots as used until the other gateway publishes its slots again. */
   private fill(): void {
     this.timesFull++
     this.inUse = this.published.capacity
@@ -232,15 +232,15 @@ class RemoteCall {
     return this.channel.messages
   }
 
-  /** Runs a part of the call. If the part fails, the call ends, and the caller gets the error. */
+  /** Runs a part of the call. A failure ends the call, and the caller gets the error. */
   async guard<Result>(run: () => Promise<Result>): Promise<Result> {
     try {
       return await run()
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // This must come first. Otherwise the next waiting caller would get this slot, and the other
-      // gateway would refuse that caller too.
+      // This must come first. Otherwise the next waiting caller would get this slot, and be refused
+      // too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause

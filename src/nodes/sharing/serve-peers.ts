@@ -19,8 +19,8 @@ const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string(
 const verdict = z.object({ fault: z.string().nullable() })
 
 /**
- * Lets the nodes that are connected here serve calls from other gateways. `running` returns the
- * number of running calls.
+ * Lets the nodes here serve calls from other gateways. `running` returns the number of running
+ * calls.
  */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
@@ -32,14 +32,14 @@ export function servePeers(
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
     /**
-     * Opens a reader that checks an answer to this request. The gateway does not send the reader's
-     * chunks. It sends the node's chunks unchanged.
+     * Opens a reader that checks an answer to this request. The gateway sends the node's chunks
+     * unchanged, not the reader's.
      */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
 ): { running(): number } {
   let running = 0
-  /** Opens a trace scope for the call. The node gets its trace context from this scope. */
+  /** Opens a trace scope for the call, which gives the node its trace context. */
   const serve = (
     service: 'chat' | 'images',
     run: (channel: Channel, call: PeerCall) => Promise<void>,

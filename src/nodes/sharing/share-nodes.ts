@@ -18,14 +18,11 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/**
- * Shortest time between two messages about changed slots. One message contains all changes in this
- * time.
- */
+/** Shortest time between two messages about changed slots. One message contains all its changes. */
 const PUBLISH_DELAY_MS = 25
 /** How often all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
-/** If an offer is not published again within this time, it is removed. */
+/** An offer is removed if it is not published again within this time. */
 const OFFER_EXPIRES_MS = 3_500
 
 type Place = {
@@ -34,24 +31,21 @@ type Place = {
 }
 
 /**
- * Publishes this gateway's nodes to the other gateways. Adds the nodes of the other gateways to the
- * index that calls use.
+ * Publishes this gateway's nodes to the other gateways, and adds their nodes to the index for
+ * calls.
  */
 export type NodeSharing = {
   /** Called when a node has connected. */
   enter(node: NodeConnection): void
-  /**
-   * Must be called when the node's slots have changed, and when the node starts or stops serving.
-   */
+  /** Must be called when the node's slots have changed, and when it starts or stops serving. */
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
   /**
-   * Claims a node that connects here. False when another gateway has a connection to the node that
-   * answers. Also false when another gateway claims the node at the same time and wins. A
-   * connection that does not answer is ended.
+   * Claims a node that connects here. False when another gateway has a connection that answers, or
+   * claims the node at the same time and wins. A connection that does not answer is ended.
    */
   claim(nodeId: string, timeoutMs: number): Promise<boolean>
-  /** Ends the claim, because the node has connected or is not going to connect. */
+  /** Ends the claim: the node has connected, or will not connect. */
   unclaim(nodeId: string): void
   /** Ends a node's connection at the other gateway that has it. */
   disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
@@ -124,8 +118,8 @@ class SharedNodes implements NodeSharing {
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // If nothing was published for a while, changes are published immediately, because a caller may
-    // wait for the slot.
+    // After a pause without messages, changes are published immediately, because a caller may wait
+    // for the slot.
     const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
     this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
@@ -141,12 +135,11 @@ class SharedNodes implements NodeSharing {
     const { bus } = this.options
     const claim: Claim = { state: 'asking' }
     // From now on, this gateway answers questions about the node. If two gateways claim the node at
-    // the same time, at least one of them gets a question from the other.
+    // the same time, at least one of them gets the other's question.
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
-    // If the bus fails, this gateway cannot know about connections to other gateways. Then the node
-    // may connect.
+    // If the bus fails, connections to other gateways are unknown, and the node may connect.
     const isTaken = (await bus.ask(NODE_TOPIC, nodeId, asked)) === true
     if (!isTaken && claim.state === 'asking') claim.state = 'held'
     if (claim.state !== 'held') this.unclaim(nodeId)
@@ -179,8 +172,8 @@ class SharedNodes implements NodeSharing {
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // The connection keeps the subscription that was made for the claim. A new subscription would
-    // lose a question that was sent to the old one.
+    // The connection keeps the claim's subscription. A new subscription would lose a question that
+    // was sent to the old one.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
@@ -196,12 +189,12 @@ class SharedNodes implements NodeSharing {
   }
 
   /**
-   * Answers another gateway that claims the same node. If two gateways claim a node at the same
-   * time, the gateway with the lower id gets the node.
+   * Answers another gateway that claims the same node. Of simultaneous claims, the gateway with the
+   * lower id wins.
    */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // If this returns undefined, the gateway that has the node answers instead.
+    // For undefined, the gateway that has the node answers instead.
     return claim.state === 'lost' ? undefined : true
   }
 
@@ -301,9 +294,7 @@ function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
-/**
- * True if the abilities that the node has in the index are the same as its gateway publishes now.
- */
+/** True if the node's abilities in the index are those that its gateway publishes now. */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
   return node.takesLargeFrames === offer.large && node.takesRemoteMedia === offer.media
 }

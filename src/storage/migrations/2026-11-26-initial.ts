@@ -8,9 +8,9 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 }
 
 /**
- * made_by has no foreign key, because a key that made other keys is never deleted. Content of the
- * account that finished up to erased_through is erased, even if it is stored later. One row in
- * erasures is one act, for any number of erased records.
+ * made_by has no foreign key, because a key that made other keys is never deleted. erased_through:
+ * content of completions that finished up to this time is erased, even if it is stored later. One
+ * row in erasures is one act, for any number of records.
  */
 const ACCOUNTS = `
   create table erasures (
@@ -102,13 +102,12 @@ const LOGS = `
 
 /**
  * A commit that lost a race writes null as relayer and log_id. NOT NULL in anchors and the primary
- * key of unanchored_heads then undo this commit (src/verified/commits/commits-store.ts).
- * anchors_again is unique, so that only one of two gateways anchors a head again. Because of
- * proven_block_hash, a partial index contains exactly the anchors that wait for their proofs. A row
- * in anchor_blocks is used only while its block_hash equals the anchor's block_hash. A
- * reorganisation changes the row in anchors, and the row in anchor_blocks stays. In
- * unanchored_heads, the first first_index leaves are anchored, and anchored_root is the root over
- * these leaves.
+ * key of unanchored_heads then undo it (src/verified/commits/commits-store.ts). anchors_again is
+ * unique, so that only one of two gateways anchors a head again. The partial index over
+ * proven_block_hash contains exactly the anchors that wait for their proofs. A row in anchor_blocks
+ * counts only while its block_hash equals the anchor's: a reorganisation changes only the row in
+ * anchors. In unanchored_heads, the first first_index leaves are anchored, and anchored_root is the
+ * root over these leaves.
  */
 const ANCHORS = `
   create table relayers (
@@ -171,8 +170,8 @@ const ANCHORS = `
   )`
 
 /**
- * Requests and responses are stored as text, because jsonb changes numbers and refuses U+0000, and
- * the hash covers the exact bytes. account_id has no foreign key, because a record with an unknown
+ * Requests and responses are stored as text: the hash covers the exact bytes, and jsonb changes
+ * numbers and refuses U+0000. account_id has no foreign key, because a record with an unknown
  * account (in a restored database) must not stop the log. Ciphertext cannot be compressed. With
  * external storage, Postgres does not try to compress it, and can read only its first bytes.
  */
@@ -218,12 +217,11 @@ const RECORDS = `
     where request is not null or content is not null`
 
 /**
- * hardware_at is null until the node's agent has reported its hardware. After that,
- * operating_system, cpu_model and ram are not null. node_hours and network_minutes are sums over
- * inferences. The statement that adds inferences updates these sums too. So the figures of a day
- * need only a few sums, however many inferences there are. Because of the id, a batch can be added
- * twice without harm. Inferences have no foreign key to nodes and accounts, so they stay when a
- * node or account is removed.
+ * hardware_at is null until the node's agent reports its hardware. After that, operating_system,
+ * cpu_model and ram are not null. node_hours and network_minutes are sums over inferences, which
+ * the statement that adds inferences updates. So a day's figures need only a few sums. Because of
+ * the id, a batch can be added twice without harm. Inferences have no foreign key to nodes and
+ * accounts, so they stay when a node or account is removed.
  */
 const NODES = `
   create table nodes (
@@ -295,14 +293,14 @@ const NODES = `
   )`
 
 /**
- * Each running gateway has one row in gateway_processes, and renews the row every few seconds. When
- * a row has expired, its process is dead. settled_batch is the last settlement batch that was
- * counted, so that each batch is counted once. minute and day are numbers of windows: Unix seconds
- * divided by 60 and by 86400. Half of each page is left free for new versions of its rows. These
- * versions need no new index entries and no vacuum. The call_id of an Idempotency-Key goes with a
- * verified call through the enclave and returns in the record of this call. This record is the
- * answer. Answers of other calls are stored in `answer`. A settled row in budget_calls is kept for
- * some time, so that its call is settled only once.
+ * Each running gateway has one row in gateway_processes, and renews it every few seconds. When the
+ * row has expired, the process is dead. settled_batch is the last settlement batch that was
+ * counted, so that each batch counts once. minute and day are numbers of windows: Unix seconds
+ * divided by 60 and by 86400. Half of each page stays free for new versions of its rows, which then
+ * need no new index entries and no vacuum. The call_id of an Idempotency-Key goes with a verified
+ * call through the enclave and returns in the call's record. This record is the answer. Answers of
+ * other calls are stored in `answer`. A settled row in budget_calls is kept for some time, so that
+ * its call is settled only once.
  */
 const LIMITS = `
   create table gateway_processes (

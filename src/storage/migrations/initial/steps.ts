@@ -1,7 +1,7 @@
 /**
  * Checks and counts a batch of calls, and settles earlier calls, in one step. Each window's row is
  * locked before it is read. The caller sorts `buckets`, and rows are locked in this order, so that
- * two gateways never block each other. A window only moves forward. If `clock` is null, the time is
+ * two gateways never block each other. A window only moves forward. With `clock` null, the time is
  * the server's, which all gateways share.
  */
 const RATE_LIMIT_STEP = `
@@ -104,7 +104,7 @@ end $$`
 
 /**
  * Releases the reservations of dead processes, and deletes these processes. Locks windows in the
- * same order as rate_limit_step.
+ * order of rate_limit_step.
  */
 const EXPIRE_GATEWAY_PROCESSES = `
 create function expire_gateway_processes(clock bigint) returns bigint language plpgsql as $$
@@ -137,11 +137,11 @@ end $$`
 
 /**
  * Calls rate_limit_step, and counts usage by key and model. The process's row is locked first: if a
- * batch is sent twice at the same time, the second one sees that the batch was counted. Rows of
- * usage are locked after all windows, in the order of their keys, so that two gateways never block
- * each other. Callers choose the names of models. So when an account has 1,000 rows in an hour,
- * other models are counted together as `*`. Money stops at the largest exact JSON number, so that a
- * large sum of claims cannot make all later steps fail.
+ * batch is sent twice at the same time, the second sees that the batch was counted. Rows of usage
+ * are locked after all windows, in the order of their keys, so that two gateways never block each
+ * other. Callers choose the names of models, so beyond 1,000 rows of an account in an hour, other
+ * models count together as `*`. Money stops at the largest exact JSON number, so that a large sum
+ * of claims cannot make all later steps fail.
  */
 const USAGE_STEP = `
 create function usage_step(
@@ -196,8 +196,8 @@ begin
 end $$`
 
 /**
- * Returns the start of the window that contains a time, in UTC. `later` is the number of windows by
- * which the result is later.
+ * Returns the start of the window that contains a time, in UTC, or of the window that is `later`
+ * windows after it.
  */
 const BUDGET_WINDOW = `
 create function budget_window(per text, at bigint, later integer) returns bigint language sql immutable as $$
@@ -209,9 +209,9 @@ create function budget_window(per text, at bigint, later integer) returns bigint
 $$`
 
 /**
- * Reserves a call's use in all budgets that apply to the call. If one budget has too little left,
- * reserves in no budget and returns the first such budget. Rows are locked in the order of their
- * keys before they are read. If `money` is null, the call's price is not known.
+ * Reserves a call's use in all budgets that apply to the call. If a budget has too little left,
+ * reserves nothing and returns the first such budget. Rows are locked in the order of their keys
+ * before they are read. With `money` null, the call's price is not known.
  */
 const BUDGET_RESERVE = `
 create function budget_reserve(
@@ -246,8 +246,8 @@ end $$`
 
 /**
  * Changes the used amounts by the difference between the actual use and the reservation that was
- * made at `at`. If the window of the reservation is over, only the use beyond the reservation
- * counts. It counts in the current window.
+ * made at `at`. If the reservation's window is over, only the use beyond the reservation counts, in
+ * the current window.
  */
 const BUDGET_ADJUST = `
 create function budget_adjust(account uuid, key text, at bigint, requests bigint, tokens bigint, money bigint)
@@ -262,8 +262,8 @@ begin
 end $$`
 
 /**
- * Settles calls. Each call is settled once, even if it is sent several times. The caller must sort
- * the calls by account and key.
+ * Settles calls, each once, even if it is sent several times. The caller must sort the calls by
+ * account and key.
  */
 const BUDGET_SETTLE = `
 create function budget_settle(process uuid, calls json, clock bigint) returns void language plpgsql as $$
@@ -321,9 +321,9 @@ create trigger admin_acts_append_only before update or delete or truncate on adm
   for each statement execute function refuse_change_of_admin_acts()`
 
 /**
- * Appends an act. The lock is kept until the transaction ends, so that the next append sees this
- * act. Positions have no gaps, even if a transaction is undone. For the first act, the previous
- * hash is 32 zero bytes.
+ * Appends an act. The lock lasts until the transaction ends, so that the next append sees this act.
+ * Positions have no gaps, even if a transaction is undone. Before the first act, the hash is 32
+ * zero bytes.
  */
 const APPEND_ADMIN_ACT = `
 create function append_admin_act(at bigint, kind text, entry text) returns bigint language plpgsql as $$
@@ -338,8 +338,8 @@ begin
 end $$`
 
 /**
- * SQL functions that stores call instead of several statements. They are for rate limits, usage,
- * budgets, and the trail of acts.
+ * SQL functions that stores call instead of several statements: rate limits, usage, budgets, and
+ * the trail of acts.
  */
 export const STEPS = [
   RATE_LIMIT_STEP,
