@@ -27,8 +27,8 @@ export class ExpectationsError extends FormatError {
 export type OneOrMore<Type> = Type | readonly Type[]
 
 /**
- * The accepted enclaves: their code, by signed releases or by measurements, and their boot
- * configuration. Never take any part from the gateway under test.
+ * Which enclaves a checker accepts: their code, as signed releases or as measurements, and their
+ * boot configuration. Never take any part from the gateway under test.
  */
 export type Expectations = {
   /** The JSON Schema for a file of expectations. Only editors use it. */

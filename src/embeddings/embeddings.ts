@@ -107,7 +107,10 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
   }
 }
 
-/** The inputs of one request to the endpoint: from `from` to before `to`, with `tokens` tokens. */
+/**
+ * The inputs of one request to the endpoint, at the indexes `from` to `to` - 1. Together they have
+ * `tokens` tokens.
+ */
 type Batch = { readonly from: number; readonly to: number; readonly tokens: number }
 
 async function countInputs(

@@ -29,7 +29,7 @@ export type EndpointOptions = EnclaveChecks & {
   readonly callsMax: number
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** How long after the end of a call the enclave may still seal the call, milliseconds. */
+  /** The enclave may still seal a call for so long after the call ended, milliseconds. */
   readonly settleMs: number
   /** How long a look waits, and how long an enclave may be silent. */
   readonly identityTimeoutMs?: number

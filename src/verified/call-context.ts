@@ -30,8 +30,8 @@ export function encodeCallContext(context: CallContext): string {
 }
 
 /**
- * Parses the context of a SealedCompletion. Returns null for a text that encodeCallContext did not
- * write: such a completion is stored without an account.
+ * Parses the context of a SealedCompletion. Returns null if encodeCallContext did not write the
+ * text. The completion is then stored without an account.
  */
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)

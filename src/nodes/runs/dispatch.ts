@@ -337,7 +337,7 @@ async function tryNodes<Answer>(
     })
     if (held === null) break
     tried.add(held.offer.node)
-    // The caller may have left after the wait.
+    // The caller may have left during the wait.
     if (wanted.signal.aborted) {
       held.slot.release()
       throw wanted.signal.reason

@@ -32,8 +32,8 @@ export function servePeers(
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
     /**
-     * Opens a reader that checks an answer to this request. The gateway sends the node's chunks
-     * unchanged, not the reader's.
+     * Opens a reader that checks an answer to this request. The gateway sends the node's own
+     * chunks.
      */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },

@@ -182,10 +182,7 @@ function parseNotice(payload: string): z.output<typeof notices> | null {
   }
 }
 
-/**
- * A log and its committers in this process. There are several when endpoints lead to the same
- * enclave.
- */
+/** A log and its committers in this process: one for each endpoint that leads to its enclave. */
 class SharedLog {
   readonly #notary: string
   readonly #session: DatabaseSession
