@@ -39,10 +39,11 @@ export class MessagesReader implements StreamReader {
   read(event: DialectEvent): readonly DialectEvent[] {
     if (this.isEnded) return []
     const type = eventNameOf(event)
-    return this.readData(type, withoutPrototypes(withoutProof(event.data))).map((data) => ({
-      event: String(data.type),
-      data,
-    }))
+    const names = MEMBERS.get(type)
+    const data = withoutPrototypes(withoutProof(event.data))
+    return this.readData(type, names === undefined ? data : { type, ...pick(data, names) }).map(
+      (given) => ({ event: String(given.type), data: given }),
+    )
   }
 
   response(): JsonObject {
@@ -167,6 +168,15 @@ function reasonOf(data: JsonObject): string {
   const message = memberAt(data, 'error', 'message')
   return typeof message === 'string' ? message : 'no reason given'
 }
+
+/** Members of events beside `type`. Others are left out, so that no event says two things. */
+const MEMBERS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['message_start', ['message']],
+  ['content_block_start', ['index', 'content_block']],
+  ['content_block_delta', ['index', 'delta']],
+  ['content_block_stop', ['index']],
+  ['message_stop', []],
+])
 
 /** Members that SDKs read in message_delta and its delta. All others are left out. */
 const TOP_MEMBERS = ['context_management', 'input_transformations']
