@@ -1,12 +1,12 @@
 import { concatBytes, encodeHex, encodeUtf8, sha256 } from './bytes.ts'
 import { canonicalizeJson } from './json/canonical.ts'
 import {
+  filterMembers,
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
-  setMember,
 } from './json/value.ts'
 
 /**
@@ -103,14 +103,4 @@ function withoutNulls(object: JsonObject): JsonObject {
   return Object.values(object).includes(null)
     ? filterMembers(object, (_, value) => value !== null)
     : object
-}
-
-function filterMembers(
-  object: JsonObject,
-  keeps: (name: string, value: Json) => boolean,
-): JsonObject {
-  const kept: Record<string, Json> = {}
-  for (const [name, value] of Object.entries(object))
-    if (keeps(name, value)) setMember(kept, name, value)
-  return kept
 }

@@ -1,12 +1,12 @@
 import { FormatError } from '../errors.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 import {
+  filterMembers,
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
-  setMember,
 } from '../json/value.ts'
 
 /** The member with the proof of an answer. It is not hashed. */
@@ -50,10 +50,7 @@ export function canonicalEvent({ event, data }: DialectEvent): string {
 /** The object without its proof member. Returns `object` itself if no such member exists. */
 export function withoutProof(object: JsonObject): JsonObject {
   if (!Object.hasOwn(object, PROOF_MEMBER)) return object
-  const kept: Record<string, Json> = {}
-  for (const [name, value] of Object.entries(object))
-    if (name !== PROOF_MEMBER) setMember(kept, name, value)
-  return kept
+  return filterMembers(object, (name) => name !== PROOF_MEMBER)
 }
 
 /** The error for a stream that two readers would understand differently. */

@@ -63,3 +63,11 @@ export function setMember<Value>(object: Record<string, Value>, name: string, va
     })
   else object[name] = value
 }
+
+/** The object with the members that `keeps` accepts. */
+export function filterMembers(object: JsonObject, keeps: (name: string, value: Json) => boolean) {
+  const kept: Record<string, Json> = {}
+  for (const [name, value] of Object.entries(object))
+    if (keeps(name, value)) setMember(kept, name, value)
+  return kept
+}

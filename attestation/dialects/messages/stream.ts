@@ -1,4 +1,5 @@
 import {
+  filterMembers,
   isJsonObject,
   type Json,
   type JsonObject,
@@ -183,7 +184,7 @@ const TOP_MEMBERS = ['context_management', 'input_transformations']
 const DELTA_MEMBERS = ['stop_reason', 'stop_sequence', 'stop_details', 'container']
 
 function pick(object: JsonObject, names: readonly string[]): JsonObject {
-  return Object.fromEntries(Object.entries(object).filter(([name]) => names.includes(name)))
+  return filterMembers(object, (name) => names.includes(name))
 }
 
 /**

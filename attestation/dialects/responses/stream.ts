@@ -1,4 +1,11 @@
-import { isCount, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
+import {
+  filterMembers,
+  isCount,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../../json/value.ts'
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   type DialectEvent,
@@ -360,9 +367,7 @@ export class ResponsesReader implements StreamReader {
   /** Returns the response in an event. Its id and model must not change. */
   private responseIn(data: JsonObject): JsonObject {
     const given = withoutProof(objectIn(data, 'response'))
-    const response = Object.fromEntries(
-      Object.entries(given).filter(([name]) => !COMPUTED.includes(name)),
-    )
+    const response = filterMembers(given, (name) => !COMPUTED.includes(name))
     textIn(response, 'id')
     if (memberOf(response, 'object') !== 'response')
       throw refuse('invalid_form', 'expected object to be response')
