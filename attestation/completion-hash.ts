@@ -39,23 +39,21 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (formats.md, Hash of a completion), without the proof members of the
- * response. The request is passed as its digest and as canonical text without unset members.
- * `version` is the version of the receipt. `digest` is SHA-256: the enclave passes a native
- * function. Throws JsonError as canonicalizeJson does. A hash does not show who made it: see
- * verifyCompletionSignature.
+ * Hashes a completion (formats.md, Hash of a completion). The request is passed as its digest and
+ * its canonical text, the response without its proof (Dialect.hashedResponse). `digest` is SHA-256:
+ * the enclave passes a native function. Throws JsonError as canonicalizeJson does. A hash does not
+ * show who made it: see verifyCompletionSignature.
  */
 export function hashResponse(
   completion: {
     readonly canonicalRequest: string
     readonly requestDigest: Uint8Array
     readonly response: JsonObject
-    readonly version?: ReceiptVersion
   },
   digest: (data: Uint8Array) => Uint8Array = sha256,
 ): CompletionHash {
-  const { canonicalRequest, requestDigest, response, version } = completion
-  const canonicalResponse = canonicalizeJson(stripProofMembers(response, version))
+  const { canonicalRequest, requestDigest, response } = completion
+  const canonicalResponse = canonicalizeJson(response)
   const responseDigest = digest(encodeUtf8(canonicalResponse))
   return {
     requestHash: encodeHex(requestDigest),

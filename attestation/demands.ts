@@ -2,7 +2,7 @@ import { concatBytes, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } fro
 import { formOf, formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
-const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
+const { hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
 
 /** The member of a request in which its caller states its demands to the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
@@ -16,6 +16,11 @@ export type Demands = {
   readonly nonce?: string
   /** Which credential the enclave may present to the provider. */
   readonly credential?: CredentialDemand
+  /**
+   * The headers of the call's dialect, by their lower-case names. They replace those of the HTTP
+   * request, which are not encrypted.
+   */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 /** 'operator': not a caller's credential. Else only the caller's credential with this digest. */
@@ -31,9 +36,9 @@ export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 export function demandsOf(request: JsonObject): Demands | null {
   const value = memberOf(request, DEMANDS_MEMBER) ?? null
   if (value === null) return null
-  const names = ['nonce', 'credential'] as const
+  const names = ['nonce', 'credential', 'headers'] as const
   const given = isJsonObject(value) ? names.filter((name) => Object.hasOwn(value, name)) : names
-  const { nonce, credential } = membersOf(value, DEMANDS_MEMBER, given) as Partial<
+  const { nonce, credential, headers } = membersOf(value, DEMANDS_MEMBER, given) as Partial<
     Record<(typeof names)[number], Json>
   >
   if (credential !== undefined && nonce === undefined)
@@ -41,7 +46,15 @@ export function demandsOf(request: JsonObject): Demands | null {
   return {
     ...(nonce === undefined ? {} : { nonce: textOf(nonce, NONCE_NAME, NONCE) }),
     ...(credential === undefined ? {} : { credential: parseCredential(credential) }),
+    ...(headers === undefined ? {} : { headers: parseHeaders(headers) }),
   }
+}
+
+function parseHeaders(value: Json): Readonly<Record<string, string>> {
+  const name = `${DEMANDS_MEMBER}.headers`
+  return Object.fromEntries(
+    Object.entries(objectOf(value, name)).map(([header, text]) => [header, textOf(text, name)]),
+  )
 }
 
 const NONCE_NAME = `${DEMANDS_MEMBER}.nonce`

@@ -1,8 +1,14 @@
 import { HASH_BYTES } from './bytes.ts'
+import {
+  DIALECT_HEADERS,
+  DIALECT_NAMES,
+  type DialectName,
+  isDialectName,
+} from './dialects/dialect-names.ts'
 import { formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, memberOf } from './json/value.ts'
 
-const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt')
+const { countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_receipt')
 
 /**
  * What the enclave states about one completion besides the five proof fields (formats.md, Receipt).
@@ -20,9 +26,9 @@ export type ReceiptV3 = ReceiptMembers &
     /** The owner of the credential that was presented to the provider. */
     readonly credential: ReceiptCredential
     /** The API of request and response. */
-    readonly dialect: 'chat'
-    /** The hashed headers of the call. Empty for a chat call. */
-    readonly headers: Readonly<Record<string, never>>
+    readonly dialect: DialectName
+    /** The hashed headers of the call, without the caller's demands. Empty for a chat call. */
+    readonly headers: Readonly<Record<string, string>>
   }
 
 export type ReceiptCredential = {
@@ -100,10 +106,24 @@ export function parseReceipt(value: Json): Receipt {
     encrypted,
   }
   if (version === 2) return { version, ...members }
-  if (receipt.dialect !== 'chat') throw invalid('dialect', 'the text chat')
-  membersOf(receipt.headers, 'headers', [])
-  const credential = parseCredential(receipt.credential)
-  return { version, ...members, credential, dialect: receipt.dialect, headers: {} }
+  const { dialect } = receipt
+  if (!isDialectName(dialect)) throw invalid('dialect', `one of ${DIALECT_NAMES.join(', ')}`)
+  const headers = parseHeaders(dialect, receipt.headers)
+  return { version, ...members, credential: parseCredential(receipt.credential), dialect, headers }
+}
+
+function parseHeaders(dialect: DialectName, value: Json): ReceiptV3['headers'] {
+  const names = DIALECT_HEADERS[dialect]
+  const headers = Object.entries(objectOf(value, 'headers')).map(([name, text]) => {
+    if (!names.includes(name)) throw invalid('headers', `an object of ${names.join(', ')}`)
+    return [name, textOf(text, `headers.${name}`)] as const
+  })
+  return Object.fromEntries(headers)
+}
+
+/** The dialect of a receipt. Receipts of versions 1 and 2 are of chats. */
+export function dialectOfReceipt(receipt: Receipt): DialectName {
+  return receipt.version === 3 ? receipt.dialect : 'chat'
 }
 
 function parseCredential(value: Json): ReceiptCredential {

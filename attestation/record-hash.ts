@@ -5,14 +5,16 @@ import {
   hashResponse,
   type ReceiptVersion,
   stripProofMembers,
-  stripUnsetMembers,
 } from './completion-hash.ts'
+import type { DialectName } from './dialects/dialect-names.ts'
+import { DIALECTS } from './dialects/dialects.ts'
 import { canonicalizeJson } from './json/canonical.ts'
 import type { JsonObject } from './json/value.ts'
 
 /**
- * As hashResponse, for a request as JSON. Unset members of the request are left out too, so a
- * caller's body, its stored echo, a create response and a stored response all have the same hash.
+ * As hashResponse, for request and response as JSON. `request` has the form of its dialect in
+ * records. Members that are not hashed are left out, so a caller's chat body, its stored echo, a
+ * create response and a stored response all have the same hash. `dialect`: default chat.
  *
  * @example
  * const { request, response, hash } = parseExactJson(recordFile)
@@ -23,12 +25,21 @@ export function hashCompletion(
     readonly request: JsonObject
     readonly response: JsonObject
     readonly version?: ReceiptVersion
+    readonly dialect?: DialectName
   },
   digest: (data: Uint8Array) => Uint8Array = sha256,
 ): CompletionHash {
-  const canonicalRequest = canonicalizeJson(stripUnsetMembers(completion.request))
-  const requestDigest = digest(encodeUtf8(canonicalRequest))
-  return hashResponse({ canonicalRequest, requestDigest, ...completion }, digest)
+  const { request, response, version = 3, dialect = 'chat' } = completion
+  const { hashedRequest, hashedResponse } = DIALECTS[dialect]
+  const canonicalRequest = canonicalizeJson(hashedRequest(request))
+  return hashResponse(
+    {
+      canonicalRequest,
+      requestDigest: digest(encodeUtf8(canonicalRequest)),
+      response: hashedResponse(response, version),
+    },
+    digest,
+  )
 }
 
 /**

@@ -2,25 +2,25 @@ import { addressOf, type PointRecovery } from './account.ts'
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import { checkOpenings } from './check-openings.ts'
-import {
-  asksForUsage,
-  isProofMember,
-  PROOF_MEMBERS,
-  type ReceiptVersion,
-} from './completion-hash.ts'
+import { asksForUsage, type ReceiptVersion } from './completion-hash.ts'
 import { verifyCompletionSignature } from './completion-signature.ts'
-import { demandsOf } from './demands.ts'
+import { type CallRequest, statedHeaders } from './dialects/call-request.ts'
+import type { DialectEvent } from './dialects/dialect.ts'
+import { type DialectName, isDialectName } from './dialects/dialect-names.ts'
+import { DIALECTS, type Dialect, dialectOfRequest, eventDialectOf } from './dialects/dialects.ts'
+import { type KeptStream, readKeptStream } from './dialects/kept-stream.ts'
 import { statedAbsence } from './erasure.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Attempt, attempt, type Check, check, type Finding, need } from './finding.ts'
+import { canonicalizeJson } from './json/canonical.ts'
 import { formOf, formsOf } from './json/forms.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import { isJsonObject, type Json, type JsonObject, memberAt, memberOf } from './json/value.ts'
 import { findLateMember } from './late-member.ts'
 import { verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
 import { parseLogProof } from './log-proof-form.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
-import { parseReceipt, type Receipt } from './receipt.ts'
+import { dialectOfReceipt, parseReceipt, type Receipt } from './receipt.ts'
 import { hashChunks, hashCompletion } from './record-hash.ts'
 import { findReplacedMember } from './replaced-member.ts'
 
@@ -61,6 +61,8 @@ export type RecordOptions = {
    * proof.
    */
   readonly chunks?: readonly JsonObject[]
+  /** As `chunks`, for a dialect with named events: all events of the stream, in order. */
+  readonly events?: readonly DialectEvent[]
   /**
    * True if the caller sent the call with an `Idempotency-Key`: a repeated answer may have other
    * chunks for the same content. Default: false. Then the chunks must be exactly the enclave's.
@@ -130,7 +132,10 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
 /** The parts of a record. The fault of an unreadable part fails each check that needs the part. */
 type Subject = {
   readonly isStored: boolean
-  /** Null if the answer is not a kept stream. */
+  readonly dialect: Dialect
+  /** The events of a kept stream. Null if the answer is not a kept stream. */
+  readonly events: readonly DialectEvent[] | null
+  /** The chunks of a kept stream of a chat. Null without them. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
   /** True if a create response has a log proof, as stored records do. */
@@ -147,13 +152,18 @@ type Subject = {
   readonly publicKey: Attempt<Uint8Array>
   readonly receipt: Attempt<Receipt>
   readonly request: Attempt<JsonObject>
+  /** The headers and the body in the request. */
+  readonly call: Attempt<CallRequest>
   readonly response: Attempt<JsonObject>
 }
 
 function readSubject(record: Json, options: RecordOptions): Subject {
-  const { request: createRequest, chunks = null, idempotent = false } = options
+  const { request: createRequest, chunks = null, events = null, idempotent = false } = options
   const isStored = createRequest === undefined
-  const members = isJsonObject(record) ? record : {}
+  const object = isJsonObject(record) ? record : {}
+  const dialect = DIALECTS[isStored ? dialectOfStored(object) : dialectOfRequest(createRequest)]
+  const kept = events === null ? null : attempt(() => readKept(dialect.name, events))
+  const members = isStored ? object : kept === null ? dialect.proofOf(object) : proofOfKept(kept)
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
   const withheld = ownMembers({
     ...(isStored ? withheldOf(members, receipt) : {}),
@@ -163,20 +173,47 @@ function readSubject(record: Json, options: RecordOptions): Subject {
   const request = attempt(() =>
     objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
   )
-  const response = attempt(() => readResponse(record, { isStored, chunks }))
-  const isStream = attempt(
-    () => chunks !== null && 'value' in receipt && isStreamOf(receipt.value, chunks),
+  const call = attempt(() => dialect.readRequest(need(request)))
+  const response = attempt(() =>
+    kept === null ? readResponse(record, { isStored, chunks }) : need(kept).response,
   )
-  const parts = { request, response, withheld, receipt, isStored, version, isStream }
+  const isStream = attempt(() => {
+    if ('fault' in receipt) return false
+    if (kept !== null) return streamHashOf(receipt.value) === need(kept).streamHash
+    return chunks !== null && streamHashOf(receipt.value) === hashChunks(chunks)
+  })
+  const parts = { request, response, withheld, receipt, isStored, version, isStream, dialect }
   return {
     ...parts,
+    call,
     members,
+    events,
     chunks,
     idempotent,
     hasLog: memberOf(members, 'log') !== undefined,
     hashes: hashParts({ ...parts, chunks }),
     publicKey: attempt(() => readHex(members, 'public_key', PUBLIC_KEY_FORM)),
   }
+}
+
+/** The dialect in the receipt of a stored record. Receipts of versions 1 and 2 are of chats. */
+function dialectOfStored(record: JsonObject): DialectName {
+  const name = memberAt(record, 'receipt', 'dialect')
+  return isDialectName(name) ? name : 'chat'
+}
+
+function readKept(name: DialectName, events: readonly DialectEvent[]): KeptStream {
+  const dialect = eventDialectOf(name)
+  if (dialect !== null) return readKeptStream(dialect, events)
+  throw new FormatError('invalid_stream', 'expected chunks without names')
+}
+
+function proofOfKept(kept: Attempt<KeptStream>): JsonObject {
+  return 'value' in kept && isJsonObject(kept.value.proof) ? kept.value.proof : {}
+}
+
+function streamHashOf(receipt: Receipt): string | null {
+  return receipt.version === 1 ? null : receipt.stream_hash
 }
 
 /**
@@ -214,20 +251,30 @@ function readResponse(
 function hashParts(
   subject: Pick<
     Subject,
-    'request' | 'response' | 'withheld' | 'receipt' | 'isStored' | 'version' | 'chunks' | 'isStream'
+    | 'request'
+    | 'response'
+    | 'withheld'
+    | 'receipt'
+    | 'isStored'
+    | 'version'
+    | 'dialect'
+    | 'chunks'
+    | 'isStream'
   >,
 ): Subject['hashes'] {
   const { withheld, isStored } = subject
+  const dialect = subject.dialect.name
   const requestHash = attempt(
     () =>
       withheld.request ??
-      hashCompletion({ request: need(subject.request), response: {} }).requestHash,
+      hashCompletion({ request: need(subject.request), response: {}, dialect }).requestHash,
   )
   const computed = attempt(() => {
     // A gateway adds `log` to every answer. Only stored records of version 1 hash a provider's
     // `log`.
     const version = isStored ? subject.version : 3
-    return hashCompletion({ request: {}, response: need(subject.response), version }).responseHash
+    return hashCompletion({ request: {}, response: need(subject.response), version, dialect })
+      .responseHash
   })
   const responseHash = attempt(() => withheld.response ?? responseHashOf(subject, need(computed)))
   const hash = attempt(() =>
@@ -241,16 +288,22 @@ function hashParts(
  * usage, only the stream hash proves the chunks, so the response's hash is the receipt's.
  */
 function responseHashOf(
-  { receipt, request, isStream }: Pick<Subject, 'receipt' | 'request' | 'isStream'>,
+  {
+    receipt,
+    request,
+    chunks,
+    isStream,
+  }: Pick<Subject, 'receipt' | 'request' | 'chunks' | 'isStream'>,
   computed: string,
 ): string {
-  if ('fault' in receipt || receipt.value.response_hash === computed || !need(isStream))
+  if (
+    chunks === null ||
+    'fault' in receipt ||
+    receipt.value.response_hash === computed ||
+    !need(isStream)
+  )
     return computed
   return asksForUsage(need(request)) ? computed : receipt.value.response_hash
-}
-
-function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
-  return receipt.version !== 1 && receipt.stream_hash === hashChunks(chunks)
 }
 
 function checkRequestHash(subject: Subject): Finding {
@@ -269,11 +322,9 @@ function checkRequestHash(subject: Subject): Finding {
 function checkResponseHash(subject: Subject): Finding {
   const isWithheld = subject.withheld.response !== undefined
   const response = isWithheld ? {} : need(subject.response)
-  const unhashed = PROOF_MEMBERS.find(
-    (name) =>
-      subject.isStored && isProofMember(name, subject.version) && Object.hasOwn(response, name),
-  )
-  if (unhashed !== undefined)
+  const hashed = subject.dialect.hashedResponse(response, subject.version)
+  const unhashed = Object.keys(response).find((name) => !Object.hasOwn(hashed, name))
+  if (subject.isStored && unhashed !== undefined)
     throw new FormatError(
       'unhashed_member',
       `expected no ${unhashed} in the response: it is not hashed there`,
@@ -295,21 +346,23 @@ const NO_USAGE =
   'the signed response has the usage, which was not asked for and is not in the chunks; the stream hash binds them'
 
 function checkStreamHash(subject: Subject): Finding {
-  const { chunks } = subject
+  const { chunks, events } = subject
+  const kept = events ?? chunks
   const receipt = need(subject.receipt)
   if (receipt.version === 1) {
     if (chunks !== null) refuseAmbiguous(chunks)
     return skip('a receipt of version 1 has no stream hash')
   }
   if (receipt.stream_hash === null) {
-    if (chunks !== null)
+    if (kept !== null)
       throw new ProofError('not_streamed', 'expected an answer that was not streamed')
     return skip('the answer was not streamed')
   }
-  if (chunks === null) return skip('needs the chunks as they came')
-  if (need(subject.isStream)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
+  if (kept === null) return skip('needs the events as they came')
+  if (need(subject.isStream))
+    return `SHA-256 ${receipt.stream_hash} over ${kept.length} ${events === null ? 'chunks' : 'events'}`
   const isSameAnswer = need(subject.hashes.computed) === receipt.response_hash
-  if (!isSameAnswer || !subject.idempotent)
+  if (!isSameAnswer || !subject.idempotent || chunks === null)
     throw new ProofError(
       'wrong_stream',
       `expected the chunks that the enclave gave out, and no others${isSameAnswer ? CUT_OTHERWISE : ''}`,
@@ -364,6 +417,7 @@ function checkReceipt(subject: Subject): Finding {
     "the receipt's response_hash",
     'the response',
   )
+  checkDialect(subject, receipt)
   checkModels(subject, receipt)
   checkForm(subject, receipt)
   checkCredential(subject, receipt)
@@ -382,9 +436,9 @@ function credentialWords(receipt: Receipt): string {
 }
 
 /** Enclaves refuse a call whose demands they cannot meet, so the receipt must meet them. */
-function checkCredential({ request, withheld }: Subject, receipt: Receipt): void {
+function checkCredential({ dialect, request, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version !== 3) return
-  const demand = demandsOf(need(request))?.credential
+  const demand = dialect.demandsOf(need(request)).credential
   const { from, demanded } = receipt.credential
   const isAsDemanded =
     demand === undefined || (demand === 'operator' ? from !== 'caller' : from === 'caller')
@@ -395,18 +449,31 @@ function checkCredential({ request, withheld }: Subject, receipt: Receipt): void
     )
 }
 
+/** The receipt must have the dialect of the answer, and the headers of the request. */
+function checkDialect({ dialect, call, withheld }: Subject, receipt: Receipt): void {
+  if (dialectOfReceipt(receipt) !== dialect.name)
+    throw new ProofError('wrong_dialect', `expected the receipt's dialect to be ${dialect.name}`)
+  if (withheld.request !== undefined || receipt.version !== 3) return
+  const headers = statedHeaders(need(call).headers)
+  if (canonicalizeJson(headers) !== canonicalizeJson(receipt.headers))
+    throw new ProofError(
+      'wrong_headers',
+      "expected the receipt's headers to be the headers of the request",
+    )
+}
+
 /** The request says whether the answer is a stream. The receipt must agree. */
-function checkForm({ request, withheld }: Subject, receipt: Receipt): void {
+function checkForm({ call, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
-  if ((receipt.stream_hash !== null) !== (memberOf(need(request), 'stream') === true))
+  if ((receipt.stream_hash !== null) !== (memberOf(need(call).body, 'stream') === true))
     throw new ProofError(
       'wrong_stream',
       'expected a stream_hash exactly where the request asks for a stream',
     )
 }
 
-function checkModels({ request, response, withheld }: Subject, { model }: Receipt): void {
-  if (withheld.request === undefined && model.requested !== memberOf(need(request), 'model'))
+function checkModels({ call, response, withheld }: Subject, { model }: Receipt): void {
+  if (withheld.request === undefined && model.requested !== memberOf(need(call).body, 'model'))
     throw new ProofError(
       'wrong_model',
       "expected the receipt's model.requested to be the request's model",

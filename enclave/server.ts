@@ -1,10 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { decodeHex, encodeHex } from '../attestation/bytes.ts'
+import { DIALECT_NAMES } from '../attestation/dialects/dialect-names.ts'
 import { headAttestationUserData } from '../attestation/evidence/head-attestation.ts'
 import { measureJson } from '../attestation/json/json-size.ts'
 import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
 import { CallerGone, CallFault, faultOf, logFull } from './call-fault.ts'
 import { sendFault as answerFault, plainPort } from './calls/answer-port.ts'
+import { CALL_FORMS, type CallForm } from './calls/call-forms.ts'
 import {
   decodeAnchorProof,
   decodeCall,
@@ -22,6 +24,7 @@ import { describeError, type EventLog } from './logger.ts'
 import {
   type BootConfiguration,
   CALL_HEADER,
+  callPath,
   ENCLAVE_PATHS,
   type HeadAttestationReply,
   type Identity,
@@ -86,11 +89,9 @@ async function serve(
   response: ServerResponse,
 ): Promise<void> {
   const { pathname, searchParams } = new URL(request.url ?? '/', 'http://enclave')
+  const called = request.method === 'POST' ? CALLS.get(pathname) : undefined
+  if (called !== undefined) return called.serve(options, { request, response, form: called.form })
   switch (`${request.method} ${pathname}`) {
-    case `POST ${ENCLAVE_PATHS.completions}`:
-      return completions(options, request, response)
-    case `POST ${ENCLAVE_PATHS.encrypted}`:
-      return encrypted(options, request, response)
     case `POST ${ENCLAVE_PATHS.encryptedProof}`: {
       const proof = decodeAnchorProof(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
       if (options.encryption.waiters.give(proof)) return sendJson(response, 200, {})
@@ -119,28 +120,45 @@ async function serve(
   }
 }
 
+/** A call as it arrives, in the form of its dialect. */
+type Arrival = {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  readonly form: CallForm
+}
+
+/** The paths of calls, in all dialects. */
+const CALLS = new Map(
+  DIALECT_NAMES.flatMap((name) => {
+    const form = CALL_FORMS[name]
+    return [
+      [callPath(ENCLAVE_PATHS.completions, name), { serve: completions, form }] as const,
+      [callPath(ENCLAVE_PATHS.encrypted, name), { serve: encrypted, form }] as const,
+    ]
+  }),
+)
+
 async function completions(
   { core, gate }: ServerOptions,
-  request: IncomingMessage,
-  response: ServerResponse,
+  { request, response, form }: Arrival,
 ): Promise<void> {
   await throughGate(gate, core.limits.callsMax, async () => {
     const call = decodeCall(request.headers[CALL_HEADER])
     const body = await readCompletionRequest(core.space, request)
     const requestBytes = weighJson(body, measureJson(body))
-    const arrived = { call, isEncrypted: false, parsed: parseRequest(body), requestBytes }
+    const parsed = parseRequest(body, { form, headers: call.headers })
+    const arrived = { call, isEncrypted: false, parsed, requestBytes }
     await serveCompletion(core, arrived, plainPort(response))
   })
 }
 
 async function encrypted(
   { core, encryption, gate, log }: ServerOptions,
-  request: IncomingMessage,
-  response: ServerResponse,
+  { request, response, form }: Arrival,
 ): Promise<void> {
   await throughGate(gate, core.limits.callsMax, async () => {
     const call = decodeEncryptedCall(request.headers[CALL_HEADER])
-    await serveEncrypted({ core, log, ...encryption }, call, { request, response })
+    await serveEncrypted({ core, log, ...encryption }, call, { request, response, form })
   })
 }
 

@@ -33,15 +33,6 @@ export type StreamReader = {
   response(): JsonObject
 }
 
-/** The text that is hashed for a request: JCS of its dialect, its headers and its body. */
-export function canonicalRequest(
-  dialect: string,
-  headers: Readonly<Record<string, string>>,
-  body: JsonObject,
-): string {
-  return canonicalizeJson({ dialect, headers, body })
-}
-
 /** The line of one event in the text that `stream_hash` covers. */
 export function canonicalEvent({ event, data }: DialectEvent): string {
   return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`

@@ -1,5 +1,21 @@
-import { isCount, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
-import { type DialectEvent, PROOF_MEMBER, type StreamReader } from './dialect.ts'
+import { stripProofMembers, stripUnsetMembers } from '../completion-hash.ts'
+import { type Demands, demandsOf } from '../demands.ts'
+import {
+  hasExactMembers,
+  isCount,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../json/value.ts'
+import {
+  type CallHeaders,
+  type CallRequest,
+  demandsOfCall,
+  readCallRequest,
+} from './call-request.ts'
+import { type DialectEvent, PROOF_MEMBER, type StreamReader, withoutProof } from './dialect.ts'
+import { type DialectName, isDialectName } from './dialect-names.ts'
 import { readWholeMessage } from './messages/answer.ts'
 import { findHiddenInMessages } from './messages/request.ts'
 import { MessagesReader } from './messages/stream.ts'
@@ -8,53 +24,153 @@ import { readWholeResponse } from './responses/answer.ts'
 import { findHiddenInResponses } from './responses/request.ts'
 import { ResponsesReader } from './responses/stream.ts'
 
-/** The numbers of tokens for an answer. */
-export type DialectUsage = { readonly input: number; readonly output: number }
+/** The token usage that an answer states. */
+export type TokenUsage = {
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly total_tokens: number
+}
 
-/** An API whose calls keep their own form when they are hashed and streamed (README.md). */
+/**
+ * An API whose calls keep their own form when they are hashed and streamed (README.md). A request
+ * is a JSON object as records contain it: the body of a chat call, or `dialect`, `headers` and
+ * `body`.
+ */
 export type Dialect = {
-  /** The name of the dialect in hashed requests. */
-  readonly name: string
-  /** Headers of a call that are forwarded, and hashed with its body. Lower case. */
-  readonly headers: readonly string[]
-  /** Finds the first member that hides a part of the prompt. Null if there is no such member. */
-  findHidden(request: JsonObject): RefusedMember | null
+  readonly name: DialectName
+  /** Makes the request of a record from the body of a call and its hashed headers. */
+  requestOf(body: JsonObject, headers: CallHeaders): JsonObject
+  /** Reads a request. Throws FormatError for another form. */
+  readRequest(request: JsonObject): CallRequest
+  /** What the caller demands of the enclave. Throws FormatError. */
+  demandsOf(request: JsonObject): Demands
+  /** The request as it is hashed. Returns `request` itself if it has this form. */
+  hashedRequest(request: JsonObject): JsonObject
+  /**
+   * Finds the first member of a body that hides a part of the prompt. Null without such a member.
+   */
+  findHidden(body: JsonObject): RefusedMember | null
+  /** The answer as it is hashed: without its proof. `version` is the version of the receipt. */
+  hashedResponse(response: JsonObject, version: 1 | 2 | 3): JsonObject
+  /** The members that hold the proof of a whole answer: its own, or those of one member. */
+  proofOf(answer: JsonObject): JsonObject
+  /**
+   * Adds a proof to a whole answer. `answer`: canonical JSON text. `members`: JSON text, without
+   * braces, of the members of the proof.
+   */
+  addProof(answer: string, members: string): string
+  /** The text that ends a stream: the last event, from its canonical data, with the proof. */
+  endStream(data: string, members: string): string
+  /** The usage that an answer states. Null if it states no usage in whole numbers. */
+  usageOf(response: JsonObject): TokenUsage | null
+}
+
+/** A dialect whose streams consist of named events. The last event holds the proof. */
+export type EventDialect = Dialect & {
   /** Returns a provider's answer without its proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
   /** Creates a reader for one stream. */
   openStream(): StreamReader
-  /** The usage that an answer states. Null if it states no usage. */
-  usageOf(response: JsonObject): DialectUsage | null
   /** Member of the last event's data that holds the proof. Null if the data hold it directly. */
   readonly proofIn: string | null
 }
 
-/** The dialects. The path of a request shows its dialect. */
-export const DIALECTS = {
-  responses: {
-    name: 'responses',
-    headers: ['openai-beta'],
+const CHAT: Dialect = {
+  name: 'chat',
+  requestOf: (body) => body,
+  readRequest: (body) => ({ headers: {}, body }),
+  demandsOf: (body) => demandsOf(body) ?? {},
+  hashedRequest: stripUnsetMembers,
+  findHidden: () => null,
+  hashedResponse: stripProofMembers,
+  proofOf: (answer) => answer,
+  addProof: addMembers,
+  endStream: (data, members) => `data: ${addMembers(data, members)}\n\ndata: [DONE]\n\n`,
+  usageOf: (response) => usageIn(response, ['prompt_tokens'], 'completion_tokens'),
+}
+
+type EventPart = 'findHidden' | 'readAnswer' | 'openStream' | 'proofIn' | 'endStream'
+
+/** A dialect with named events, from the parts that depend on its form. */
+function eventDialect<Name extends DialectName>(
+  name: Name,
+  parts: Pick<EventDialect, EventPart> & {
+    /** Members of the usage that count the tokens of the prompt. */
+    readonly prompt: readonly [string, ...string[]]
+  },
+): EventDialect {
+  const { prompt, ...others } = parts
+  return {
+    name,
+    requestOf: (body, headers) => ({ dialect: name, headers, body }),
+    readRequest: (request) => readCallRequest(name, request),
+    demandsOf: (request) => demandsOfCall(readCallRequest(name, request)),
+    hashedRequest: (request) => request,
+    hashedResponse: withoutProof,
+    proofOf: (answer) => {
+      const proof = memberOf(answer, PROOF_MEMBER)
+      return isJsonObject(proof) ? proof : {}
+    },
+    addProof: addProofMember,
+    usageOf: (response) => usageIn(response, prompt, 'output_tokens'),
+    ...others,
+  }
+}
+
+/** The dialects whose streams consist of named events. */
+export const EVENT_DIALECTS = {
+  responses: eventDialect('responses', {
     findHidden: findHiddenInResponses,
     readAnswer: readWholeResponse,
     openStream: () => new ResponsesReader(),
-    usageOf: (response) => countsOf(response, []),
     proofIn: 'response',
-  },
-  messages: {
-    name: 'messages',
-    headers: ['anthropic-version', 'anthropic-beta'],
+    // The last event has only these members, in the order of canonical JSON.
+    endStream: (data, members) => {
+      const [, response = '', place = '', type] = LAST_RESPONSE.exec(data) ?? []
+      return `event: ${type}\ndata: {"response":${addProofMember(response, members)}${place}}\n\n`
+    },
+    prompt: ['input_tokens'],
+  }),
+  messages: eventDialect('messages', {
     findHidden: findHiddenInMessages,
     readAnswer: readWholeMessage,
     openStream: () => new MessagesReader(),
-    usageOf: (response) =>
-      countsOf(response, ['cache_creation_input_tokens', 'cache_read_input_tokens']),
     proofIn: null,
-  },
-} as const satisfies Readonly<Record<string, Dialect>>
+    endStream: (data, members) => `event: message_stop\ndata: ${addProofMember(data, members)}\n\n`,
+    prompt: ['input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens'],
+  }),
+} as const
+
+/** All dialects by their names. */
+export const DIALECTS: Readonly<Record<DialectName, Dialect>> = { chat: CHAT, ...EVENT_DIALECTS }
+
+const LAST_RESPONSE = /^\{"response":([\s\S]*)(,"sequence_number":\d+,"type":"([a-z._]+)")\}$/
+
+function addProofMember(object: string, members: string): string {
+  return addMembers(object, `"${PROOF_MEMBER}":{${members}}`)
+}
+
+/** Appends members to the JSON text of an object. */
+function addMembers(object: string, members: string): string {
+  return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
+}
+
+/** The dialect with this name, if its streams consist of named events. Otherwise null. */
+export function eventDialectOf(name: DialectName): EventDialect | null {
+  return name === 'chat' ? null : EVENT_DIALECTS[name]
+}
+
+/** The dialect of a request as records contain it. A request of another form is that of a chat. */
+export function dialectOfRequest(request: Json): DialectName {
+  const name = isJsonObject(request) && hasExactMembers(request, CALL_MEMBERS) && request.dialect
+  return isDialectName(name) ? name : 'chat'
+}
+
+const CALL_MEMBERS = ['dialect', 'headers', 'body'] as const
 
 /** Adds the proof of a stream to its last event. */
 export function withProof(
-  { proofIn }: Dialect,
+  { proofIn }: Pick<EventDialect, 'proofIn'>,
   last: DialectEvent,
   proof: JsonObject,
 ): DialectEvent {
@@ -66,18 +182,30 @@ export function withProof(
 }
 
 /** The proof in an event. Undefined if the event has no proof. */
-export function proofOfEvent({ proofIn }: Dialect, { data }: DialectEvent): Json | undefined {
+export function proofOfEvent(
+  { proofIn }: Pick<EventDialect, 'proofIn'>,
+  { data }: DialectEvent,
+): Json | undefined {
   const owner = proofIn === null ? data : memberOf(data, proofIn)
   return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
 }
 
-/** Counts input tokens, with the members in `more`, and output tokens. */
-function countsOf(response: JsonObject, more: readonly string[]): DialectUsage | null {
+/** Reads the usage of an answer. The first of the `prompt` members is required. */
+function usageIn(
+  response: JsonObject,
+  prompt: readonly [string, ...string[]],
+  completion: string,
+): TokenUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null
-  const { input_tokens: first, output_tokens: output } = usage
-  const others = more.map((name) => memberOf(usage, name) ?? 0)
-  if (!isCount(first) || !isCount(output) || !others.every(isCount)) return null
-  const input = others.reduce<number>((sum, count) => sum + Number(count), first)
-  return isCount(input) && isCount(input + output) ? { input, output } : null
+  const [first, ...others] = prompt
+  const counts = [memberOf(usage, first), ...others.map((name) => memberOf(usage, name) ?? 0)]
+  const output = memberOf(usage, completion)
+  if (!counts.every(isCount) || !isCount(output)) return null
+  const input = counts.reduce((sum, count) => sum + count, 0)
+  const stated = memberOf(usage, 'total_tokens')
+  const total = isCount(stated) ? stated : input + output
+  // The provider chose these numbers: the sum of safe integers may be unsafe.
+  if (!isCount(input) || !isCount(total)) return null
+  return { prompt_tokens: input, completion_tokens: output, total_tokens: total }
 }

@@ -2,7 +2,7 @@ import { sha256 } from '@noble/hashes/sha2.js'
 import { encodeHex, encodeUtf8 } from '../bytes.ts'
 import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
 import { canonicalEvent, type DialectEvent, isSame, refuse, withoutProof } from './dialect.ts'
-import { type Dialect, proofOfEvent } from './dialects.ts'
+import { type EventDialect, proofOfEvent } from './dialects.ts'
 
 /** The result of reading a stream that a caller kept. */
 export type KeptStream = {
@@ -22,7 +22,7 @@ export type KeptStream = {
  * if the last event is missing, `late_event` for an event after the last, `missing_proof` if the
  * last event has no proof. Does NOT check the proof.
  */
-export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]): KeptStream {
+export function readKeptStream(dialect: EventDialect, events: readonly DialectEvent[]): KeptStream {
   const reader = dialect.openStream()
   const hash = sha256.create()
   let last: DialectEvent | null = null
@@ -61,7 +61,7 @@ function isBare({ event, data }: DialectEvent): boolean {
 }
 
 /** The event as it is hashed: without the proof that an enclave adds. */
-function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): DialectEvent {
+function withoutProofs(dialect: EventDialect, { event, data }: DialectEvent): DialectEvent {
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }
   const owner = data[proofIn]

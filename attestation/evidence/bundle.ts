@@ -1,12 +1,14 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
-import { type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
+import type { ReceiptVersion } from '../completion-hash.ts'
+import { isDialectName } from '../dialects/dialect-names.ts'
+import { DIALECTS } from '../dialects/dialects.ts'
 import { type ErasureStatement, readErasure } from '../erasure.ts'
 import { FormatError } from '../errors.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { isJsonObject, type Json, type JsonObject, memberAt, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof-form.ts'
 import { ownMembers } from '../own-members.ts'
-import { parseReceipt, type Receipt } from '../receipt.ts'
+import { dialectOfReceipt, parseReceipt, type Receipt } from '../receipt.ts'
 import { hashCompletion } from '../record-hash.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
@@ -82,7 +84,9 @@ export type BundleRecord = RequestPart &
     readonly log: LogProof
   }
 
-/** The request in its hashed form, without unset members. If left out, its hash: `request_hash`. */
+/**
+ * The request in its hashed form (Dialect.hashedRequest). If left out, its hash: `request_hash`.
+ */
 type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
 
 /** The response in its hashed form. If left out, its hash: `response_hash`. */
@@ -106,8 +110,8 @@ export type BundleBlock = {
  * Reads the bundle in attacker-controlled `json` (read its text with parseExactJson). It must have
  * exactly the members of the format, each in its one form, hex in lower case, and a receipt of its
  * version. Throws FormatError `unknown_bundle` (another format or version), `invalid_bundle`,
- * `invalid_log_proof`, `invalid_receipt`. The messages name the member. Does NOT prove anything:
- * see verifyBundle.
+ * `invalid_log_proof`, `invalid_receipt`, `invalid_call_request`. The messages name the member.
+ * Does NOT prove anything: see verifyBundle.
  */
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
@@ -184,8 +188,9 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
     ...again,
     ...gone,
   ])
+  const receipt = parseBundleReceipt(record.receipt, version)
   return {
-    ...parseRequestPart(record),
+    ...parseRequestPart(record, receipt),
     ...parseResponsePart(record),
     hash: hexOf(record.hash, 'record.hash', { exactly: HASH_BYTES, prefix: '' }),
     public_key: hexOf(record.public_key, 'record.public_key', { exactly: PUBLIC_KEY_BYTES }),
@@ -194,7 +199,7 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
     ...(again.length === 0 ? {} : { reanchored: parseReanchored(record.reanchored) }),
     ...(gone.length === 0 ? {} : { erased: parseErasure(record.erased) }),
     attestation: base64Of(record.attestation, 'record.attestation', BUNDLE_DOCUMENT_BYTES_MAX),
-    receipt: parseBundleReceipt(record.receipt, version),
+    receipt,
     created_at: countOf(record.created_at, 'record.created_at'),
     log: parseLogProof(record.log),
   }
@@ -221,7 +226,7 @@ function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
   return receipt
 }
 
-function parseRequestPart(record: JsonObject): RequestPart {
+function parseRequestPart(record: JsonObject, receipt: Receipt): RequestPart {
   if (!Object.hasOwn(record, 'request'))
     return {
       request_hash: hexOf(record.request_hash, 'record.request_hash', {
@@ -230,8 +235,10 @@ function parseRequestPart(record: JsonObject): RequestPart {
       }),
     }
   const request = objectOf(record.request, 'record.request')
+  const dialect = DIALECTS[dialectOfReceipt(receipt)]
+  dialect.readRequest(request)
   // Refuses unset members: the hash does not cover them, so anyone could change them.
-  if (stripUnsetMembers(request) !== request)
+  if (dialect.hashedRequest(request) !== request)
     throw invalid('record.request', 'without members of null, also in its messages')
   return { request }
 }
@@ -304,11 +311,13 @@ export function createBundle(parts: {
   const request: Json = memberOf(record, 'request') ?? null
   const receipt = memberOf(record, 'receipt')
   const version = isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null
+  const dialect = memberAt(record, 'receipt', 'dialect')
+  const { hashedRequest } = DIALECTS[isDialectName(dialect) ? dialect : 'chat']
   return parseEvidenceBundle({
     format: BUNDLE_FORMAT,
     version,
     record: Object.hasOwn(record, 'request')
-      ? { ...record, request: isJsonObject(request) ? stripUnsetMembers(request) : request }
+      ? { ...record, request: isJsonObject(request) ? hashedRequest(request) : request }
       : record,
     boot_configuration: parts.bootConfiguration,
     transaction: parts.transaction,
@@ -383,7 +392,9 @@ export function redactedParts(record: BundleRecord): readonly RedactablePart[] {
 function redactRequest(record: BundleRecord): BundleRecord {
   if (!('request' in record)) return record
   const { request, ...rest } = record
-  const part: RequestPart = { request_hash: hashCompletion({ request, response: {} }).requestHash }
+  const dialect = dialectOfReceipt(record.receipt)
+  const { requestHash } = hashCompletion({ request, response: {}, dialect })
+  const part: RequestPart = { request_hash: requestHash }
   return { ...part, ...rest }
 }
 
@@ -391,8 +402,8 @@ function redactResponse(record: BundleRecord): BundleRecord {
   if (!('response' in record)) return record
   const { response, ...rest } = record
   const { version } = record.receipt
-  const part: ResponsePart = {
-    response_hash: hashCompletion({ request: {}, response, version }).responseHash,
-  }
+  const dialect = dialectOfReceipt(record.receipt)
+  const { responseHash } = hashCompletion({ request: {}, response, version, dialect })
+  const part: ResponsePart = { response_hash: responseHash }
   return { ...part, ...rest }
 }

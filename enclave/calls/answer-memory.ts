@@ -41,7 +41,8 @@ export function takeSpace(isGranted: boolean): void {
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
-  private readonly assembly: unknown
+  /** Returns what grows with the answer. */
+  private readonly assembly: () => unknown
   /** Bytes of the assembly at the last count. */
   private knownBytes = 0
   /** Upper bound for the bytes of the events since the last count. */
@@ -51,7 +52,7 @@ export class StreamMemory {
   /** Bytes of the incomplete event. */
   private waitingBytes = 0
 
-  constructor(space: Pick<Reservation, 'hold'>, assembly: unknown) {
+  constructor(space: Pick<Reservation, 'hold'>, assembly: () => unknown) {
     this.space = space
     this.assembly = assembly
   }
@@ -77,7 +78,7 @@ export class StreamMemory {
   }
 
   private countAssembly(): void {
-    const { size, bytes } = weighAssembly(this.assembly)
+    const { size, bytes } = weighAssembly(this.assembly())
     checkSize(size)
     this.knownBytes = bytes
     this.addedBytes = 0

@@ -43,6 +43,7 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
     provider: textOf(call.provider, 'provider'),
     credential: call.credential === null ? null : credentialOf(call.credential),
     is_callers: flagOf(call, 'is_callers'),
+    ...(call.headers === undefined ? {} : { headers: headersOf(call.headers) }),
     ...(flagOf(call, 'outlives_gateway') ? { outlives_gateway: true } : {}),
     ...(flagOf(call, 'tells_completion') ? { tells_completion: true } : {}),
   }))
@@ -111,6 +112,11 @@ function contextOf({ context }: Members): string {
   const text = textOf(context, 'context')
   if (Buffer.byteLength(text) <= CONTEXT_BYTES_MAX) return text
   throw invalid('context', `of at most ${CONTEXT_BYTES_MAX} bytes`)
+}
+
+function headersOf(value: Json): Readonly<Record<string, string>> {
+  const headers = Object.entries(objectOf(value, 'headers'))
+  return Object.fromEntries(headers.map(([name, text]) => [name, textOf(text, name)]))
 }
 
 function credentialOf(value: Json | undefined): string {

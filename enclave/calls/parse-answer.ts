@@ -12,7 +12,11 @@ import { CallFault } from '../call-fault.ts'
 import { readReason } from '../protocol/refusal.ts'
 
 /** Values for members that every completion has but the provider left out (interface 2.2). */
-type AnswerFallback = { readonly id: string; readonly created: number; readonly model: string }
+export type AnswerFallback = {
+  readonly id: string
+  readonly created: number
+  readonly model: string
+}
 
 /**
  * Parses the completion in a provider's answer to a call without stream (attacker-controlled
@@ -24,11 +28,7 @@ type AnswerFallback = { readonly id: string; readonly created: number; readonly 
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)
   if (!isJsonObject(answer)) throw notCompletion('expected a JSON object')
-  if ((answer.error ?? null) !== null)
-    throw new CallFault(
-      'provider_error',
-      `The provider answered with an error: ${readReason(answer).message ?? 'no reason given'}`,
-    )
+  checkNoError(answer)
   if (!isJsonArray(answer.choices) || answer.choices.length === 0)
     throw notCompletion('expected choices')
   const { id, created, model } = answer
@@ -41,6 +41,15 @@ export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObj
     model: typeof model === 'string' && model !== '' ? model : fallback.model,
     choices: answer.choices.map(fillChoice),
   }
+}
+
+/** Throws CallFault `provider_error` for an answer with an error. */
+export function checkNoError(answer: JsonObject): void {
+  if ((answer.error ?? null) === null) return
+  throw new CallFault(
+    'provider_error',
+    `The provider answered with an error: ${readReason(answer).message ?? 'no reason given'}`,
+  )
 }
 
 function readJson(body: Uint8Array): Json {

@@ -1,31 +1,34 @@
 import { createHash } from 'node:crypto'
-import { asksForUsage, stripUnsetMembers } from '../../attestation/completion-hash.ts'
-import { DEMANDS_MEMBER, type Demands, demandsOf } from '../../attestation/demands.ts'
+import { DEMANDS_MEMBER, type Demands } from '../../attestation/demands.ts'
+import { hashedHeaders, statedHeaders } from '../../attestation/dialects/call-request.ts'
+import type { Dialect } from '../../attestation/dialects/dialects.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import { readJson } from '../protocol/request-faults.ts'
-import { removeMember, setIncludeUsage } from './edit-body.ts'
+import type { CallForm } from './call-forms.ts'
+import { removeMember } from './edit-body.ts'
 
 /** A caller's request, and the body for the provider. */
 export type ParsedRequest = {
-  /** The request as the caller wrote it. */
-  readonly request: JsonObject
-  /** Canonical JSON text of the request without unset members. It is hashed and echoed. */
+  readonly form: CallForm
+  /** The body as the caller wrote it. */
+  readonly body: JsonObject
+  /** The hashed headers of the call. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The headers for the provider. */
+  readonly forwardedHeaders: Readonly<Record<string, string>>
+  /** Canonical JSON text of the request (Dialect.hashedRequest). It is hashed and echoed. */
   readonly canonicalRequest: string
   /** SHA-256 of `canonicalRequest`. */
   readonly requestDigest: Uint8Array
   readonly model: string
   readonly demands: Demands
   readonly isStream: boolean
-  /** True if the caller requested usage in the stream. */
-  readonly usageAsked: boolean
-  /** The value of `n`. Default 1. */
-  readonly choicesAsked: number
   /**
-   * The caller's own bytes with two changes: a stream gets `stream_options.include_usage`, and the
-   * member `affidavit` is removed.
+   * The caller's own bytes without the member `affidavit`. The form may add members that the
+   * provider needs.
    */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
@@ -34,44 +37,66 @@ export type ParsedRequest = {
 
 /**
  * Parses a request body (attacker-controlled bytes): JSON that canonical JSON represents exactly,
- * an object with a model and messages. The member `affidavit` contains the caller's demands on the
- * enclave (demandsOf), and is not forwarded. The provider checks all other members. `request` is
- * the body's JSON, if already parsed. Throws CallFault `invalid_request`.
+ * an object with a model and what its form requires. No member may hide a part of the prompt. The
+ * caller's demands on the enclave are not forwarded. The provider checks all other members.
+ * `headers` are those of the HTTP request. `json` is the body's JSON, if already parsed. Throws
+ * CallFault `invalid_request`.
  */
 export function parseRequest(
-  body: Uint8Array,
-  request: JsonObject = parseBody(body),
+  bytes: Uint8Array,
+  {
+    form,
+    headers: given = {},
+    json: body = parseBody(bytes),
+  }: {
+    readonly form: CallForm
+    readonly headers?: Readonly<Record<string, string>> | undefined
+    readonly json?: JsonObject
+  },
 ): ParsedRequest {
-  const { model, messages, stream, stream_options: options, n } = request
-  if (typeof model !== 'string') throw invalid('model', 'expected model to be a string')
-  if (!isJsonArray(messages)) throw invalid('messages', 'expected messages to be an array')
-  const demands = readDemands(request)
+  const { dialect } = form
+  const { model, stream } = body
+  if (typeof model !== 'string') throw invalid(['model'], 'expected model to be a string')
+  form.check(body)
+  const hidden = dialect.findHidden(body)
+  if (hidden !== null)
+    throw invalid(hidden.path, `${hidden.path.join('.')} cannot be verified: ${hidden.why}`)
+  const { headers, demands, canonicalRequest } = readParts(dialect, body, given)
   const isStream = stream === true
-  const usageAsked = asksForUsage(request)
   // The search reads the whole body, so it runs only if the member exists.
-  const own = Object.hasOwn(request, DEMANDS_MEMBER) ? removeMember(body, DEMANDS_MEMBER) : body
-  const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
-  const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
+  const own = Object.hasOwn(body, DEMANDS_MEMBER) ? removeMember(bytes, DEMANDS_MEMBER) : bytes
+  const forwarded = isStream ? form.forwardStream(own, body) : own
   return {
-    request,
+    form,
+    body,
+    headers,
+    forwardedHeaders: statedHeaders(headers),
     canonicalRequest,
     requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     model,
     demands,
     isStream,
-    usageAsked,
-    choicesAsked: typeof n === 'number' && n >= 1 ? n : 1,
     forwarded,
     forwardedHash: createHash('sha256').update(forwarded).digest('hex'),
   }
 }
 
-function readDemands(request: JsonObject): Demands {
+function readParts(
+  { name, requestOf, demandsOf, hashedRequest }: Dialect,
+  body: JsonObject,
+  given: Readonly<Record<string, string>>,
+) {
   try {
-    return demandsOf(request) ?? {}
+    const headers = hashedHeaders(name, body, given)
+    const request = requestOf(body, headers)
+    return {
+      headers,
+      demands: demandsOf(request),
+      canonicalRequest: canonicalizeJson(hashedRequest(request)),
+    }
   } catch (error) {
     if (!(error instanceof FormatError)) throw error
-    throw invalid(DEMANDS_MEMBER, error.message)
+    throw invalid([DEMANDS_MEMBER], error.message)
   }
 }
 
@@ -85,6 +110,6 @@ function parseBody(body: Uint8Array): JsonObject {
   throw new CallFault('invalid_request', 'expected a JSON object', { loc: ['body'] })
 }
 
-function invalid(member: string, message: string): CallFault {
-  return new CallFault('invalid_request', message, { loc: ['body', member] })
+function invalid(path: readonly (string | number)[], message: string): CallFault {
+  return new CallFault('invalid_request', message, { loc: ['body', ...path] })
 }

@@ -8,13 +8,12 @@ import type { Reservation, Space } from '../log/memory-budget.ts'
 import type { NotaryLog } from '../log/notary-log.ts'
 import { type FinishedCompletion, type Sealed, sealCompletion } from '../log/seal.ts'
 import type { NotaryAccount } from '../notary-key.ts'
-import { chooseProvider } from '../protocol/choose-provider.ts'
+import { chooseProvider, endpointOf, unsupportedMessage } from '../protocol/choose-provider.ts'
 import type { CompletionCall, ProviderEntry } from '../protocol/messages.ts'
 import { REFUSAL_BYTES_MAX, readRefusal } from '../protocol/refusal.ts'
 import type { ProviderAnswer, Transport } from '../providers/transport.ts'
 import { admitAnswer } from './answer-memory.ts'
 import type { AnswerPort } from './answer-port.ts'
-import { parseAnswer } from './parse-answer.ts'
 import type { ParsedRequest } from './parse-request.ts'
 import { createWatchdog, readAnswerBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
@@ -63,7 +62,7 @@ export async function serveCompletion(
   port: AnswerPort,
 ): Promise<void> {
   if (port.isGone()) throw new CallerGone('the gateway closed the connection')
-  const provider = findProvider(core.providers, { model: parsed.model, expected: call.provider })
+  const provider = findProvider(core.providers, parsed, call.provider)
   checkCredential(call, parsed.demands)
   if (core.attestation.current() === null) throw core.attestation.unavailable()
   const space = core.space.reserve(requestBytes)
@@ -119,10 +118,13 @@ type RunningCall = {
 
 function findProvider(
   table: readonly ProviderEntry[],
-  { model, expected }: { readonly model: string; readonly expected: string },
+  { model, form }: ParsedRequest,
+  expected: string,
 ): ProviderEntry {
-  const provider = chooseProvider(table, model)
-  if (provider === null) throw new CallFault('unsupported_model', 'No provider serves this model.')
+  const dialect = form.dialect.name
+  const provider = chooseProvider(table, model, dialect)
+  if (provider === null)
+    throw new CallFault('unsupported_model', unsupportedMessage(table, model, dialect))
   if (provider.name === expected) return provider
   throw new CallFault(
     'provider_mismatch',
@@ -158,7 +160,9 @@ async function askProvider(running: RunningCall): Promise<void> {
   try {
     const answer = await core.transport.send({
       provider,
+      endpoint: endpointOf(provider, parsed.form.dialect.name) ?? provider,
       credential: call.credential,
+      headers: parsed.forwardedHeaders,
       body: parsed.forwarded,
       isStream: parsed.isStream,
       cancel,
@@ -240,7 +244,7 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
     idleTimeoutMs,
   })
   admitAnswer(space, body.bytes)
-  const completion = parseAnswer(body.bytes, makeFallback(running))
+  const completion = running.parsed.form.readAnswer(body.bytes, makeFallback(running))
   const sealed = seal(running, answer, {
     response: completion,
     streamHash: null,
@@ -255,12 +259,11 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
   const { core, parsed, cancel, space, watchdog, port } = running
   await checkIsStream(running, answer)
   const { answerBytesMax: bytesMax, idleTimeoutMs, drainTimeoutMs } = core.limits
-  const { usageAsked, choicesAsked } = parsed
   const sink = port.openStream({ cancel, drainTimeoutMs })
   const relayed = await relayStream({
     body: answer.body,
     bodyTerms: { signal: cancel.signal, bytesMax, space },
-    stream: { usageAsked, choicesAsked, fallback: makeFallback(running) },
+    open: (parts) => parsed.form.openStream(parsed.body, makeFallback(running), parts),
     sink,
     watchdog,
     idleTimeoutMs,
@@ -294,6 +297,8 @@ function seal(
   return sealCompletion(
     { account: core.account, log: core.log, document },
     {
+      dialect: parsed.form.dialect,
+      headers: parsed.headers,
       canonicalRequest: parsed.canonicalRequest,
       requestDigest: parsed.requestDigest,
       response: result.response,

@@ -1,11 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
+import type { Dialect } from '../../attestation/dialects/dialects.ts'
 import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { CallerGone, type CallFault } from '../call-fault.ts'
 import { type AnswerPort, onClose } from '../calls/answer-port.ts'
 import { type StreamSink, waitForDrain } from '../calls/stream-sink.ts'
-import { type Sealed, usageOf } from '../log/seal.ts'
+import type { Sealed } from '../log/seal.ts'
 import { hideCredential } from '../protocol/hide-credential.ts'
 import {
   ENCRYPTED_RECORDS,
@@ -38,6 +39,7 @@ export type ShownCredential = {
 export const NO_CREDENTIAL: ShownCredential = { credential: null, isOperators: false }
 
 type AnswerOptions = {
+  readonly dialect: Dialect
   readonly response: ServerResponse
   readonly waiters: ProofWaiters
   /** The secret that the call's context exports for answers. */
@@ -102,7 +104,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     const members = await this.#awaitProof(sealed, response)
     if (members === null) return
     this.#begin({ content_type: 'application/json' })
-    const text = Buffer.from(withMembers(sealed.response, members))
+    const text = Buffer.from(this.#options.dialect.addProof(sealed.response, members))
     for (const piece of piecesOf(text)) if (!this.#frame(piece)) await this.#drained()
     await this.#finish()
   }
@@ -120,7 +122,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     }
     const members = await this.#awaitProof(sealed, response)
     if (members === null) return
-    this.#writeEvents(`data: ${withMembers(this.#last ?? '{}', members)}\n\ndata: [DONE]\n\n`)
+    this.#writeEvents(this.#options.dialect.endStream(this.#last ?? '{}', members))
     await this.#finish()
   }
 
@@ -202,7 +204,12 @@ export class EncryptedAnswerPort implements AnswerPort {
   }
 
   #recordSealed({ notice }: Sealed, response: JsonObject, call: string): void {
-    const report = { ...notice, call, model: this.model ?? '', usage: usageOf(response) }
+    const report = {
+      ...notice,
+      call,
+      model: this.model ?? '',
+      usage: this.#options.dialect.usageOf(response),
+    }
     this.#recordJson(ENCRYPTED_RECORDS.sealed, report)
   }
 
@@ -262,9 +269,4 @@ function gone(): CallerGone {
 function* piecesOf(text: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < text.length; at += FRAME_BYTES_MAX)
     yield text.subarray(at, at + FRAME_BYTES_MAX)
-}
-
-/** Appends members to the canonical text of an object. */
-function withMembers(object: string, members: string): string {
-  return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }

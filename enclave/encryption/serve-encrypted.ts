@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { measureJson } from '../../attestation/json/json-size.ts'
 import { CallerGone, faultOf } from '../call-fault.ts'
+import type { CallForm } from '../calls/call-forms.ts'
 import { parseRequest } from '../calls/parse-request.ts'
 import { type CompletionCore, serveCompletion } from '../calls/serve-completion.ts'
 import { weighJson } from '../log/weigh-json.ts'
 import { describeError, type EventLog } from '../logger.ts'
-import { readChatRequest } from '../protocol/chat-form.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
 import type { EncryptedCall, ProviderEntry } from '../protocol/messages.ts'
 import {
@@ -38,10 +38,19 @@ export type EncryptedCore = {
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,
   call: EncryptedCall,
-  { request, response }: { readonly request: IncomingMessage; readonly response: ServerResponse },
+  {
+    request,
+    response,
+    form,
+  }: {
+    readonly request: IncomingMessage
+    readonly response: ServerResponse
+    readonly form: CallForm
+  },
 ): Promise<void> {
   const opened = await openCall(request, { call, ring, space: core.space })
   const answer = new EncryptedAnswerPort({
+    dialect: form.dialect,
     response,
     waiters,
     secret: opened.secret,
@@ -50,7 +59,7 @@ export async function serveEncrypted(
     keepAliveMs,
   })
   try {
-    await complete(core, answer, { call, opened })
+    await complete(core, answer, { call, opened, form })
   } catch (error) {
     if (error instanceof CallerGone) throw error
     const fault = faultOf(error)
@@ -64,13 +73,13 @@ export async function serveEncrypted(
 async function complete(
   core: CompletionCore,
   answer: EncryptedAnswerPort,
-  { call, opened }: Arrived,
+  { call, opened, form }: Arrived,
 ): Promise<void> {
-  const checked = readChatRequest(opened.body)
+  const checked = form.readEncrypted(opened.body)
   if ('faults' in checked) return answer.refuseRequest(checked.faults)
-  const parsed = parseRequest(opened.body, checked.request)
+  const parsed = parseRequest(opened.body, { form, json: checked.request })
   answer.model = parsed.model
-  const provider = chooseProvider(core.providers, parsed.model)
+  const provider = chooseProvider(core.providers, parsed.model, form.dialect.name)
   const chosen = chooseCredential(provider, { call, opened })
   if (chosen === null)
     return answer.refuse({
@@ -88,12 +97,16 @@ async function complete(
   await serveCompletion(core, { call: given, parsed, requestBytes, isEncrypted: true }, answer)
 }
 
-type Arrived = { readonly call: EncryptedCall; readonly opened: OpenedCall }
+type Arrived = {
+  readonly call: EncryptedCall
+  readonly opened: OpenedCall
+  readonly form: CallForm
+}
 
 /** Returns null if a required credential is missing. Plain http needs no credential. */
 function chooseCredential(
   provider: ProviderEntry | null,
-  { call, opened }: Arrived,
+  { call, opened }: Pick<Arrived, 'call' | 'opened'>,
 ): ShownCredential | null {
   const { callerCredential } = opened
   if (callerCredential !== null) return { credential: callerCredential, isOperators: false }

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
+import type { Json } from '../../attestation/json/value.ts'
 import { bootConfigurationOf, ConfigError, readConfig } from '../config.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 import { BUILT_IN_PROVIDERS } from '../providers/built-in-table.ts'
@@ -164,16 +165,13 @@ export function listBridges(providers: readonly ProviderEntry[]): readonly Bridg
 /** Writes an image's settings as files below `/etc`, by their paths in the root file system. */
 export function writeSettings(settings: ImageSettings): FileTree {
   const bridges = listBridges(settings.providers)
-  const table = settings.providers.map(({ name, origin, path, models }) => ({
-    name,
-    origin,
-    path,
-    models,
-  }))
   const names = new Map(bridges.map(({ host, address }) => [host, address]))
   const files: readonly (readonly [string, TreeEntry])[] = [
     ['etc/affidavit/enclave.env', textFile(writeVariables(settings))],
-    ['etc/affidavit/providers.json', textFile(`${canonicalizeJson(table)}\n`)],
+    [
+      'etc/affidavit/providers.json',
+      textFile(`${canonicalizeJson(settings.providers as unknown as Json)}\n`),
+    ],
     ['etc/affidavit/provider-cas.pem', { kind: 'file', mode: 0o644, data: settings.cas }],
     ['etc/affidavit/bridges', textFile(bridges.map(writeBridge).join(''))],
     [

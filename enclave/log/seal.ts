@@ -2,27 +2,28 @@ import { createHash } from 'node:crypto'
 import { completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
 import { hashResponse } from '../../attestation/completion-hash.ts'
+import { type CallHeaders, statedHeaders } from '../../attestation/dialects/call-request.ts'
+import type { Dialect } from '../../attestation/dialects/dialects.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { isCount, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import type { Receipt, ReceiptCredential, ReceiptV3 } from '../../attestation/receipt.ts'
 import type { KeptDocument } from '../attestation-keeper.ts'
 import type { NotaryAccount } from '../notary-key.ts'
-import {
-  NOTICE_RESPONSE_LENGTH_MAX,
-  type SealedNotice,
-  type TokenUsage,
-} from '../protocol/messages.ts'
+import { NOTICE_RESPONSE_LENGTH_MAX, type SealedNotice } from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
 
 /** What the enclave knows about a finished completion. */
 export type FinishedCompletion = {
-  /** Canonical JSON text of the request without unset members. */
+  readonly dialect: Dialect
+  /** The hashed headers of the call. */
+  readonly headers: CallHeaders
+  /** Canonical JSON text of the request (Dialect.hashedRequest). */
   readonly canonicalRequest: string
   /** SHA-256 of `canonicalRequest`. */
   readonly requestDigest: Uint8Array
   readonly response: JsonObject
-  /** hashChunks (hex) of the chunks that were passed on. Null without a stream. */
+  /** SHA-256 (hex) over the events that were passed on. Null without a stream. */
   readonly streamHash: string | null
   /** Number of calls of this request in the log so far, with this call. */
   readonly attempt: number
@@ -66,7 +67,9 @@ export function sealCompletion(
   finished: FinishedCompletion,
 ): Sealed {
   const { account, log, document } = notary
-  const hashes = hashResponse(finished, nativeSha256)
+  const { dialect } = finished
+  const hashed = { ...finished, response: dialect.hashedResponse(finished.response, 3) }
+  const hashes = hashResponse(hashed, nativeSha256)
   const receipt = makeReceipt(log.size, hashes, finished)
   const receiptText = canonicalizeJson(receipt)
   const signature = `0x${encodeHex(account.sign(completionDigest(decodeHex(hashes.hash))))}`
@@ -76,7 +79,9 @@ export function sealCompletion(
       index: receipt.index,
       request: isEncrypted ? null : hashes.canonicalRequest,
       response: isEncrypted ? null : hashes.canonicalResponse,
-      ...(isEncrypted ? { usage: usageOf(finished.response), call: String(receipt.index) } : {}),
+      ...(isEncrypted
+        ? { usage: dialect.usageOf(finished.response), call: String(receipt.index) }
+        : {}),
       receipt: receiptText,
       signature,
       context: finished.context,
@@ -100,22 +105,6 @@ export function sealCompletion(
       `"hash":"${hashes.hash}","public_key":"${publicKey}","signature":"${signature}",` +
       `"attestation":"${document.base64}","receipt":${receiptText}`,
   }
-}
-
-/** Returns the usage that a response states. Returns null without usage, or without numbers. */
-export function usageOf(response: JsonObject): TokenUsage | null {
-  const usage = memberOf(response, 'usage')
-  if (!isJsonObject(usage)) return null
-  const {
-    prompt_tokens: promptTokens,
-    completion_tokens: completionTokens,
-    total_tokens: totalTokens,
-  } = usage
-  if (!isCount(promptTokens) || !isCount(completionTokens)) return null
-  const total = isCount(totalTokens) ? totalTokens : promptTokens + completionTokens
-  // The provider chose these numbers: the sum of two safe integers may be unsafe.
-  if (!isCount(total)) return null
-  return { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens: total }
 }
 
 /** Uses native code, because answers may be megabytes. */
@@ -149,7 +138,7 @@ function makeReceipt(
     attempt: finished.attempt,
     encrypted: finished.isEncrypted,
     credential: finished.credential,
-    dialect: 'chat',
-    headers: {},
+    dialect: finished.dialect.name,
+    headers: statedHeaders(finished.headers),
   }
 }

@@ -1,17 +1,40 @@
-import type { ProviderEntry } from './messages.ts'
+import { DIALECT_NAMES, type DialectName } from '../../attestation/dialects/dialect-names.ts'
+import type { ProviderEndpoint, ProviderEntry } from './messages.ts'
 
 /**
- * Returns the first provider in the table with a pattern that matches the whole model id, or null.
- * `*` matches any characters, or none. All else matches literally, case-sensitive. The enclave
- * routes with it, and the gateway chooses the credential; the enclave's choice decides.
+ * Returns the first provider in the table that has the dialect and a pattern that matches the whole
+ * model id, or null. `*` matches any characters, or none. All else matches literally,
+ * case-sensitive. The enclave routes with it, and the gateway chooses the credential; the enclave's
+ * choice decides.
  */
 export function chooseProvider(
   table: readonly ProviderEntry[],
   model: string,
+  dialect: DialectName = 'chat',
 ): ProviderEntry | null {
   return (
-    table.find((entry) => entry.models.some((pattern) => matchesPattern(pattern, model))) ?? null
+    table.find(
+      (entry) =>
+        endpointOf(entry, dialect) !== null &&
+        entry.models.some((pattern) => matchesPattern(pattern, model)),
+    ) ?? null
   )
+}
+
+/** The endpoint of a provider for a dialect. Null if the provider does not have the dialect. */
+export function endpointOf(entry: ProviderEntry, dialect: DialectName): ProviderEndpoint | null {
+  return dialect === 'chat' ? entry : (entry.endpoints?.[dialect] ?? null)
+}
+
+/** Why no provider serves a model in a dialect, with the dialects in which one does. */
+export function unsupportedMessage(
+  table: readonly ProviderEntry[],
+  model: string,
+  dialect: DialectName,
+): string {
+  const others = DIALECT_NAMES.filter((name) => chooseProvider(table, model, name) !== null)
+  if (others.length === 0) return 'No provider serves this model.'
+  return `No provider serves this model as ${dialect}. One serves it as ${others.join(' and ')}.`
 }
 
 /**

@@ -1,3 +1,5 @@
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
+import type { TokenUsage } from '../../attestation/dialects/dialects.ts'
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import type { LogProof } from '../../attestation/log-proof-form.ts'
@@ -14,14 +16,14 @@ import type { Receipt } from '../../attestation/receipt.ts'
  * continues without it. The measurements state which code runs.
  *
  * Version 2: streams end with the event `last`, and receipts are of version 2. Version 3: receipts
- * are of version 3, and callers may demand a credential. A gateway still works with enclaves of
- * older versions. Thus gateways are replaced first, and they can fetch everything that an older
- * enclave sealed.
+ * are of version 3, and callers may demand a credential. Version 4: calls of all dialects. A
+ * gateway still works with enclaves of older versions. Thus gateways are replaced first, and they
+ * can fetch everything that an older enclave sealed.
  */
-export const PROTOCOL_VERSION = 3
+export const PROTOCOL_VERSION = 4
 
 /** Versions of enclaves with which a gateway of this version works. */
-export const PROTOCOL_VERSIONS: readonly number[] = [1, 2, 3]
+export const PROTOCOL_VERSIONS: readonly number[] = [1, 2, 3, 4]
 
 /** Paths of the enclave's socket, by call. */
 export const ENCLAVE_PATHS = {
@@ -29,10 +31,13 @@ export const ENCLAVE_PATHS = {
   identity: '/v1/identity',
   /**
    * POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or
-   * EnclaveFault
+   * EnclaveFault. A call of another dialect than chat has its name as a further segment (callPath).
    */
   completions: '/v1/completions',
-  /** POST frames of EHBP, CALL_HEADER → EncryptedRecord after EncryptedRecord, or EnclaveFault */
+  /**
+   * POST frames of EHBP, CALL_HEADER → EncryptedRecord after EncryptedRecord, or EnclaveFault. The
+   * dialect as for `completions`.
+   */
   encrypted: '/v1/encrypted/completions',
   /** POST AnchorProof → {} */
   encryptedProof: '/v1/encrypted/proof',
@@ -45,6 +50,11 @@ export const ENCLAVE_PATHS = {
   /** POST BootStatementRequest → BootStatementReply */
   bootStatement: '/v1/boot-statement',
 } as const
+
+/** The path of a call: `completions` or `encrypted`, and the dialect unless it is chat. */
+export function callPath(path: string, dialect: DialectName): string {
+  return dialect === 'chat' ? path : `${path}/${dialect}`
+}
 
 /** Request header of a completion call: base64url of the JSON of a CompletionCall. */
 export const CALL_HEADER = 'x-affidavit-call'
@@ -59,6 +69,16 @@ export type ProviderEntry = {
   readonly path: string
   /** Patterns of model ids. `*` matches any characters. The first matching entry is used. */
   readonly models: readonly string[]
+  /** Endpoints of other dialects. Default: none. */
+  readonly endpoints?: Readonly<Partial<Record<DialectName, ProviderEndpoint>>>
+}
+
+/** An endpoint of a provider. */
+export type ProviderEndpoint = {
+  /** Absolute path, e.g. `/v1/messages`. */
+  readonly path: string
+  /** The header with the credential. Default: `authorization`, as a bearer token. */
+  readonly credential?: 'x-api-key'
 }
 
 /** SHA-256 of the JCS of exactly this object is in `user_data` of the attestation document. */
@@ -94,10 +114,12 @@ export type CompletionCall = {
   readonly context: string
   /** The credential's provider. The enclave refuses a model that selects another provider. */
   readonly provider: string
-  /** Sent to the provider as `Authorization: Bearer <credential>`. Null: no credential is sent. */
+  /** Sent to the provider in the header that its endpoint requires. Null: no credential is sent. */
   readonly credential: string | null
   /** True for the caller's credential, false for the operator's. Default: false. */
   readonly is_callers?: boolean
+  /** The caller's headers that the dialect hashes, by their lower-case names. Default: none. */
+  readonly headers?: Readonly<Record<string, string>>
   /**
    * True if the call continues when the gateway closes the connection. Another gateway can then
    * find the record. Default: false. An older enclave ignores it.
@@ -163,13 +185,6 @@ export type EncryptedSealed = SealedNotice & {
   readonly usage: TokenUsage | null
 }
 
-/** The token usage that the provider stated. */
-export type TokenUsage = {
-  readonly prompt_tokens: number
-  readonly completion_tokens: number
-  readonly total_tokens: number
-}
-
 /** Why there is no complete answer, for limits and metrics, without a message. */
 export type EncryptedFault = {
   readonly code: EnclaveFaultCode
@@ -222,9 +237,10 @@ export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
 /**
  * Server-sent events of a streamed completion call, in order:
  *
- * 1. `data: <chunk>` any number of times: chunks as the caller gets them, canonical JSON;
- * 2. either `event: last` with the last chunk, to which the gateway adds the proof, and then
- *    `event: sealed` with a SealedNotice (outcome complete);
+ * 1. events as the caller gets them, with canonical JSON: `data: <chunk>`, or in a dialect with
+ *    named events `event: <type>` and `data: <data>`;
+ * 2. either `event: last` with the data of the last event, to which the gateway adds the proof, and
+ *    then `event: sealed` with a SealedNotice (outcome complete);
  *    or `event: fault` with an EnclaveFault, and then `event: sealed` (outcome upstream_error).
  *
  * A stream that the enclave ends without `sealed` left no record. A stream that the gateway left or

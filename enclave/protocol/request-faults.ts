@@ -1,6 +1,6 @@
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import type { Json } from '../../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /**
  * One fault of a request (interface, part 7): its place (`['body', 'messages', 0, 'role']`), a
@@ -85,4 +85,14 @@ export function readJson(
     const type = error.code === 'syntax' ? 'json_invalid' : error.code
     return { fault: { loc, msg: error.message, type } }
   }
+}
+
+/** Returns the JSON object in a body (attacker-controlled bytes), or the faults of the body. */
+export function readRequestObject(
+  body: Uint8Array,
+): { readonly request: JsonObject } | { readonly faults: readonly RequestFault[] } {
+  const read = readJson(body)
+  if ('fault' in read) return { faults: [read.fault] }
+  if (isJsonObject(read.json)) return { request: read.json }
+  return { faults: [{ loc: ['body'], ...WRONG_TYPE.object }] }
 }

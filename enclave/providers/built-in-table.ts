@@ -1,10 +1,10 @@
 import type { ProviderEntry } from '../protocol/messages.ts'
 
 /**
- * The providers of a production enclave: their OpenAI-compatible chat endpoints (recheck in each
- * provider's API reference, under "OpenAI compatibility"). The table is measured: it is in the
- * code, and in the boot configuration that the attestation document names. A call goes to the first
- * entry with a matching pattern, so the order matters:
+ * The providers of a production enclave: their OpenAI-compatible chat endpoints, and those of the
+ * other dialects (recheck in each provider's API reference, under "OpenAI compatibility"). The
+ * table is measured: it is in the code, and in the boot configuration that the attestation document
+ * names. A call goes to the first entry with a matching pattern, so the order matters:
  *
  * 1. Bare ids (`gpt-…`, `claude-…`) belong to who makes the model. Patterns do not overlap.
  * 2. Ids of the form `vendor/model` belong to a host. Groq's and Together's are listed by name or
@@ -18,6 +18,7 @@ export const BUILT_IN_PROVIDERS: readonly ProviderEntry[] = [
     name: 'openai',
     origin: 'https://api.openai.com',
     path: '/v1/chat/completions',
+    endpoints: { responses: { path: '/v1/responses' } },
     models: [
       'gpt-*',
       'chatgpt-*',
@@ -36,6 +37,7 @@ export const BUILT_IN_PROVIDERS: readonly ProviderEntry[] = [
     name: 'anthropic',
     origin: 'https://api.anthropic.com',
     path: '/v1/chat/completions',
+    endpoints: { messages: { path: '/v1/messages', credential: 'x-api-key' } },
     models: ['claude-*'],
   },
   {
@@ -48,18 +50,21 @@ export const BUILT_IN_PROVIDERS: readonly ProviderEntry[] = [
     name: 'deepseek',
     origin: 'https://api.deepseek.com',
     path: '/chat/completions',
+    endpoints: { messages: { path: '/anthropic/v1/messages', credential: 'x-api-key' } },
     models: ['deepseek-chat*', 'deepseek-reasoner*', 'deepseek-v*'],
   },
   {
     name: 'xai',
     origin: 'https://api.x.ai',
     path: '/v1/chat/completions',
+    endpoints: { responses: { path: '/v1/responses' } },
     models: ['grok-*'],
   },
   {
     name: 'groq',
     origin: 'https://api.groq.com',
     path: '/openai/v1/chat/completions',
+    endpoints: { responses: { path: '/openai/v1/responses' } },
     models: [
       'groq/*',
       'llama-3.*',
@@ -124,6 +129,10 @@ export const BUILT_IN_PROVIDERS: readonly ProviderEntry[] = [
     name: 'openrouter',
     origin: 'https://openrouter.ai',
     path: '/api/v1/chat/completions',
+    endpoints: {
+      responses: { path: '/api/v1/responses' },
+      messages: { path: '/api/v1/messages' },
+    },
     models: [
       'openrouter/*',
       'openai/*',

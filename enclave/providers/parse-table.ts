@@ -1,3 +1,4 @@
+import { isDialectName } from '../../attestation/dialects/dialect-names.ts'
 import { formOf, formsOf } from '../../attestation/json/forms.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
@@ -11,7 +12,7 @@ const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 c
 const CODE = 'invalid_provider_table'
 
 /**
- * Parses a provider table from a JSON file: an array of ProviderEntry, with exactly these members.
+ * Parses a provider table from a JSON file: an array of ProviderEntry, without other members.
  * Names are unique. Origins have only scheme, host and port: https, or http for a loopback host.
  * Throws JsonError, or FormatError `invalid_provider_table` that names the first wrong entry and
  * member.
@@ -44,17 +45,34 @@ export function parseOrigin(text: string, where = ''): string {
 
 function parseEntry(json: Json, position: number): ProviderEntry {
   const where = `provider ${position}: `
-  const { arrayOf, membersOf, textOf } = formsOf(CODE, where)
-  const entry = membersOf(json, 'the entry', ['name', 'origin', 'path', 'models'])
+  const { arrayOf, invalid, membersOf, objectOf, textOf } = formsOf(CODE, where)
+  const { endpoints, ...required } = objectOf(json, 'the entry')
+  const entry = membersOf(required, 'the entry', ['name', 'origin', 'path', 'models'])
   const patterns = arrayOf(entry.models, 'models', { min: 1, max: PATTERNS_MAX })
   const origin = textOf(entry.origin, 'origin', formOf(/^https?:\/\/[!-~]{1,300}$/))
   return {
     name: textOf(entry.name, 'name', formOf(/^[a-z0-9][a-z0-9-]{0,63}$/)),
     origin: parseOrigin(origin, where),
-    path: textOf(entry.path, 'path', formOf(/^\/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,300}$/)),
+    path: textOf(entry.path, 'path', PATH),
     models: patterns.map((pattern) => textOf(pattern, 'each of models', PATTERN)),
+    ...(endpoints === undefined ? {} : { endpoints: parseEndpoints() }),
+  }
+
+  function parseEndpoints(): NonNullable<ProviderEntry['endpoints']> {
+    const parsed = Object.entries(objectOf(endpoints, 'endpoints')).map(([dialect, value]) => {
+      if (!isDialectName(dialect) || dialect === 'chat')
+        throw invalid('endpoints', 'an object of responses and messages')
+      const { credential, ...others } = objectOf(value, dialect)
+      const path = textOf(membersOf(others, dialect, ['path']).path, `${dialect}.path`, PATH)
+      if (credential === undefined) return [dialect, { path }] as const
+      if (credential !== 'x-api-key') throw invalid(`${dialect}.credential`, 'x-api-key')
+      return [dialect, { path, credential }] as const
+    })
+    return Object.fromEntries(parsed)
   }
 }
+
+const PATH = formOf(/^\/[A-Za-z0-9._~!$&'()*+,;=:@%/-]{0,300}$/)
 
 function isLoopback(hostname: string): boolean {
   return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname)

@@ -4,7 +4,7 @@ import https from 'node:https'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import type { ReceiptTls } from '../../attestation/receipt.ts'
 import { CallFault } from '../call-fault.ts'
-import type { ProviderEntry } from '../protocol/messages.ts'
+import type { ProviderEndpoint, ProviderEntry } from '../protocol/messages.ts'
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s
@@ -19,8 +19,11 @@ const IDLE_CONNECTIONS_MAX = 256
 /** One request to a provider. */
 type ProviderCall = {
   readonly provider: ProviderEntry
-  /** Sent as a bearer token. Null: no credential is sent. */
+  readonly endpoint: ProviderEndpoint
+  /** Sent in the header that the endpoint requires. Null: no credential is sent. */
   readonly credential: string | null
+  /** The caller's headers that the dialect forwards, by their lower-case names. */
+  readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
   readonly isStream: boolean
   /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
@@ -75,7 +78,7 @@ export function createTransport(options: {
   })
   return {
     send: (call) => {
-      const url = new URL(call.provider.origin + call.provider.path)
+      const url = new URL(call.provider.origin + call.endpoint.path)
       const head = { method: 'POST', headers: requestHeaders(call) }
       const request =
         url.protocol === 'https:'
@@ -91,17 +94,27 @@ export function createTransport(options: {
 }
 
 /**
- * All headers for a provider, except Host and Connection. The caller's own headers are never sent.
+ * All headers for a provider, except Host and Connection. Of the caller's own headers, only those
+ * that are hashed are sent.
  */
-function requestHeaders({ credential, body, isStream }: ProviderCall): Record<string, string> {
+function requestHeaders(call: ProviderCall): Record<string, string> {
+  const { endpoint, credential, headers, body, isStream } = call
   return {
+    ...headers,
     accept: isStream ? 'text/event-stream' : 'application/json',
     'accept-encoding': 'identity',
     'content-type': 'application/json',
     'content-length': String(body.length),
     'user-agent': 'affidavit',
-    ...(credential === null ? {} : { authorization: `Bearer ${credential}` }),
+    ...(credential === null ? {} : credentialHeader(endpoint, credential)),
   }
+}
+
+function credentialHeader(
+  { credential: name }: ProviderEndpoint,
+  credential: string,
+): Record<string, string> {
+  return name === undefined ? { authorization: `Bearer ${credential}` } : { [name]: credential }
 }
 
 async function exchange(

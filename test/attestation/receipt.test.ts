@@ -69,7 +69,7 @@ describe('parseReceipt', () => {
     ['encrypted as a number', ['encrypted'], 0],
     ['a credential of somebody else', ['credential', 'from'], 'gateway'],
     ['demanded as text', ['credential', 'demanded'], 'true'],
-    ['another dialect', ['dialect'], 'responses'],
+    ['an unknown dialect', ['dialect'], 'completions'],
     ['a header in chat', ['headers'], { accept: '*/*' }],
     ['headers in an array', ['headers'], []],
     ['a version as text', ['version'], '1'],

@@ -62,7 +62,7 @@ describe('identity', () => {
       public_key: started.enclave.publicKey,
       notary: started.enclave.notary,
       boot_configuration: {
-        protocol_version: 3,
+        protocol_version: 4,
         providers,
         chain_id: 31337,
         contract: DOMAIN.contract,

@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import { DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
@@ -324,6 +325,8 @@ function finishedCompletion(
   const request: JsonObject = JSON.parse(given.body.toString())
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
+    dialect: DIALECTS.chat,
+    headers: {},
     canonicalRequest,
     requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     response: given.completion,

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { addressOf } from '../../attestation/account.ts'
 import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import { headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
@@ -259,6 +260,8 @@ function finish(index: number, completion: Sealed) {
   } = completion
   const canonicalRequest = `{"messages":[{"content":"question ${index}","role":"user"}],"model":"demo/test"}`
   return {
+    dialect: DIALECTS.chat,
+    headers: {},
     canonicalRequest,
     requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     response: {

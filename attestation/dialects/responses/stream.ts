@@ -118,7 +118,7 @@ export class ResponsesReader implements StreamReader {
     if (type === 'response.completed' && contradicts)
       throw refuse('changed_finish', 'expected no error in a response that is completed')
     const final = { ...response, output: this.outputOf(response) }
-    this.give(type, data, { response: final })
+    this.give(type, {}, { response: final })
     this.final = final
   }
 

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { canonicalEvent, type DialectEvent } from '../../../attestation/dialects/dialect.ts'
 import {
-  DIALECTS,
-  type Dialect,
+  EVENT_DIALECTS,
+  type EventDialect,
   proofOfEvent,
   withProof,
 } from '../../../attestation/dialects/dialects.ts'
@@ -26,14 +26,14 @@ const SOURCES: Readonly<Record<string, readonly JsonObject[]>> = {
 const PROOF = { hash: 'ab', receipt: { version: 3 } }
 
 /** The events that an enclave gives out, the last with a proof. */
-function keptOf(dialect: Dialect): readonly DialectEvent[] {
+function keptOf(dialect: EventDialect): readonly DialectEvent[] {
   const { given } = readAll(dialect.openStream(), SOURCES[dialect.name] ?? [])
   return given.map((event, at) =>
     at === given.length - 1 ? withProof(dialect, event, PROOF) : event,
   )
 }
 
-for (const dialect of Object.values(DIALECTS) as readonly Dialect[])
+for (const dialect of Object.values(EVENT_DIALECTS))
   describe(`a kept stream of ${dialect.name}`, () => {
     const kept = keptOf(dialect)
     const last = kept.at(-1) as DialectEvent
@@ -56,8 +56,9 @@ for (const dialect of Object.values(DIALECTS) as readonly Dialect[])
       expect(streamHash).toBe(createHash('sha256').update(lines).digest('hex'))
       expect(proofOfEvent(dialect, last)).toEqual(PROOF)
       expect(dialect.usageOf(response)).toEqual({
-        input: expect.any(Number),
-        output: expect.any(Number),
+        prompt_tokens: expect.any(Number),
+        completion_tokens: expect.any(Number),
+        total_tokens: expect.any(Number),
       })
     })
 

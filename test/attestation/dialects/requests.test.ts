@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { canonicalRequest } from '../../../attestation/dialects/dialect.ts'
+import { DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import { findHiddenInMessages } from '../../../attestation/dialects/messages/request.ts'
 import { findHiddenInResponses } from '../../../attestation/dialects/responses/request.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 describe('a Responses request', () => {
@@ -136,7 +137,9 @@ describe('a Messages request', () => {
 describe('the text that is hashed of a request', () => {
   it('differs between dialects of one body, and keeps nulls', () => {
     const body = { model: 'm', messages: [], stream: null }
-    const [messages, chat] = ['messages', 'chat'].map((name) => canonicalRequest(name, {}, body))
+    const [messages, chat] = [DIALECTS.messages, DIALECTS.chat].map((dialect) =>
+      canonicalizeJson(dialect.hashedRequest(dialect.requestOf(body, {}))),
+    )
     expect(messages).toBe(
       '{"body":{"messages":[],"model":"m","stream":null},"dialect":"messages","headers":{}}',
     )

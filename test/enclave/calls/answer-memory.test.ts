@@ -49,7 +49,7 @@ describe('StreamMemory', () => {
   it('StreamMemory holds little for a long stream whose chunks replace each other', () => {
     const { space, reservation } = open(1e9)
     const assembly = new Map([['content', '']])
-    const memory = new StreamMemory(reservation, assembly)
+    const memory = new StreamMemory(reservation, () => assembly)
     for (let count = 0; count < 64_000; count++) {
       memory.admit(event)
       assembly.set('content', `${assembly.get('content')}word `)
@@ -60,7 +60,7 @@ describe('StreamMemory', () => {
   it('StreamMemory refuses an event that does not fit, and an assembly that grows too large', () => {
     const { reservation } = open(2 * MEBIBYTE)
     const assembly: object[] = []
-    const memory = new StreamMemory(reservation, assembly)
+    const memory = new StreamMemory(reservation, () => assembly)
     expect(() => memory.admit(`{"x":[${'{},'.repeat(20_000)}0]}`)).toThrow(tooLarge)
     const fill = () => {
       for (let count = 0; count < 100_000; count++) {
@@ -75,7 +75,7 @@ describe('StreamMemory', () => {
 
   it('StreamMemory refuses an assembly with more than an answer may have, whatever room there is', () => {
     const assembly = Array.from({ length: ANSWER_SIZE_MAX.containers }, () => ({}))
-    const memory = new StreamMemory(open(1e12).reservation, assembly)
+    const memory = new StreamMemory(open(1e12).reservation, () => assembly)
     expect(() => {
       for (let count = 0; count < 1000; count++) memory.admit(event)
     }).toThrow(tooLarge)
@@ -83,7 +83,7 @@ describe('StreamMemory', () => {
 
   it('StreamMemory holds bytes that wait for the end of their event, and releases them after it', () => {
     const { space, reservation } = open(30 * MEBIBYTE)
-    const memory = new StreamMemory(reservation, [])
+    const memory = new StreamMemory(reservation, () => [])
     memory.wait(3 * MEBIBYTE)
     expect(space.used).toBeGreaterThan(9 * MEBIBYTE)
     expect(() => memory.wait(8 * MEBIBYTE)).toThrow(tooLarge)

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { CallFault } from '../../../enclave/call-fault.ts'
+import { CALL_FORMS } from '../../../enclave/calls/call-forms.ts'
 import { parseRequest } from '../../../enclave/calls/parse-request.ts'
 
-const parse = (text: string) => parseRequest(Buffer.from(text))
+const parse = (text: string) => parseRequest(Buffer.from(text), { form: CALL_FORMS.chat })
 
 function faultOf(body: string | Uint8Array) {
   try {
-    parseRequest(Buffer.from(body))
+    parseRequest(Buffer.from(body), { form: CALL_FORMS.chat })
   } catch (error) {
     if (error instanceof CallFault) return error.fault
     throw error
@@ -22,12 +23,7 @@ describe('parseRequest', () => {
     const parsed = parse(text)
     expect(Buffer.from(parsed.forwarded).toString()).toBe(text)
     expect(parsed.forwardedHash).toBe(createHash('sha256').update(text).digest('hex'))
-    expect(parsed).toMatchObject({
-      model: 'm',
-      isStream: false,
-      usageAsked: false,
-      choicesAsked: 1,
-    })
+    expect(parsed).toMatchObject({ model: 'm', isStream: false })
   })
 
   it('parseRequest asks for usage on a stream, and keeps the request as the caller wrote it', () => {
@@ -36,8 +32,8 @@ describe('parseRequest', () => {
       '{"model":"m","messages":[],"stream":true,"n":3,"stream_options":{"include_usage":true}}',
     )
     expect(parsed.forwardedHash).toBe(createHash('sha256').update(parsed.forwarded).digest('hex'))
-    expect(parsed.request).toEqual({ model: 'm', messages: [], stream: true, n: 3 })
-    expect(parsed).toMatchObject({ isStream: true, usageAsked: false, choicesAsked: 3 })
+    expect(parsed.body).toEqual({ model: 'm', messages: [], stream: true, n: 3 })
+    expect(parsed.isStream).toBe(true)
   })
 
   it('parseRequest forwards the very bytes of a stream whose caller asked for usage himself', () => {
@@ -45,7 +41,6 @@ describe('parseRequest', () => {
       '{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage": true}}'
     const parsed = parse(text)
     expect(Buffer.from(parsed.forwarded).toString()).toBe(text)
-    expect(parsed.usageAsked).toBe(true)
   })
 
   it("parseRequest keeps the caller's nonce from the provider, and hashes it", () => {

@@ -2,17 +2,20 @@ import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import { verifyCompletionSignature } from '../../../attestation/completion-signature.ts'
+import { DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
 import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../../enclave/log/notary-log.ts'
-import { type FinishedCompletion, sealCompletion, usageOf } from '../../../enclave/log/seal.ts'
+import { type FinishedCompletion, sealCompletion } from '../../../enclave/log/seal.ts'
 import { makeAccount } from '../../../enclave/notary-key.ts'
 import { NOTICE_RESPONSE_LENGTH_MAX } from '../../../enclave/protocol/messages.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
 const canonicalRequest = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'
 const finished: FinishedCompletion = {
+  dialect: DIALECTS.chat,
+  headers: {},
   canonicalRequest,
   requestDigest: createHash('sha256').update(canonicalRequest).digest(),
   response: {
@@ -138,7 +141,7 @@ describe('sealCompletion', () => {
     [null, null],
     ['7', null],
   ])('usageOf takes the usage %j for counts, or for no usage', (usage, total) => {
-    expect(usageOf({ usage })?.total_tokens ?? null).toBe(total)
+    expect(DIALECTS.chat.usageOf({ usage })?.total_tokens ?? null).toBe(total)
   })
 
   it('sealCompletion gives the same hash and another leaf to the same completion made twice', async () => {

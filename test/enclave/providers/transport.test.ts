@@ -61,6 +61,8 @@ async function ask(
   const provider = { name: 'p', origin, path: '/chat', models: [] }
   const answer = await transport.send({
     provider,
+    endpoint: provider,
+    headers: {},
     credential: 'sk',
     body: Buffer.from('{}'),
     isStream: false,

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import http, { type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { EventParser } from '../../../attestation/stream/event-parser.ts'
 import type { EnclaveConfig, Limits } from '../../../enclave/config.ts'
 import { type Enclave, startEnclave } from '../../../enclave/enclave.ts'
@@ -10,6 +11,7 @@ import type { Nsm } from '../../../enclave/nsm/nsm.ts'
 import {
   CALL_HEADER,
   type CompletionCall,
+  callPath,
   ENCLAVE_PATHS,
   type EnclaveFault,
   type Identity,
@@ -56,10 +58,18 @@ export type TestEnclave = {
   readonly socketPath: string
   /** Everything it logged. */
   readonly logged: readonly string[]
-  complete(body: string | object, call?: Partial<CompletionCall>): Promise<Answer>
+  complete(
+    body: string | object,
+    call?: Partial<CompletionCall>,
+    dialect?: DialectName,
+  ): Promise<Answer>
   stream(body: object, call?: Partial<CompletionCall>): Promise<StreamAnswer>
   /** Opens a call and gives the request, so that a test can leave in the middle. */
-  open(body: string | object, call?: Partial<CompletionCall>): http.ClientRequest
+  open(
+    body: string | object,
+    call?: Partial<CompletionCall>,
+    dialect?: DialectName,
+  ): http.ClientRequest
   get(path: string): Promise<Answer>
   identity(): Promise<Identity>
   pull(request?: Partial<PullRequest>): Promise<PullReply>
@@ -138,14 +148,14 @@ function makeGateway({
 }) {
   const request = (method: string, path: string, headers: http.OutgoingHttpHeaders = {}) =>
     http.request({ socketPath, agent, method, path, headers })
-  const open: TestEnclave['open'] = (body, call) => {
+  const open: TestEnclave['open'] = (body, call, dialect = 'chat') => {
     const header = {
       context: 'context',
       provider: config.providers[0]?.name ?? '',
       credential: 'sk-test',
       ...call,
     }
-    const opened = request('POST', ENCLAVE_PATHS.completions, {
+    const opened = request('POST', callPath(ENCLAVE_PATHS.completions, dialect), {
       [CALL_HEADER]: Buffer.from(JSON.stringify(header)).toString('base64url'),
       'content-type': 'application/json',
     })
@@ -170,8 +180,7 @@ function makeGateway({
     pull,
     get,
     identity,
-    complete: (body: string | object, call?: Partial<CompletionCall>) =>
-      readAnswer(open(body, call)),
+    complete: (...asked: Parameters<TestEnclave['open']>) => readAnswer(open(...asked)),
     stream: async (body: object, call?: Partial<CompletionCall>) =>
       readStream(await readAnswer(open({ stream: true, ...body }, call))),
     takeAll: async () => {

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { DIALECTS, type Dialect } from '../../../../attestation/dialects/dialects.ts'
+import { EVENT_DIALECTS, type EventDialect } from '../../../../attestation/dialects/dialects.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
 import { EventParser } from '../../../../attestation/stream/event-parser.ts'
 import { createDemoServer } from '../../../../src/local/demo/server.ts'
@@ -34,7 +34,7 @@ function read(path: string): string {
 }
 
 /** The text of a stream, and its events as one dialect reads them. */
-async function streamOf(dialect: Dialect, path: string, body: JsonObject) {
+async function streamOf(dialect: EventDialect, path: string, body: JsonObject) {
   const sent = JSON.stringify({ ...body, stream: true })
   const response = await fetch(`${origin}${path}`, { method: 'POST', body: sent })
   const parser = new EventParser()
@@ -74,7 +74,7 @@ describe('the demo provider in Responses', () => {
       { model: 'demo/lorem', input: 'Write 90 words', max_output_tokens: 20 },
     ]
     for (const body of bodies) {
-      const { events, given, reader } = await streamOf(DIALECTS.responses, responses, body)
+      const { events, given, reader } = await streamOf(EVENT_DIALECTS.responses, responses, body)
       expect(given.map(({ data }) => data)).toEqual(events.map(({ data }) => JSON.parse(data)))
       expect(reader.isEnded).toBe(true)
     }
@@ -132,7 +132,11 @@ describe('the demo provider in Messages', () => {
     }
     const whole = await anthropic.messages.create(agent)
     const streamed = await anthropic.messages.stream(agent).finalMessage()
-    const read = await streamOf(DIALECTS.messages, '/v1/messages', agent as unknown as JsonObject)
+    const read = await streamOf(
+      EVENT_DIALECTS.messages,
+      '/v1/messages',
+      agent as unknown as JsonObject,
+    )
     expect(whole.content.map(({ type }) => type)).toEqual(['thinking', 'tool_use'])
     expect(streamed.content).toMatchObject(whole.content)
     expect(read.reader.response()).toMatchObject({ content: whole.content })
@@ -145,7 +149,11 @@ describe('the demo provider in Messages', () => {
       { ...asked, model: 'demo/lorem', max_tokens: 5, messages: hello },
     ]
     for (const body of bodies) {
-      const { events, given, reader } = await streamOf(DIALECTS.messages, '/v1/messages', body)
+      const { events, given, reader } = await streamOf(
+        EVENT_DIALECTS.messages,
+        '/v1/messages',
+        body,
+      )
       expect(given.map(({ data }) => data)).toEqual(
         events.filter(({ event }) => event !== 'ping').map(({ data }) => JSON.parse(data)),
       )

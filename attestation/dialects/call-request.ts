@@ -1,0 +1,92 @@
+import { decodeBase64 } from '../bytes.ts'
+import { DEMANDS_MEMBER, type Demands, demandsOf } from '../demands.ts'
+import { formsOf } from '../json/forms.ts'
+import { parseStrictJson } from '../json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { DIALECT_HEADERS, type DialectName } from './dialect-names.ts'
+
+const { invalid, membersOf, objectOf, textOf } = formsOf('invalid_call_request')
+
+/**
+ * The header of a call with its caller's demands: base64url of their JSON. It is hashed, but not
+ * forwarded.
+ */
+export const DEMANDS_HEADER = 'affidavit-call'
+
+/** Maximum length of a hashed header. */
+export const HEADER_LENGTH_MAX = 8_192
+
+const HEADER = {
+  form: new RegExp(`^[\\x20-\\x7e]{1,${HEADER_LENGTH_MAX}}$`),
+  expectation: `1 to ${HEADER_LENGTH_MAX} printable ASCII characters`,
+}
+const BASE64URL = { form: /^[A-Za-z0-9_-]+$/, expectation: 'base64url without padding' }
+
+/** The headers of a call by their lower-case names. */
+export type CallHeaders = Readonly<Record<string, string>>
+
+/** The parts of a request as it is hashed. */
+export type CallRequest = {
+  readonly headers: CallHeaders
+  readonly body: JsonObject
+}
+
+/**
+ * Selects the hashed headers of a call: those of its dialect, and the header with the demands. With
+ * `headers` in the body's demands, these count alone: they may be encrypted with the body. Throws
+ * FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
+ */
+export function hashedHeaders(
+  dialect: DialectName,
+  body: JsonObject,
+  headers: Readonly<Record<string, unknown>>,
+): CallHeaders {
+  const demanded = demandsOf(body)?.headers
+  const hashed: Record<string, string> = {}
+  for (const name of namesOf(dialect)) {
+    const value = (demanded ?? headers)[name]
+    if (value !== undefined) hashed[name] = textOf(value as Json, name, HEADER).trim()
+  }
+  return hashed
+}
+
+/**
+ * Reads the request of a call of a dialect other than chat: an object of exactly `dialect`,
+ * `headers` and `body`, as it is hashed (formats.md). Throws FormatError `invalid_call_request`.
+ */
+export function readCallRequest(dialect: DialectName, request: JsonObject): CallRequest {
+  const members = membersOf(request, 'the request', ['dialect', 'headers', 'body'])
+  if (members.dialect !== dialect) throw invalid('dialect', dialect)
+  const body = objectOf(members.body, 'body')
+  const names = namesOf(dialect)
+  const given = Object.entries(objectOf(members.headers, 'headers')).map(([name, value]) => {
+    if (!names.includes(name)) throw invalid('headers', `an object of ${names.join(', ')}`)
+    return [name, textOf(value, name, HEADER)] as const
+  })
+  return { headers: Object.fromEntries(given), body }
+}
+
+/**
+ * What the caller of a call other than chat demands of the enclave, in the header DEMANDS_HEADER or
+ * in the body. Empty without demands. Throws FormatError `invalid_call_request` if both contain
+ * demands, and as demandsOf and parseStrictJson do.
+ */
+export function demandsOfCall({ headers, body }: CallRequest): Demands {
+  const { [DEMANDS_HEADER]: header } = headers
+  if (header === undefined) return demandsOf(body) ?? {}
+  if ((memberOf(body, DEMANDS_MEMBER) ?? null) !== null)
+    throw invalid('the demands', `in the header ${DEMANDS_HEADER} or in the body, not in both`)
+  const text = textOf(header, DEMANDS_HEADER, BASE64URL).replaceAll('-', '+').replaceAll('_', '/')
+  const json = parseStrictJson(decodeBase64(text.padEnd(Math.ceil(text.length / 4) * 4, '=')))
+  if (!isJsonObject(json)) throw invalid(DEMANDS_HEADER, 'base64url of a JSON object')
+  return demandsOf({ [DEMANDS_MEMBER]: json }) ?? {}
+}
+
+/** The headers of a receipt: those that are hashed, without the demands. */
+export function statedHeaders({ [DEMANDS_HEADER]: _, ...headers }: CallHeaders): CallHeaders {
+  return headers
+}
+
+function namesOf(dialect: DialectName): readonly string[] {
+  return [...DIALECT_HEADERS[dialect], DEMANDS_HEADER]
+}

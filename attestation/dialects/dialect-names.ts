@@ -1,0 +1,19 @@
+/** An API of request and response. The path of a request shows its dialect. */
+export type DialectName = 'chat' | 'responses' | 'messages'
+
+/**
+ * The dialects, each with the headers of a call that are forwarded to the provider and hashed.
+ * Names are in lower case.
+ */
+export const DIALECT_HEADERS: Readonly<Record<DialectName, readonly string[]>> = {
+  chat: [],
+  responses: ['openai-beta'],
+  messages: ['anthropic-version', 'anthropic-beta'],
+}
+
+export const DIALECT_NAMES = Object.keys(DIALECT_HEADERS) as readonly DialectName[]
+
+/** True if `value` is the name of a dialect. */
+export function isDialectName(value: unknown): value is DialectName {
+  return typeof value === 'string' && Object.hasOwn(DIALECT_HEADERS, value)
+}

@@ -1,0 +1,87 @@
+import { asksForUsage } from '../../attestation/completion-hash.ts'
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
+import {
+  DIALECTS,
+  type Dialect,
+  EVENT_DIALECTS,
+  type EventDialect,
+} from '../../attestation/dialects/dialects.ts'
+import { FormatError } from '../../attestation/errors.ts'
+import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
+import { CallFault } from '../call-fault.ts'
+import { readChatRequest } from '../protocol/chat-form.ts'
+import { readRequestObject } from '../protocol/request-faults.ts'
+import type { AnswerStream, StreamParts } from '../stream/answer-stream.ts'
+import { ChatStream } from '../stream/chat-stream.ts'
+import { EventStream } from '../stream/event-stream.ts'
+import { setIncludeUsage } from './edit-body.ts'
+import { type AnswerFallback, checkNoError, parseAnswer } from './parse-answer.ts'
+
+/** What the enclave does in one dialect beside what the evidence specifies. */
+export type CallForm = {
+  readonly dialect: Dialect
+  /** Throws CallFault `invalid_request` for a body without the members that the answer needs. */
+  check(body: JsonObject): void
+  /** Reads a body that only the enclave can check. All faults are for the caller. */
+  readEncrypted: typeof readChatRequest
+  /** Adds to the body of a streamed call what the provider needs. */
+  forwardStream(bytes: Uint8Array, body: JsonObject): Uint8Array
+  /** Parses a whole answer (attacker-controlled). Throws CallFault `provider_error`. */
+  readAnswer(bytes: Uint8Array, fallback: AnswerFallback): JsonObject
+  /** Opens the reader for a streamed answer to this body. */
+  openStream(body: JsonObject, fallback: AnswerFallback, parts: StreamParts): AnswerStream
+}
+
+const CHAT: CallForm = {
+  dialect: DIALECTS.chat,
+  check: ({ messages }) => {
+    if (isJsonArray(messages)) return
+    const loc = ['body', 'messages']
+    throw new CallFault('invalid_request', 'expected messages to be an array', { loc })
+  },
+  readEncrypted: readChatRequest,
+  forwardStream: (bytes, body) =>
+    asksForUsage(body) ? bytes : setIncludeUsage(bytes, body.stream_options ?? null),
+  readAnswer: parseAnswer,
+  openStream: (body, fallback, parts) => {
+    const { n } = body
+    const choicesAsked = typeof n === 'number' && n >= 1 ? n : 1
+    return new ChatStream({ usageAsked: asksForUsage(body), choicesAsked, fallback }, parts)
+  },
+}
+
+function eventForm(dialect: EventDialect): CallForm {
+  return {
+    dialect,
+    check: () => undefined,
+    readEncrypted: readRequestObject,
+    forwardStream: (bytes) => bytes,
+    readAnswer: (bytes) => {
+      let answer: Json = null
+      try {
+        answer = parseLenientJson(bytes)
+        if (!isJsonObject(answer)) throw new FormatError('invalid_form', 'expected a JSON object')
+        return dialect.readAnswer(answer)
+      } catch (error) {
+        if (!(error instanceof FormatError)) throw error
+        if (isJsonObject(answer)) checkNoError(answer)
+        const message = `The provider answered something that is no answer of ${dialect.name}: ${error.message}.`
+        throw new CallFault('provider_error', message)
+      }
+    },
+    openStream: (_body, _fallback, parts) => new EventStream(dialect.openStream(), parts),
+  }
+}
+
+/** The forms of all dialects. */
+export const CALL_FORMS: Readonly<Record<DialectName, CallForm>> = {
+  chat: CHAT,
+  responses: eventForm(EVENT_DIALECTS.responses),
+  messages: eventForm(EVENT_DIALECTS.messages),
+}

@@ -1,0 +1,95 @@
+import { createHash } from 'node:crypto'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import type { ServerEvent } from '../../attestation/stream/event-parser.ts'
+import type { StreamMemory } from '../calls/answer-memory.ts'
+
+/** Reads the events of one streamed answer (attacker-controlled). */
+export type AnswerStream = {
+  /** True after the last event was given out. */
+  readonly isDone: boolean
+  /** What grows with the answer. Its memory is measured. */
+  readonly assembly: unknown
+  /**
+   * Gives out what callers get for an event, unless its data are empty. Throws CallFault
+   * `provider_error` for an event that two readers would understand differently.
+   */
+  read(event: ServerEvent): void
+  /** Ends the stream after a body that ended cleanly. Throws CallFault for an incomplete answer. */
+  end(): void
+  /** The answer from all events that were given out. */
+  response(): JsonObject
+}
+
+/** What a stream needs from its relay. */
+export type StreamParts = { readonly output: StreamOutput; readonly admit: StreamMemory['admit'] }
+
+/**
+ * The events for a caller, until the relay sends them. An event that may be the last is held back,
+ * because the last event is sent as another event (STREAM_EVENTS.last).
+ */
+export class StreamOutput {
+  /** True after the first event. */
+  hasGiven = false
+  private readonly hash = createHash('sha256')
+  private text = ''
+  /** Lines that are not hashed yet. One update for many lines is cheaper. */
+  private unhashed = ''
+  private held: { readonly encoded: string; readonly data: string } | null = null
+  private lastData: string | null = null
+
+  /** True if an event is held back. */
+  get isHolding(): boolean {
+    return this.held !== null
+  }
+
+  /** Gives out an event. `line` is hashed. `data` is the event's canonical JSON text. */
+  give(line: string, { event, data, mayBeLast }: GivenEvent): void {
+    this.hasGiven = true
+    this.unhashed += line
+    this.flush()
+    const encoded = event === '' ? `data: ${data}\n\n` : `event: ${event}\ndata: ${data}\n\n`
+    if (mayBeLast) this.held = { encoded, data }
+    else this.text += encoded
+  }
+
+  /** The event that is held is the last. */
+  conclude(): void {
+    this.lastData = this.held?.data ?? null
+    this.held = null
+  }
+
+  /** Releases the event that is held: it is not the last. */
+  flush(): void {
+    if (this.held !== null) this.text += this.held.encoded
+    this.held = null
+  }
+
+  /** Drops what was not sent: the call can still fail without a record. */
+  discard(): void {
+    this.text = ''
+    this.held = null
+    this.hasGiven = false
+  }
+
+  /** Returns what is to be sent, once. `last` is the data of the last event. */
+  take(): { readonly text: string; readonly last: string | null } {
+    const { text, lastData: last } = this
+    this.hash.update(this.unhashed)
+    this.unhashed = ''
+    this.text = ''
+    this.lastData = null
+    return { text, last }
+  }
+
+  /** The stream hash (hex) of all events that were given out. Call it once, at the end. */
+  digest(): string {
+    return this.hash.update(this.unhashed).digest('hex')
+  }
+}
+
+type GivenEvent = {
+  /** '' for an event without a name. */
+  readonly event: string
+  readonly data: string
+  readonly mayBeLast: boolean
+}

@@ -1,0 +1,79 @@
+import type { StreamReader } from '../../attestation/dialects/dialect.ts'
+import { FormatError } from '../../attestation/errors.ts'
+import { canonicalizeJson } from '../../attestation/json/canonical.ts'
+import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import type { ServerEvent } from '../../attestation/stream/event-parser.ts'
+import { CallFault } from '../call-fault.ts'
+import type { AnswerStream, StreamParts } from './answer-stream.ts'
+
+/** A streamed answer of a dialect with named events. */
+export class EventStream implements AnswerStream {
+  private readonly reader: StreamReader
+  private readonly parts: StreamParts
+
+  constructor(reader: StreamReader, parts: StreamParts) {
+    this.reader = reader
+    this.parts = parts
+  }
+
+  get isDone(): boolean {
+    return this.reader.isEnded
+  }
+
+  get assembly(): unknown {
+    return this.reader.response()
+  }
+
+  read({ event, data }: ServerEvent): void {
+    const { reader, parts } = this
+    const content = data.trim()
+    // Some servers of these dialects end as chat completions do.
+    if (content === '[DONE]') return
+    parts.admit(content)
+    const { hasGiven } = parts.output
+    try {
+      const given = reader.read({
+        event,
+        data: makeWellFormed(parseEventData(content)) as JsonObject,
+      })
+      for (const [at, { event: name, data: settled }] of given.entries()) {
+        const text = canonicalizeJson(settled)
+        // The text of canonicalEvent: an event that is given out has no proof.
+        const line = `{"data":${text},"event":${JSON.stringify(name)}}\n`
+        const mayBeLast = reader.isEnded && at === given.length - 1
+        parts.output.give(line, { event: name, data: text, mayBeLast })
+      }
+    } catch (error) {
+      if (!(error instanceof FormatError)) throw error
+      if (!hasGiven) parts.output.discard()
+      throw new CallFault('provider_error', messageFor(error))
+    }
+    if (reader.isEnded) parts.output.conclude()
+  }
+
+  end(): void {
+    throw new CallFault('provider_error', 'The provider ended its answer before it was complete.')
+  }
+
+  response(): JsonObject {
+    return this.reader.response()
+  }
+}
+
+/** The JSON object in an event. Throws CallFault `provider_error`. */
+export function parseEventData(data: string): JsonObject {
+  try {
+    const value = parseUnsettled(data)
+    if (isJsonObject(value)) return value
+  } catch (error) {
+    if (!(error instanceof FormatError)) throw error
+  }
+  throw new CallFault('provider_error', 'The provider sent an event that is no JSON object.')
+}
+
+function messageFor({ code, message }: FormatError): string {
+  return code === 'upstream_failure'
+    ? `The provider broke off with an error: ${message}`
+    : `The provider sent a stream that readers would understand differently: ${message}.`
+}
