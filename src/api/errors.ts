@@ -16,6 +16,8 @@ export const ERROR_RULES = {
   ...CALL_ERROR_RULES,
   malformed_request: { status: 400 },
   unsupported_request_parameter: { status: 400 },
+  /** No node of the model serves the path of the call. */
+  unsupported_dialect: { status: 400, param: 'model' },
   authorization_missing: { status: 401 },
   invalid_credentials: { status: 401 },
   history_restricted: { status: 403 },
