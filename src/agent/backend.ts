@@ -13,8 +13,8 @@ import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
-import { readDialectEvents, splitBody } from './dialect-answer.ts'
 import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
+import { readDialectEvents, splitBody } from './dialect-answer.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
 const BACKEND_LIMITS: BackendLimits = {

@@ -6,12 +6,12 @@ import {
   type Load,
   parseGatewayControl,
 } from '../nodes/protocol/control-frames.ts'
+import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 import {
   decodeGatewayFrame,
   encodeFailure,
   LARGE_FRAME_BYTES_MAX,
 } from '../nodes/protocol/frames.ts'
-import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 import { helloHeaders, type NodeFeature, type NodeType } from '../nodes/protocol/hello.ts'
 import type { Logger } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'

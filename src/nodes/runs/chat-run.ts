@@ -193,7 +193,8 @@ export class ChatRun extends Run {
       promptTokens,
       completionTokens,
       totalTokens: promptTokens + completionTokens,
-      timeToFirstTokenMs: times === null ? null : Math.round(times.firstTokenAtMs - times.startedAtMs),
+      timeToFirstTokenMs:
+        times === null ? null : Math.round(times.firstTokenAtMs - times.startedAtMs),
       createdAt: Math.floor(now() / 1000),
     }
   }
