@@ -2,7 +2,7 @@ import { openAdminLog } from './accounts/open-admin-log.ts'
 import { openKeys } from './accounts/open-keys.ts'
 import { openLimits } from './accounts/open-limits.ts'
 import { openApp } from './api/app.ts'
-import { rootRoute } from './api/openapi/routes.ts'
+import { helloRoutes, rootRoute } from './api/openapi/routes.ts'
 import { listenAt, tryAddress } from './api/server.ts'
 import { openBus } from './bus/bus.ts'
 import { judgeAnswer } from './chat/chat-completions.ts'
@@ -127,6 +127,7 @@ export async function compose(
     ...chat.routes,
     ...imageRoutes({ ...bounded, images, publicOrigin: upstream.publicOrigin }),
     rootRoute(pages.showHome, config),
+    ...helloRoutes,
     ...developmentRoutes(development?.expectations ?? null),
     ...chat.modelRoutes,
     ...calls.models,

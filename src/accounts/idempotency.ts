@@ -115,6 +115,7 @@ function isUnmade(error: unknown): boolean {
 
 const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'unsupported_model',
+  'unsupported_dialect',
   'provider_credential_missing',
   'provider_credential_rejected',
   'provider_refused',

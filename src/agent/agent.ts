@@ -1,4 +1,5 @@
 import type { Load } from '../nodes/protocol/control-frames.ts'
+import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 import { CLOSE_CODES, type NodeType } from '../nodes/protocol/hello.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
@@ -99,8 +100,10 @@ export function startAgent(options: AgentOptions): Agent {
   const { log } = options
   const stopping = new AbortController()
   const isStopping = () => stopping.signal.aborted
+  const nodeType = options.nodeType ?? 'LLM'
   let phase: AgentStatus['phase'] = 'registering'
   let models: readonly string[] = []
+  let dialects: readonly NodeDialect[] = []
   let connections = 0
   let connection: Connection | null = null
 
@@ -109,18 +112,19 @@ export function startAgent(options: AgentOptions): Agent {
     if (models.length === 0) {
       phase = 'registering'
       models = await register(options, stopping.signal)
+      dialects = nodeType === 'LLM' ? await options.backend.listDialects() : []
       stopping.signal.throwIfAborted()
     }
     phase = 'connecting'
-    const nodeType = options.nodeType ?? 'LLM'
-    connection = openConnection({ ...options, nodeType, models, timings, onOpen: recordOpen })
+    const served = { nodeType, models, dialects, timings, onOpen: recordOpen }
+    connection = openConnection({ ...options, ...served })
     return connection.closed
   }
 
   function recordOpen(): void {
     phase = 'connected'
     connections += 1
-    log.info({ node_id: options.nodeId, models }, 'connected')
+    log.info({ node_id: options.nodeId, models, dialects }, 'connected')
   }
 
   async function keepServing(): Promise<void> {

@@ -8,11 +8,13 @@ import {
 } from '../../attestation/json/value.ts'
 import { EventTooLargeError } from '../../attestation/stream/event-parser.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
+import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
 import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
+import { readDialectEvents, splitBody } from './dialect-answer.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
 const BACKEND_LIMITS: BackendLimits = {
@@ -31,8 +33,13 @@ const BACKEND_LIMITS: BackendLimits = {
   bodyBytesMax: 1024 * 1024,
   /** Largest answer with images. It is larger than a frame can hold. */
   imagesBytesMax: 48 * 1024 * 1024,
+  /** Largest whole answer in another dialect than chat. */
+  answerBytesMax: 16 * 1024 * 1024,
   connectionsMax: 256,
 }
+
+/** The version of Messages that every SDK and server knows. */
+const ANTHROPIC_VERSION = '2023-06-01'
 
 type BackendLimits = Readonly<
   Record<
@@ -43,6 +50,7 @@ type BackendLimits = Readonly<
     | 'keepAliveMs'
     | 'bodyBytesMax'
     | 'imagesBytesMax'
+    | 'answerBytesMax'
     | 'connectionsMax',
     number
   >
@@ -64,6 +72,20 @@ export type Backend = {
    * backend's call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
+  /**
+   * Returns the dialects that the backend serves. Asks each path with a body that is not JSON, which
+   * starts no inference.
+   */
+  listDialects(): Promise<readonly NodeDialect[]>
+  /**
+   * Sends a request in another dialect as it is. Each step returns the events of one packet, or a
+   * piece of a whole answer. Throws as streamChat does.
+   */
+  streamDialect(
+    dialect: NodeDialect,
+    request: JsonObject,
+    signal: AbortSignal,
+  ): AsyncIterable<readonly { readonly text: string }[]>
   /**
    * Makes or changes images. Returns them in base64, unchecked. Throws BackendError, or the
    * signal's reason.
@@ -96,6 +118,8 @@ export function createBackend(options: {
     'content-type': 'application/json',
     accept: 'text/event-stream',
     'accept-encoding': 'identity',
+    // Read by backends that speak Messages.
+    'anthropic-version': ANTHROPIC_VERSION,
   }
   const pool = new Pool(origin, {
     connections: limits.connectionsMax,
@@ -115,28 +139,59 @@ export function createBackend(options: {
     return { status: statusCode, body: await readBytes(body, limits.bodyBytesMax) }
   }
 
+  const post = (path: string, request: JsonObject, signal: AbortSignal) => {
+    const body = JSON.stringify(request)
+    const call = { method: 'POST', path: prefix + path, headers: chatHeaders, body } as const
+    return openBackendAnswer(pool, call, signal)
+  }
+  const checkHead = async (answer: BackendAnswer, isStream: boolean) => {
+    const { status, headers: received } = answer
+    if (status !== 200 || (isStream && isOtherThanStream(received))) {
+      const bytes = await readBytes(packetsOf(answer), limits.bodyBytesMax)
+      throw refusalError({ status, headers: received, body: bytes, secret: options.apiKey })
+    }
+    const { 'content-encoding': coding = 'identity' } = received
+    if (coding !== 'identity')
+      throw new BackendError('the backend compressed its answer although it was asked not to')
+  }
+
+  async function* streamDialect(
+    ...[dialect, request, signal]: Parameters<Backend['streamDialect']>
+  ): AsyncGenerator<readonly { readonly text: string }[]> {
+    const answer = await post(pathOfDialect(dialect), request, signal)
+    const isStream = request.stream === true
+    let isWhole = false
+    try {
+      await checkHead(answer, isStream)
+      if (isStream) yield* readDialectEvents(packetsOf(answer))
+      else yield* splitBody(await readBytes(packetsOf(answer), limits.answerBytesMax))
+      isWhole = true
+    } finally {
+      answer.leave(isWhole)
+    }
+  }
+
+  async function servesDialect(dialect: NodeDialect): Promise<boolean> {
+    const signal = AbortSignal.timeout(limits.askTimeoutMs)
+    const { statusCode, body } = await pool.request({
+      method: 'POST',
+      path: prefix + pathOfDialect(dialect),
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: '{',
+      signal,
+    })
+    await body.dump()
+    return REFUSED_BODY.has(statusCode)
+  }
+
   async function* streamChat(
     request: JsonObject,
     signal: AbortSignal,
   ): AsyncGenerator<readonly AnswerChunk[]> {
-    const body = JSON.stringify(askForStream(request))
-    const call = {
-      method: 'POST',
-      path: `${prefix}/v1/chat/completions`,
-      headers: chatHeaders,
-      body,
-    } as const
-    const answer = await openBackendAnswer(pool, call, signal)
+    const answer = await post('/v1/chat/completions', askForStream(request), signal)
     let isWhole = false
     try {
-      const { status, headers: received } = answer
-      if (status !== 200 || isOtherThanStream(received)) {
-        const bytes = await readBytes(packetsOf(answer), limits.bodyBytesMax)
-        throw refusalError({ status, headers: received, body: bytes, secret: options.apiKey })
-      }
-      const { 'content-encoding': coding = 'identity' } = received
-      if (coding !== 'identity')
-        throw new BackendError('the backend compressed its answer although it was asked not to')
+      await checkHead(answer, true)
       const parser = new AnswerParser()
       for (let isOver = false; !isOver; ) {
         const packet = parser.isEnded ? null : await answer.next()
@@ -185,6 +240,13 @@ export function createBackend(options: {
       ),
     listModels: async () => readModels(await ask('/v1/models').catch(toBackendError)),
     streamChat: (request, signal) => mapFaults(streamChat(request, signal), signal),
+    streamDialect: (...call) => mapFaults(streamDialect(...call), call[2]),
+    listDialects: async () => {
+      const served = NODE_DIALECTS.map(async (dialect) =>
+        (await servesDialect(dialect).catch(() => false)) ? [dialect] : [],
+      )
+      return (await Promise.all(served)).flat()
+    },
     makeImages: (request, signal) =>
       makeImages(request, signal).catch((error: unknown) => {
         if (signal.aborted) throw signal.reason
@@ -207,11 +269,17 @@ function askForStream(request: JsonObject): JsonObject {
   }
 }
 
+/**
+ * Statuses of a path that exists, for a body that is not JSON. llama.cpp answers 500. LM Studio
+ * answers 200 at a path that does not exist.
+ */
+const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
+
 /** Converts faults of the connection into BackendError, without addresses in the messages. */
-async function* mapFaults(
-  batches: AsyncIterable<readonly AnswerChunk[]>,
+async function* mapFaults<Batch>(
+  batches: AsyncIterable<Batch>,
   signal: AbortSignal,
-): AsyncGenerator<readonly AnswerChunk[]> {
+): AsyncGenerator<Batch> {
   try {
     yield* batches
   } catch (error) {

@@ -6,6 +6,7 @@ import {
   type Load,
   parseGatewayControl,
 } from '../nodes/protocol/control-frames.ts'
+import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 import {
   decodeGatewayFrame,
   encodeFailure,
@@ -68,7 +69,9 @@ type ConnectionOptions = {
   readonly fetchesMedia?: boolean
   /** 1 to MODELS_MAX models. A node that makes images has exactly one model. */
   readonly models: readonly string[]
-  readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
+  /** Dialects that the backend serves besides chat completions. Default: none. */
+  readonly dialects?: readonly NodeDialect[]
+  readonly backend: Pick<Backend, 'streamChat' | 'streamDialect' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
   /** If set, the agent asks the gateway for the trace of each run. */
@@ -159,6 +162,7 @@ function dial(options: ConnectionOptions): WebSocket {
   const features = new Set(FEATURES)
   if (watchRun !== undefined) features.add('trace')
   if (options.fetchesMedia) features.add('remote-media')
+  for (const dialect of options.dialects ?? []) features.add(dialect)
   return new WebSocket(socketUrl(gatewayUrl), {
     headers: {
       authorization: `Bearer ${apiKey}`,

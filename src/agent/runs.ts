@@ -1,4 +1,3 @@
-import type { JsonObject } from '../../attestation/json/value.ts'
 import {
   encodeChunk,
   encodeDone,
@@ -76,7 +75,7 @@ export function createRuns({
   readonly models: readonly string[]
   /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined
-  readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
+  readonly backend: Pick<Backend, 'streamChat' | 'streamDialect' | 'makeImages'>
   readonly send: (frame: string) => void | Promise<void>
   readonly onIdle: () => void
   readonly watchRun?: RunWatcher | undefined
@@ -133,7 +132,7 @@ export function createRuns({
       const onEnd = watchRun?.({ model, traceparent })
       const ran =
         frame.kind === 'chat'
-          ? runChat({ id, model, body: frame.request }, { backend, signal, send })
+          ? runChat({ ...frame, model }, { backend, signal, send })
           : runImages({ id, model, request: frame.request }, { backend, signal, send })
       void ran.then((outcome) => {
         running.delete(id)
@@ -156,26 +155,31 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request with frames of status 1, the usage last, and a final frame: status 2, or
+ * Answers one chat request, or a request in another dialect, with frames of status 1, the usage last, and a final frame: status 2, or
  * status 3 with the backend's error. A cancelled run ends like a finished run. `send` resolves when
  * more frames may be sent. Never rejects.
  */
 async function runChat(
-  request: { readonly id: string; readonly model: string; readonly body: JsonObject },
+  frame: Extract<GatewayFrame, { readonly kind: 'chat' }>,
   {
     backend,
     signal,
     send,
   }: {
-    readonly backend: Pick<Backend, 'streamChat'>
+    readonly backend: Pick<Backend, 'streamChat' | 'streamDialect'>
     /** The signal's reason is a RunAbort. */
     readonly signal: AbortSignal
     readonly send: (frame: string) => void | Promise<void>
   },
 ): Promise<RunOutcome> {
-  const { id, model, body } = request
+  const { id, model, dialect } = frame
+  const request = { ...frame.request, model }
   try {
-    for await (const chunks of backend.streamChat({ ...body, model }, signal))
+    const answer =
+      dialect === null
+        ? backend.streamChat(request, signal)
+        : backend.streamDialect(dialect, request, signal)
+    for await (const chunks of answer)
       for (const { text } of chunks) {
         const frame = encodeChunk(id, text)
         if (isLonger(frame, FRAME_BYTES_MAX))

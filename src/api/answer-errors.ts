@@ -1,6 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import { type ApiContext, type ApiMiddleware, JSON_TYPE } from './context.ts'
-import { ApiError, CallerLeftError, type ErrorCode, errorReply, ValidationError } from './errors.ts'
+import { ApiError, CallerLeftError, type ErrorCode, ValidationError } from './errors.ts'
 import { discardBody } from './read-body.ts'
 import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
@@ -58,7 +58,7 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
     context.res.destroy()
     return
   }
-  const { status, headers, body } = errorReply(error)
+  const { status, headers, body } = context.state.face.errorReply(error, context.state)
   context.status = status
   context.set(headers)
   if (status === 408) context.set('connection', 'close')

@@ -15,6 +15,7 @@ import { compressAnswers } from './compress.ts'
 import type { ApiMiddleware, RequestState } from './context.ts'
 import { allowOrigins } from './cors.ts'
 import { ApiError } from './errors.ts'
+import { createFaces } from './faces.ts'
 import { LEAST_RATE, type LeastRate } from './least-rate.ts'
 import { documentRoute } from './openapi/routes.ts'
 import type { Route, RouteServer } from './route.ts'
@@ -113,7 +114,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
   const router = createRouter(routes, (route) => guardsOf(route, keys), serving)
   const koa = createKoa(settings, parts, {
     router,
-    paths: routes.map(({ path }) => path),
+    routes,
     isClosing: () => isClosing,
   })
   const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
@@ -192,11 +193,11 @@ function createKoa(
   { log, observers, pages, isDraining }: AppParts,
   {
     router,
-    paths,
+    routes,
     isClosing,
   }: {
     readonly router: Router<RequestState>
-    readonly paths: readonly string[]
+    readonly routes: readonly Route[]
     readonly isClosing: () => boolean
   },
 ): Koa<RequestState> {
@@ -205,14 +206,17 @@ function createKoa(
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
   const now = unixMs
   const makeRequestId = () => `req_${makeId()}`
+  const faceOf = createFaces(routes)
+  const paths = routes.map(({ path }) => path)
   const logsRequests = logLevel === 'info' || logLevel === 'debug'
-  koa.use(openRequest({ now, makeRequestId, logsRequests, trustedProxies, log }))
+  koa.use(openRequest({ now, makeRequestId, logsRequests, trustedProxies, faceOf, log }))
   koa.use(observeCalls({ observers, logsRequests, now }))
   koa.use(allowOrigins(corsOrigins))
   koa.use(compressAnswers())
   koa.use(answerErrors({ now, log, paths, showMissing: pages.showMissing }))
   koa.use(closeConnections(isDraining))
   koa.use(refuseWhenClosing(isClosing))
+  koa.use(refuseWebSockets)
   koa.use(router.routes())
   koa.use(router.allowedMethods())
   return koa
@@ -233,6 +237,14 @@ function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
     context.set('connection', 'close')
     throw new ApiError('shutting_down', 'This instance is shutting down, try again')
   }
+}
+
+/** Agents ask for a WebSocket before they have a key. Upon this answer they use POST. */
+const refuseWebSockets: ApiMiddleware = (context, next) => {
+  const { upgrade } = context.req.headers
+  if (!context.state.face.refusesWebSockets || upgrade?.toLowerCase() !== 'websocket') return next()
+  context.set('upgrade', 'HTTP/1.1')
+  throw new ApiError('websocket_not_served', 'This path has no WebSocket: send a POST')
 }
 
 function listen(server: Server, { host, port }: { readonly host: string; readonly port: number }) {

@@ -1,4 +1,4 @@
-import type { ApiMiddleware, Caller, Operator, RequestState, Scope } from './context.ts'
+import type { ApiContext, ApiMiddleware, Caller, Operator, RequestState, Scope } from './context.ts'
 import { ApiError } from './errors.ts'
 
 /**
@@ -8,14 +8,14 @@ import { ApiError } from './errors.ts'
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Accepts a call with a valid key in `Authorization: Bearer <API_KEY>`, if the key has the scope
- * (null: any scope). Records the caller. Throws ApiError `authorization_missing` without the
- * header, `invalid_credentials` without a valid key in it, `insufficient_scope`,
- * `account_disabled`, and `not_ready` if keys cannot be looked up.
+ * Accepts a call with a valid key in `Authorization: Bearer <API_KEY>`, or in `x-api-key` if the
+ * route's face reads it. The key must have the scope (null: any scope). Records the caller. Throws
+ * ApiError `authorization_missing` without the header, `invalid_credentials` without a valid key in
+ * it, `insufficient_scope`, `account_disabled`, and `not_ready` if keys cannot be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
-    const header = context.req.headers.authorization
+    const header = credentialOf(context)
     if (header === undefined)
       throw new ApiError(
         'authorization_missing',
@@ -39,6 +39,22 @@ export function recognize(keys: Authenticator): ApiMiddleware {
     context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
     await next()
   }
+}
+
+/**
+ * Returns the credential of a call in the form of `Authorization`. Throws ApiError
+ * `invalid_credentials` for two different keys.
+ */
+function credentialOf({ req: { headers }, state: { face } }: ApiContext): string | undefined {
+  const key = face.readsApiKeyHeader ? headers['x-api-key'] : undefined
+  if (typeof key !== 'string') return headers.authorization
+  const { authorization = `Bearer ${key}` } = headers
+  if (KEY_HEADER.exec(authorization)?.[1] !== key)
+    throw new ApiError(
+      'invalid_credentials',
+      'The headers Authorization and x-api-key have different keys: send one of them',
+    )
+  return authorization
 }
 
 /** Names the most likely mistake in the header, without any character of the key. */

@@ -2,6 +2,7 @@ import type { RouterContext } from '@koa/router'
 import type { Next, ParameterizedContext } from 'koa'
 import type { CallScope } from '../observability/call-scope.ts'
 import type { ErrorCode } from './errors.ts'
+import type { Face } from './faces.ts'
 
 /**
  * What a key may be used for. `admin` is for the operator: it opens only the keys of all accounts
@@ -69,6 +70,8 @@ export type RequestState = {
   startedAtMs: number
   /** Address of the client that sent the call (createClientAddresses). */
   client: string | null
+  /** The form of the call's errors and limits. */
+  face: Face
   /** Null before `authenticate` has run, and on routes without it. */
   caller: Caller | null
   /** The operator who calls on the control socket. Null on the public port. */

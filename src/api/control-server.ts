@@ -19,6 +19,7 @@ import {
   OPERATOR_UID_HEADER,
   readControlAddress,
 } from './control-address.ts'
+import { OPENAI_FACE } from './faces.ts'
 import { LEAST_RATE } from './least-rate.ts'
 import type { Route } from './route.ts'
 import { createHttpServer } from './server.ts'
@@ -126,7 +127,16 @@ export function createControlServer({
   })
   const koa = new Koa<RequestState>()
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
-  koa.use(openRequest({ now, makeRequestId, logsRequests: false, trustedProxies: [], log }))
+  koa.use(
+    openRequest({
+      now,
+      makeRequestId,
+      logsRequests: false,
+      trustedProxies: [],
+      faceOf: () => OPENAI_FACE,
+      log,
+    }),
+  )
   koa.use(answerErrors({ now, log, paths: served.map(({ path }) => path) }))
   koa.use(router.routes())
   koa.use(router.allowedMethods())

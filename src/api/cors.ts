@@ -12,6 +12,7 @@ export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 /** Answer headers that scripts may read, in addition to the headers that are always readable. */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
+  'request-id',
   'openai-processing-ms',
   'retry-after',
   'retry-after-ms',
@@ -22,6 +23,9 @@ export const EXPOSED_HEADERS: readonly string[] = [
   'ehbp-response-nonce',
   ...['requests', 'tokens'].flatMap((kind) =>
     ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${kind}`),
+  ),
+  ...['requests', 'input-tokens', 'output-tokens'].flatMap((kind) =>
+    ['limit', 'remaining', 'reset'].map((what) => `anthropic-ratelimit-${kind}-${what}`),
   ),
 ]
 

@@ -16,6 +16,8 @@ export const ERROR_RULES = {
   ...CALL_ERROR_RULES,
   malformed_request: { status: 400 },
   unsupported_request_parameter: { status: 400 },
+  /** No node of the model serves the path of the call. */
+  unsupported_dialect: { status: 400, param: 'model' },
   authorization_missing: { status: 401 },
   invalid_credentials: { status: 401 },
   history_restricted: { status: 403 },
@@ -46,6 +48,8 @@ export const ERROR_RULES = {
   /** The connection is closed, because the rest of the body would be read as the next call. */
   body_too_slow: { status: 408 },
   unsupported_media_type: { status: 415 },
+  /** Agents ask for a WebSocket first. Upon this status they use POST. */
+  websocket_not_served: { status: 426, shouldRetry: false },
   rate_limit_exceeded: { status: 429 },
   /** A budget is used up. A retry helps only after the budget renews. */
   insufficient_quota: { status: 429, shouldRetry: false },
@@ -149,7 +153,7 @@ export class CallerLeftError extends Error {
 }
 
 /** An error in the form in which the caller receives it. */
-type ErrorReply = {
+export type ErrorReply = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   /** JSON text. */

@@ -1,8 +1,8 @@
 import type { ServerResponse } from 'node:http'
-import { errorEnvelope } from '../../enclave/protocol/error-envelope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { RouteContext } from './context.ts'
-import { type ApiError, CallerLeftError } from './errors.ts'
+import { CallerLeftError } from './errors.ts'
+import type { StreamSoFar } from './faces.ts'
 import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
 /** What a stream needs from the app. */
@@ -16,13 +16,14 @@ export type EventStreamOptions = {
  * Answers with a stream of the events that `write` writes. If `write` fails before anything was
  * sent, its error is thrown again, or sent as an error event if `isEvent` returns true. After the
  * stream has begun, every error is sent as an error event. A keep-alive comment also begins the
- * stream.
+ * stream. `soFar` returns what the caller has received, for a face whose error events continue it.
  */
 export async function streamEvents(
   context: RouteContext,
   { keepAliveMs, now, log }: EventStreamOptions,
   write: (writer: EventWriter) => Promise<unknown>,
   isEvent: (error: unknown) => boolean = () => false,
+  soFar: () => StreamSoFar | null = () => null,
 ): Promise<void> {
   const onOpen = () => {
     context.respond = false
@@ -45,7 +46,8 @@ export async function streamEvents(
     await write(recording)
   } catch (error) {
     if (context.res.destroyed || !(writer.isOpen() || isEvent(error))) throw error
-    writer.fail(recordFailure(context, error, log))
+    const { state } = context
+    writer.end(state.face.errorEvents(recordFailure(context, error, log), state, soFar()))
   } finally {
     writer.close()
   }
@@ -68,8 +70,6 @@ export type EventWriter = {
   open(): void
   /** Sends whole events. Resolves when the caller can receive more. */
   write(events: Uint8Array | string): Promise<void>
-  /** Sends an error event and ends the stream, without `[DONE]`. */
-  fail(error: ApiError): void
   /** Sends the last events and ends the stream. */
   end(events: string): void
   /** Stops the keep-alive, and cuts a stream that has not ended. Call it in a `finally`. */
@@ -121,7 +121,6 @@ export function createEventWriter(options: {
     open,
     write,
     end,
-    fail: (error) => end(`event: error\ndata: ${errorEnvelope(error)}\n\n`),
     close: () => {
       clearInterval(timer)
       if (response.headersSent && !response.writableEnded) response.destroy()

@@ -7,6 +7,7 @@ import { clientGroupOf } from './client-address.ts'
 import { type Caller, type RouteContext, type Scope, sendJsonText } from './context.ts'
 import type { ErrorCode } from './errors.ts'
 import { type EventStreamOptions, type EventWriter, streamEvents } from './event-stream.ts'
+import type { FaceChoice, StreamSoFar } from './faces.ts'
 import { type FormPart, readForm } from './form-body.ts'
 import type { LeastRate } from './least-rate.ts'
 import { readJsonBody, weighValues } from './read-body.ts'
@@ -33,6 +34,8 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly scope: Scope | 'any' | 'public' | 'operator'
   /** On a public route: true if callers with a valid key are treated differently. */
   readonly knowsKeys?: true
+  /** The form of errors and limits. Default: OPENAI_FACE. */
+  readonly face?: FaceChoice
   /** Schemas of objects, whose members are the parameters. Header names are in lower case. */
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
@@ -108,6 +111,7 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   stream(
     write: (writer: EventWriter) => Promise<unknown>,
     isEvent?: (error: unknown) => boolean,
+    soFar?: () => StreamSoFar | null,
   ): Promise<undefined>
 }
 
@@ -165,8 +169,8 @@ export function defineRoute<Params, Query, Headers, Body>(
       ...content,
       ...held,
       caller: () => callerOf(context.state),
-      stream: async (write, isEvent) => {
-        await streamEvents(context, server, write, isEvent)
+      stream: async (...events) => {
+        await streamEvents(context, server, ...events)
         return undefined
       },
     })

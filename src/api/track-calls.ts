@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import {
   type CallObserver,
   type CallReport,
@@ -11,6 +11,7 @@ import { familyOf } from '../observability/model-family.ts'
 import { createClientAddresses } from './client-address.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
+import type { Face } from './faces.ts'
 
 /** A caller's `x-request-id` is accepted if it matches this. It is stored, logged and sent back. */
 const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
@@ -28,9 +29,11 @@ export function openRequest(options: {
   readonly logsRequests: boolean
   /** Addresses of proxies that are trusted to name the client's address. */
   readonly trustedProxies: readonly string[]
+  /** Finds the face of a call. */
+  readonly faceOf: (path: string, headers: IncomingHttpHeaders) => Face
   readonly log: Logger
 }): ApiMiddleware {
-  const { now, makeRequestId, logsRequests, log } = options
+  const { now, makeRequestId, logsRequests, faceOf, log } = options
   const clientOf = createClientAddresses(options.trustedProxies)
   return async (context, next) => {
     const given = context.req.headers['x-request-id']
@@ -39,6 +42,7 @@ export function openRequest(options: {
     const startedAtMs = now()
     // Read now, because a closed connection has no address.
     const client = clientOf(context.req)
+    const face = faceOf(context.path, context.req.headers)
     const unset = {
       caller: null,
       operator: null,
@@ -48,8 +52,9 @@ export function openRequest(options: {
       scope: null,
       isRoutine: false,
     } as const
-    context.state = { requestId, startedAtMs, client, ...unset }
+    context.state = { requestId, startedAtMs, client, face, ...unset }
     context.set('x-request-id', requestId)
+    context.set(face.callHeaders(context.state))
     context.set(SAFE_HEADERS)
     if (logsRequests)
       context.res.once('close', () =>
@@ -159,8 +164,8 @@ export function recordFailure(
   log: Logger,
 ): ApiError {
   const apiError = asApiError(error)
-  const { requestId } = state
-  state.failure = { code: apiError.code, status: apiError.status }
+  const { requestId, face } = state
+  state.failure = { code: apiError.code, status: face.statusOf(apiError) }
   if (apiError.cause !== undefined)
     log.error({ requestId, err: apiError.cause }, 'call could not be served')
   else if (apiError !== error) log.error({ requestId, err: error }, 'unexpected error')

@@ -182,9 +182,9 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
  * Only the operator may see the node's id, so the caller gets this gateway's message for a node's
  * fault.
  */
-function callerErrorOf(
-  { log }: ChatCompletionsOptions,
-  { requestId }: ChatCall,
+export function callerErrorOf(
+  { log }: Pick<ChatCompletionsOptions, 'log'>,
+  { requestId }: Pick<ChatCall, 'requestId'>,
   { answer, error }: { readonly answer: NodeAnswer; readonly error: unknown },
 ): unknown {
   if (!(error instanceof DispatchError)) return error

@@ -93,6 +93,32 @@ export function estimateChatTokens(size: ChatSize): number {
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
+/** The prompt's tokens, and all tokens that a call may use. */
+type EstimatedTokens = { readonly prompt: number; readonly total: number }
+
+/** Estimates the tokens of a request in another dialect than chat, from all of its texts. */
+export function estimateDialectTokens(request: JsonObject): EstimatedTokens {
+  const { max_output_tokens: output, max_tokens: max, n, ...asked } = request
+  const prompt = Math.ceil(textBytesOf(asked) / BYTES_PER_TOKEN)
+  const answer = (countOf(output) ?? countOf(max) ?? ANSWER_TOKENS) * (countOf(n) ?? 1)
+  return { prompt, total: Math.min(prompt + Math.ceil(answer), ESTIMATE_MAX) }
+}
+
+/** Estimates the tokens of a text with this length. */
+export function estimateTextTokens(length: number): number {
+  return Math.ceil(length / BYTES_PER_TOKEN)
+}
+
+/** Counts the bytes of all texts. A picture or a file counts as ATTACHMENT_TOKENS. */
+function textBytesOf(value: Json | undefined, name = ''): number {
+  if (typeof value === 'string')
+    return name === 'data' || value.startsWith('data:')
+      ? ATTACHMENT_TOKENS * BYTES_PER_TOKEN
+      : Buffer.byteLength(value)
+  if (typeof value !== 'object' || value === null) return 0
+  return Object.entries(value).reduce((sum, [key, member]) => sum + textBytesOf(member, key), 0)
+}
+
 /** A longer answer is not parsed only to read its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 

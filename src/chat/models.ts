@@ -2,7 +2,8 @@ import { z } from 'zod'
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import { ApiError } from '../api/errors.ts'
-import { defineRoute, type Route } from '../api/route.ts'
+import { ANTHROPIC_FACE, type FaceChoice, faceByVersion, OPENAI_FACE } from '../api/faces.ts'
+import { defineRoute, type NamedSchema, type Route } from '../api/route.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 
@@ -31,6 +32,28 @@ export const listedModels = z.strictObject({
   object: z.literal('list'),
   data: z.array(listedModel),
 })
+
+const anthropicModel = z.strictObject({
+  type: z.literal('model'),
+  id: z.string(),
+  display_name: z.string(),
+  created_at: z.iso.datetime(),
+})
+
+/** A list of models, in the form of Anthropic's clients. */
+const anthropicModels = z.strictObject({
+  data: z.array(anthropicModel),
+  has_more: z.literal(false),
+  first_id: z.string().nullable(),
+  last_id: z.string().nullable(),
+})
+
+/** Options of modelListRoutes for a list that has only Anthropic's form. */
+export const ANTHROPIC_MODELS = {
+  face: ANTHROPIC_FACE,
+  reply: { name: 'AnthropicModelList', schema: anthropicModels },
+  replyOfOne: { name: 'AnthropicModel', schema: anthropicModel },
+} as const
 
 /**
  * A model in a list, with the members for OpenAI's clients and for this interface's clients.
@@ -154,6 +177,8 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
   return modelListRoutes({
     path: '/v1/models',
     summaries: ['Models', 'One model'],
+    description: 'With the header `anthropic-version`, the answer has the form of Anthropic.',
+    face: faceByVersion,
     reply: { name: 'ModelList', schema: listedModels },
     list: () => ({ data: list() }),
   })
@@ -163,25 +188,26 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
  * Routes for a list of models, and for each model below the list's path. They need no key
  * (interface, part 4).
  */
-export function modelListRoutes<Headers, List extends { readonly data: readonly ListedModel[] }>({
+export function modelListRoutes<Headers>({
   path,
+  face = OPENAI_FACE,
   summaries: [ofList, ofOne],
   description,
   headers,
   reply,
+  replyOfOne = { name: 'Model', schema: listedModel },
   list,
 }: {
   readonly path: string
+  readonly face?: FaceChoice
   readonly summaries: readonly [ofList: string, ofOne: string]
   readonly description?: string
   readonly headers?: z.ZodType<Headers>
-  readonly reply: {
-    readonly name: string
-    readonly schema: z.ZodType<List & { readonly object: 'list' }>
-  }
-  readonly list: (headers: Headers) => List
+  readonly reply: NamedSchema
+  readonly replyOfOne?: NamedSchema
+  readonly list: (headers: Headers) => { readonly data: readonly ListedModel[] }
 }): readonly Route[] {
-  const open = { method: 'GET', tag: 'Service', scope: 'public' } as const
+  const open = { method: 'GET', tag: 'Service', scope: 'public', face } as const
   const ofCaller = headers === undefined ? {} : { headers }
   return [
     defineRoute({
@@ -191,7 +217,7 @@ export function modelListRoutes<Headers, List extends { readonly data: readonly 
       summary: ofList,
       ...(description === undefined ? {} : { description }),
       reply,
-      handler: async (call) => ({ object: 'list', ...list(call.headers) }),
+      handler: async (call) => call.context.state.face.modelList(list(call.headers)),
     }),
     defineRoute({
       ...open,
@@ -201,12 +227,12 @@ export function modelListRoutes<Headers, List extends { readonly data: readonly 
       description: 'The id may contain slashes.',
       // Slashes in an id may be written directly or percent-encoded.
       params: z.object({ model: z.string() }),
-      reply: { name: 'Model', schema: listedModel },
+      reply: replyOfOne,
       errors: ['not_found'],
       handler: async (call) => {
         const found = list(call.headers).data.find(({ id }) => id === call.params.model)
         if (found === undefined) throw new ApiError('not_found', 'There is no such model')
-        return found
+        return call.context.state.face.model(found)
       },
     }),
   ]

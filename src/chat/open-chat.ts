@@ -3,6 +3,8 @@ import { timed } from '../observability/call-scope.ts'
 import { unixMs } from '../runtime/clock.ts'
 import { makeId } from '../runtime/make-id.ts'
 import { createChatCompletions } from './chat-completions.ts'
+import { createDialectCalls } from './dialect-calls.ts'
+import { dialectRoutes } from './dialect-routes.ts'
 import { createModels, modelRoutes } from './models.ts'
 import { chatRoutes } from './routes.ts'
 
@@ -22,8 +24,10 @@ export function openChat({
 } {
   const dispatch = timed({ phase: 'node', now: unixMs }, dispatcher.dispatch)
   const completions = createChatCompletions({ dispatcher: { dispatch }, log, now: unixMs, makeId })
+  const calls = createDialectCalls({ dispatcher: { dispatch }, log })
+  const bounded = { limiter, idempotency, bodyBytesMax }
   return {
-    routes: chatRoutes({ completions, limiter, idempotency, bodyBytesMax }),
+    routes: [...chatRoutes({ completions, ...bounded }), ...dialectRoutes({ calls, ...bounded })],
     modelRoutes: modelRoutes(createModels({ ...offered, dispatcher })),
   }
 }

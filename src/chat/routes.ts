@@ -15,17 +15,11 @@ import { ApiError, type ErrorCode } from '../api/errors.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatCall, type ChatCompletions, completionText } from './chat-completions.ts'
+import { CHAT_CALL_ERRORS, CHAT_LIMITS } from './chat-limits.ts'
 import { type ChatRequest, chatRequest } from './chat-request.ts'
 import { estimateChatTokens, estimatePromptTokens } from './chat-tokens.ts'
 import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
-
-/**
- * The maximum number of plain completions at the same time. The bytes of their bodies and answers
- * have another limit.
- */
-const CHAT_CALLS_MAX = 4_096
-const CHAT_BYTES_MAX = 512 * 1024 * 1024
 
 /**
  * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST
@@ -42,7 +36,7 @@ export function chatRoutes({
   readonly idempotency: Idempotency
   readonly bodyBytesMax: number
 }): readonly Route[] {
-  const admission = createAdmission({ callsMax: CHAT_CALLS_MAX, bytesMax: CHAT_BYTES_MAX })
+  const admission = createAdmission(CHAT_LIMITS)
   const declare = (path: string, summary: string) =>
     defineRoute({
       method: 'POST',
@@ -59,21 +53,7 @@ export function chatRoutes({
       },
       reply: { name: 'ChatCompletion', schema: chatCompletion },
       events: { name: 'ChatCompletionChunk', schema: chatChunk },
-      errors: [
-        ...IDEMPOTENCY_ERRORS,
-        'rate_limit_exceeded',
-        'insufficient_quota',
-        'unsupported_model',
-        'no_available_inference_nodes',
-        'node_refused',
-        'node_error',
-        'node_timeout',
-        'overloaded',
-        'unsupported_request_parameter',
-        'answer_too_large',
-        'content_key_missing',
-        'content_unreadable',
-      ],
+      errors: [...IDEMPOTENCY_ERRORS, ...CHAT_CALL_ERRORS],
       admission,
       isAbortable: true,
       async handler(call) {

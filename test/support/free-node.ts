@@ -25,7 +25,7 @@ export function createFreeNode(
     slots,
     offers,
     takesLargeFrames: false,
-    takesRemoteMedia: false,
+    abilities: new Set(),
     nodes: 1,
     isServingNow: true,
     isServing: () => node.isServingNow,

@@ -30,11 +30,17 @@ export async function startScriptedBackend(
   script: BackendScript,
   models: readonly string[] | null = ['model-a'],
   at = 0,
+  /** Answers what is not chat or images; 404 by default, as an old server does. */
+  others: (request: IncomingMessage, response: ServerResponse) => void = (request, response) => {
+    request.resume()
+    response.writeHead(404).end()
+  },
 ): Promise<ScriptedBackend> {
   const requests: Readonly<Record<string, unknown>>[] = []
   const counts = { open: 0, left: 0, connections: 0 }
   const server = createServer(async (request, response) => {
     if (request.method === 'GET') return list(request, response, models)
+    if (OTHER_PATHS.test(request.url ?? '')) return others(request, response)
     const body = JSON.parse(await readText(request))
     requests.push(body)
     counts.open += 1
@@ -62,6 +68,8 @@ export async function startScriptedBackend(
     },
   }
 }
+
+const OTHER_PATHS = /\/v1\/(responses|messages|completions)$/
 
 /** A chunk of one choice with this text. */
 export function textChunk(

@@ -91,7 +91,7 @@ export type RateLimiter = {
 }
 
 /**
- * Counts the call and writes the remaining quota into the `x-ratelimit-*` headers. Settle the
+ * Counts the call and writes the remaining quota into the headers of the route's face. Settle the
  * permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
  * `not_ready` when the limits cannot be read. Must run behind `authenticate`.
  */
@@ -133,7 +133,8 @@ const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
 }
 
 function setQuotaHeaders(context: ApiContext, quota: Quota | null): void {
-  if (quota !== null) context.set(quotaHeaders(quota))
+  const { face, startedAtMs } = context.state
+  if (quota !== null) context.set(quotaHeaders(quota, face, startedAtMs))
 }
 
 async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): Promise<Decision> {

@@ -1,3 +1,4 @@
+import type { Face } from '../../api/faces.ts'
 import {
   type RateLimits,
   type RateLimitsStore,
@@ -69,9 +70,16 @@ export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal
   }
 }
 
-/** Gives the `x-ratelimit-*` headers of an answer. */
-export function quotaHeaders({ requests, tokens }: Quota): Readonly<Record<string, string>> {
-  return { ...headersOf('requests', requests), ...headersOf('tokens', tokens) }
+/** Gives the headers of an answer that state the quota. `nowMs` is Unix milliseconds. */
+export function quotaHeaders(
+  { requests, tokens }: Quota,
+  { limitHeaders }: Pick<Face, 'limitHeaders'>,
+  nowMs: number,
+): Readonly<Record<string, string>> {
+  return {
+    ...(requests && limitHeaders('requests', requests, nowMs)),
+    ...(tokens && limitHeaders('tokens', tokens, nowMs)),
+  }
 }
 
 type NamedMeasure = Measure & { readonly what: string; readonly used: number }
@@ -116,18 +124,6 @@ function tightest(measures: readonly NamedMeasure[]): Measure | null {
 function describe({ what, limit, remaining }: NamedMeasure, estimate: number): string {
   const wanted = what.startsWith('tokens') ? `, the request may use ${estimate}` : ''
   return `${limit} ${what}, ${remaining} left${wanted}`
-}
-
-function headersOf(
-  what: 'requests' | 'tokens',
-  given: Measure | null,
-): Readonly<Record<string, string>> {
-  if (given === null) return {}
-  return {
-    [`x-ratelimit-limit-${what}`]: String(given.limit),
-    [`x-ratelimit-remaining-${what}`]: String(given.remaining),
-    [`x-ratelimit-reset-${what}`]: `${given.resetSeconds}s`,
-  }
 }
 
 /**

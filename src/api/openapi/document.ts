@@ -1,6 +1,11 @@
 import { z } from 'zod'
-import { ERROR_TYPES, VALIDATION_CODE } from '../../../enclave/protocol/error-envelope.ts'
+import {
+  ERROR_TYPES,
+  errorFacts,
+  VALIDATION_CODE,
+} from '../../../enclave/protocol/error-envelope.ts'
 import { ERROR_RULES, type ErrorCode } from '../errors.ts'
+import { type Face, faceFor } from '../faces.ts'
 import type { NamedSchema, Route } from '../route.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 
@@ -29,6 +34,7 @@ export function createDocument(
     components: {
       securitySchemes: {
         APIKeyHeader: { type: 'http', scheme: 'bearer', description: 'An API key of this service' },
+        XApiKeyHeader: { type: 'apiKey', in: 'header', name: 'x-api-key' },
       },
       schemas: describeSchemas(routes),
     },
@@ -37,7 +43,13 @@ export function createDocument(
 
 function describeSchemas(routes: readonly Route[]): Readonly<Record<string, JsonSchema>> {
   const schemas = new Map<string, z.ZodType>()
-  const all = routes.flatMap(({ body, form, reply, events }) => [body, form, reply, events])
+  const all = routes.flatMap(({ body, form, reply, events, face }) => [
+    body,
+    form,
+    reply,
+    events,
+    faceFor(face, {}).error ?? undefined,
+  ])
   for (const named of [ERROR, FAULTS, ...all]) {
     if (named === undefined) continue
     const other = schemas.get(named.name)
@@ -49,7 +61,7 @@ function describeSchemas(routes: readonly Route[]): Readonly<Record<string, Json
 }
 
 function describeRoute(route: Route): JsonSchema {
-  const { summary, description, tag, scope, body, form, params, query, headers } = route
+  const { summary, description, tag, body, form, params, query, headers } = route
   const content =
     form === undefined
       ? body && contentOf(body, JSON_TYPE, body.example)
@@ -64,11 +76,18 @@ function describeRoute(route: Route): JsonSchema {
     summary,
     ...(description === undefined ? {} : { description }),
     tags: [tag],
-    security: scope === 'public' ? [] : [{ APIKeyHeader: scope === 'any' ? [] : [scope] }],
+    security: describeSecurity(route),
     ...(parameters.length > 0 ? { parameters } : {}),
     ...(content === undefined ? {} : { requestBody: { required: true, content } }),
     responses: describeResponses(route, parameters.length > 0 || content !== undefined),
   }
+}
+
+function describeSecurity({ scope, face }: Route): readonly JsonSchema[] {
+  if (scope === 'public') return []
+  const scopes = scope === 'any' ? [] : [scope]
+  const more = faceFor(face, {}).readsApiKeyHeader ? [{ XApiKeyHeader: scopes }] : []
+  return [{ APIKeyHeader: scopes }, ...more]
 }
 
 /** Code generators name a method by this id: `postV1ChatCompletions`. */
@@ -103,7 +122,7 @@ function headerName(name: string): string {
 }
 
 function describeResponses(
-  { reply, events, scope, body, form, errors = [] }: Route,
+  { reply, events, scope, body, form, face: choice, errors = [] }: Route,
   isValidated: boolean,
 ): Readonly<Record<string, JsonSchema>> {
   const codes = new Set<ErrorCode>([
@@ -112,10 +131,18 @@ function describeResponses(
     ...((body ?? form) === undefined ? [] : BODY_ERRORS),
     ...errors,
   ])
-  const byStatus = Map.groupBy(codes, (code) => String(ERROR_RULES[code].status))
+  const face = faceFor(choice, {})
+  const error = face.error ?? ERROR
+  const hasOwnFaults = face.error === null
+  const statuses: (readonly [status: number, code: string])[] = [...codes].map((code) => [
+    face.statusOf(codeFacts(code)),
+    code,
+  ])
+  if (isValidated && !hasOwnFaults) statuses.push([400, VALIDATION_CODE])
+  const byStatus = Map.groupBy(statuses, ([status]) => String(status))
   const responses: Record<string, JsonSchema> = {
     200: {
-      description: events === undefined ? 'Success' : `Success. ${STREAM_RULES}`,
+      description: events === undefined ? 'Success' : `Success. ${face.streamRules}`,
       content: {
         ...Object.assign({}, ...(reply.types ?? [JSON_TYPE]).map((type) => contentOf(reply, type))),
         ...(events === undefined ? {} : { 'text/event-stream': { schema: refTo(events) } }),
@@ -123,10 +150,13 @@ function describeResponses(
     },
   }
   for (const [status, all] of [...byStatus].sort())
-    responses[status] = { description: all.join(', '), content: contentOf(ERROR) }
-  if (isValidated)
+    responses[status] = {
+      description: all.map(([, code]) => code).join(', '),
+      content: contentOf(error),
+    }
+  if (isValidated && hasOwnFaults)
     responses['422'] = { description: 'The request fails validation', content: contentOf(FAULTS) }
-  responses.default = { description: 'Another error', content: contentOf(ERROR) }
+  responses.default = { description: 'Another error', content: contentOf(error) }
   return responses
 }
 
@@ -144,9 +174,10 @@ const BODY_ERRORS: readonly ErrorCode[] = [
   'overloaded',
 ]
 
-/** Interface, part 6. */
-const STREAM_RULES =
-  'A stream ends with the data [DONE]. A failed stream ends without it, with `event: error` and an Error as its data.'
+function codeFacts(code: ErrorCode): Parameters<Face['statusOf']>[0] {
+  const { status, shouldRetry } = errorFacts(ERROR_RULES[code], {})
+  return { code, status, shouldRetry }
+}
 
 function contentOf(named: NamedSchema, type: string = JSON_TYPE, example?: object): JsonSchema {
   return { [type]: { schema: refTo(named), ...(example === undefined ? {} : { example }) } }

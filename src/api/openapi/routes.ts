@@ -17,6 +17,8 @@ const API_INFORMATION = {
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
+const hello = z.strictObject({ message: z.literal('hello') })
+
 /**
  * `GET /` describes the service as JSON. `showHome` answers a client that prefers HTML, as browsers
  * do.
@@ -46,6 +48,21 @@ export function rootRoute(
     },
   })
 }
+
+/** Coding agents send `HEAD /api/hello` below the base URL first, without a key. */
+export const helloRoutes: readonly Route[] = ['/api/hello', '/v1/verified/anthropic/api/hello'].map(
+  (path) =>
+    defineRoute({
+      method: 'GET',
+      path,
+      tag: 'Service',
+      summary: 'Whether this service can be reached, for coding agents',
+      scope: 'public',
+      isRoutine: true,
+      reply: { name: 'Hello', schema: hello },
+      handler: async () => ({ message: 'hello' }),
+    }),
+)
 
 /**
  * `GET /openapi.json` returns the documentation of `routes`, without this route. It needs no key.

@@ -6,6 +6,7 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts'
+import { isNodeDialect, type NodeDialect } from './dialects.ts'
 
 /**
  * Frames of runs: requests to a node, and the node's answers. The gateway and the node both write
@@ -81,10 +82,15 @@ type ChatFrame = {
   readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
-/** Writes the frame that asks a node for a chat completion. */
-export function chatFrame(model: string, request: JsonObject): ChatFrame {
+/** Writes the frame that asks a node for an answer. Without a dialect, for a chat completion. */
+export function chatFrame(
+  model: string,
+  request: JsonObject,
+  dialect: NodeDialect | null = null,
+): ChatFrame {
   const text = JSON.stringify(request)
-  const rest = `,"model":${JSON.stringify(model)},"chat_request":${text}}`
+  const named = dialect === null ? '' : `,"dialect":${JSON.stringify(dialect)}`
+  const rest = `,"model":${JSON.stringify(model)}${named},"chat_request":${text}}`
   return {
     requestBytes: Buffer.byteLength(text),
     frameBytes: Buffer.byteLength(rest) + ENVELOPE_BYTES,
@@ -123,6 +129,8 @@ export type GatewayFrame =
       readonly id: string
       readonly model: string
       readonly request: JsonObject
+      /** Null for a chat completion. */
+      readonly dialect: NodeDialect | null
       /** W3C trace context of the call. Null when the call is not traced. */
       readonly traceparent: string | null
     }
@@ -137,7 +145,7 @@ export type GatewayFrame =
 export function decodeGatewayFrame(text: string): GatewayFrame {
   const frame = parseJson(text)
   if (!isJsonObject(frame)) return { kind: 'unknown' }
-  const { protocol, data, id, chat_request: request, traceparent } = frame
+  const { protocol, data, id, chat_request: request, dialect = null, traceparent } = frame
   if (typeof protocol === 'string' && isJsonObject(data)) return { kind: 'control', protocol, data }
   if (frame.request_id !== undefined) return decodeImageRequest(frame)
   if (!isEchoedId(id)) return { kind: 'unknown' }
@@ -146,11 +154,14 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   const model = frame.model ?? request.model
   if (typeof model !== 'string')
     return { kind: 'bad_chat', id, message: 'expected model to be a text' }
+  if (dialect !== null && !isNodeDialect(dialect))
+    return { kind: 'bad_chat', id, message: 'expected dialect to be one that this node announced' }
   return {
     kind: 'chat',
     id,
     model,
     request,
+    dialect,
     traceparent: typeof traceparent === 'string' ? traceparent : null,
   }
 }

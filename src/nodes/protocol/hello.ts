@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import { NODE_DIALECTS } from './dialects.ts'
 
 /**
  * Headers of a node's handshake, which the node writes and the gateway reads. Source: the public
@@ -17,6 +18,7 @@ const NODE_FEATURES = [
   'extra-members',
   'large-frames',
   'remote-media',
+  ...NODE_DIALECTS,
 ] as const
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 

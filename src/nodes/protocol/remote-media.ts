@@ -18,7 +18,7 @@ export type RemoteMedia = {
 }
 
 /**
- * Finds an address in a chat request that a backend would fetch. Returns the first address that is
+ * Finds an address in a request of any dialect that a backend would fetch. Returns the first address that is
  * not http or https, else the first address. Null when the request contains all its pictures,
  * sounds and files. The caller chooses the address, and the backend fetches it from its own
  * network, where other servers may trust the backend. Backends read members that the interface
@@ -26,19 +26,30 @@ export type RemoteMedia = {
  * words may contain an address. A member whose name ends in url or uri must be a data URL.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
-  const messages = memberOf(request, 'messages')
-  if (!isJsonArray(messages)) return null
   let web: RemoteMedia | null = null
-  for (const [at, message] of messages.entries()) {
-    const content = isJsonObject(message) ? memberOf(message, 'content') : undefined
-    // Usually the content is only text, without parts.
-    if (!isJsonArray(content) && !isJsonObject(content)) continue
-    for (const media of listAddresses(content, `messages.${at}.content`)) {
+  for (const [value, path] of listPlaces(request))
+    for (const media of listAddresses(value, path)) {
       if (!media.isWeb) return media
       web ??= media
     }
-  }
   return web
+}
+
+/** The members in which callers send media, in each dialect, with their paths. */
+function* listPlaces(request: JsonObject): Generator<readonly [Json, string]> {
+  for (const list of ['messages', 'input', 'tools']) {
+    const entries = memberOf(request, list)
+    for (const [at, entry] of isJsonArray(entries) ? entries.entries() : [])
+      for (const name of ['content', 'output', 'server_url'] as const) {
+        const value = isJsonObject(entry) ? memberOf(entry, name) : undefined
+        // Usually the content is only text, without parts.
+        if (isJsonArray(value) || isJsonObject(value)) yield [value, `${list}.${at}.${name}`]
+        else if (name === 'server_url' && value !== undefined)
+          yield [{ [name]: value }, `${list}.${at}`]
+      }
+  }
+  const servers = memberOf(request, 'mcp_servers')
+  if (isJsonArray(servers)) yield [servers, 'mcp_servers']
 }
 
 /**
@@ -59,12 +70,16 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
     const { value } = next
     if (!isJsonArray(value) && !isJsonObject(value)) continue
     for (const [name, member] of Object.entries(value)) {
+      if (SAID.has(name) && typeof member === 'object') continue
       const place = `${next.path}.${name}`
       if (typeof member !== 'string') open.push({ value: member ?? null, path: place })
       else if (isAddress(name, member)) yield { path: place, isWeb: /^https?:/i.test(member) }
     }
   }
 }
+
+/** Members that repeat what a model said: input of tools, and sources. No backend fetches these. */
+const SAID: ReadonlySet<string> = new Set(['input', 'citations', 'annotations'])
 
 /** Members of parts that contain words. An address in them is only text. */
 const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])

@@ -1,10 +1,12 @@
 import { FormatError } from '../../../attestation/errors.ts'
 import { type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import type { NodeDialect } from '../protocol/dialects.ts'
 import { type ChatRunFrame, chatFrame } from '../protocol/frames.ts'
 import type { Inference } from '../registry/inferences-store.ts'
 import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
 import { DispatchError, faultError } from './dispatch-error.ts'
 import { type ChunkFacts, readChunk } from './read-chunk.ts'
+import { openEventFacts } from './read-event.ts'
 import { Run, type RunOptions, type RunResult } from './run.ts'
 import {
   type RunTimes,
@@ -38,11 +40,19 @@ export type ChatQuestion = {
   readonly promptTokensMax: number
   /** How many choices the request asks for: `n`. */
   readonly choices: number
+  /** Null for a chat completion, which is always streamed. */
+  readonly dialect: NodeDialect | null
+  /** True if the node answers only when the whole answer is made. */
+  readonly isWhole: boolean
 }
 
-/** Creates the question for a chat request. */
-export function askChat(model: string, request: JsonObject): ChatQuestion {
-  const { requestBytes: bytes, frameBytes, frameOf } = chatFrame(model, request)
+/** Creates the question for a chat request, or for a request in another dialect. */
+export function askChat(
+  model: string,
+  request: JsonObject,
+  dialect: NodeDialect | null = null,
+): ChatQuestion {
+  const { requestBytes: bytes, frameBytes, frameOf } = chatFrame(model, request, dialect)
   const requestBytes = Math.max(0, bytes - mediaBytesOf(request))
   return {
     request,
@@ -50,7 +60,9 @@ export function askChat(model: string, request: JsonObject): ChatQuestion {
     frameOf,
     requestBytes,
     promptTokensMax: promptTokensMax(request, requestBytes),
-    choices: typeof request.n === 'number' ? request.n : 1,
+    choices: dialect === null && typeof request.n === 'number' ? request.n : 1,
+    dialect,
+    isWhole: dialect !== null && request.stream !== true,
   }
 }
 
@@ -76,12 +88,18 @@ export class ChatRun extends Run {
   private lastTokenAtMs = 0
   private firstTextLength = 0
   private readonly unfinished: Set<number>
+  private readonly factsOf: (chunk: JsonObject) => ChunkFacts | null
   private readonly first = Promise.withResolvers<void>()
   private readonly queue = createChunkQueue(() => this.leave(null))
 
   constructor(options: ChatRunOptions) {
-    super(options, options.limits.firstTokenMs)
-    this.unfinished = new Set(Array.from({ length: options.question.choices }, (_, index) => index))
+    const { limits, question } = options
+    super(options, question.isWhole ? limits.runMs : limits.firstTokenMs)
+    this.factsOf =
+      question.dialect === null
+        ? (chunk) => readChunk(chunk, limits.chunkDepthMax)
+        : openEventFacts()
+    this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
     // Without this handler, a rejection after the caller has left would be unhandled.
     this.firstToken.catch(() => {})
@@ -91,10 +109,13 @@ export class ChatRun extends Run {
     return this.queue.batches
   }
 
-  /** Returns the times of the answer's tokens. Null when no token arrived. */
+  /**
+   * Returns the times of the answer's tokens. Null when no token arrived. A whole answer has no
+   * times of tokens.
+   */
   times(): RunTimes | null {
     const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
-    if (firstTokenAtMs === null) return null
+    if (firstTokenAtMs === null || this.options.question.isWhole) return null
     return {
       startedAtMs,
       firstTokenAtMs,
@@ -163,7 +184,7 @@ export class ChatRun extends Run {
     const { id, accountId, offer, question, now } = this.options
     const promptTokens = count(this.usage, 'prompt_tokens') ?? estimate(question.requestBytes)
     const completionTokens = count(this.usage, 'completion_tokens') ?? estimate(this.textLength)
-    const { firstTokenAtMs, startedAtMs } = this
+    const times = this.times()
     return {
       id,
       nodeId,
@@ -172,7 +193,8 @@ export class ChatRun extends Run {
       promptTokens,
       completionTokens,
       totalTokens: promptTokens + completionTokens,
-      timeToFirstTokenMs: firstTokenAtMs === null ? null : Math.round(firstTokenAtMs - startedAtMs),
+      timeToFirstTokenMs:
+        times === null ? null : Math.round(times.firstTokenAtMs - times.startedAtMs),
       createdAt: Math.floor(now() / 1000),
     }
   }
@@ -215,7 +237,7 @@ export class ChatRun extends Run {
 
   private takeChunk(chunk: JsonObject, bytes: number): void {
     const { limits, question } = this.options
-    const facts = readChunk(chunk, limits.chunkDepthMax)
+    const facts = this.factsOf(chunk)
     if (facts === null) {
       this.refuse('expected a chunk')
       return

@@ -30,8 +30,8 @@ export type NodeIndex<Node> = {
   connected(model: string): number
   /** How many of the model's connected nodes accept large frames. */
   connectedLarge(model: string): number
-  /** How many of the model's connected nodes accept addresses of images. */
-  connectedMedia(model: string): number
+  /** How many of the model's connected nodes have an ability. */
+  connectedWith(model: string, ability: string): number
   /** Models with nodes that are RUNNING and not set aside, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
@@ -44,7 +44,7 @@ const IDLE_MODELS_MAX = 10_000
 type ModelOffers<Node> = {
   connected: number
   large: number
-  media: number
+  readonly abilities: Map<string, number>
   running: number
   /** Until this time, Unix milliseconds, nodes that another gateway lost are expected back. */
   returnUntilMs: number
@@ -72,7 +72,14 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
   function offersOf(model: string): ModelOffers<Node> {
     const known = models.get(model)
     if (known !== undefined) return known
-    const made = { connected: 0, large: 0, media: 0, running: 0, returnUntilMs: 0, available: [] }
+    const made = {
+      connected: 0,
+      large: 0,
+      abilities: new Map<string, number>(),
+      running: 0,
+      returnUntilMs: 0,
+      available: [],
+    }
     models.set(model, made)
     return made
   }
@@ -92,7 +99,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         const offers = offersOf(model)
         offers.connected++
         if (node.takesLargeFrames) offers.large++
-        if (node.takesRemoteMedia) offers.media++
+        countAbilities(offers.abilities, node, 1)
         // The map is in order of use, so that the model that was unused longest is removed first.
         models.delete(model)
         models.set(model, offers)
@@ -105,7 +112,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         const offers = offersOf(model)
         offers.connected--
         if (node.takesLargeFrames) offers.large--
-        if (node.takesRemoteMedia) offers.media--
+        countAbilities(offers.abilities, node, -1)
       }
       forgetIdle(models)
     },
@@ -130,13 +137,21 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
     isServed: (model) => (models.get(model)?.running ?? 0) > 0,
     connected: (model) => models.get(model)?.connected ?? 0,
     connectedLarge: (model) => models.get(model)?.large ?? 0,
-    connectedMedia: (model) => models.get(model)?.media ?? 0,
+    connectedWith: (model, ability) => models.get(model)?.abilities.get(ability) ?? 0,
     models: () =>
       [...models]
         .filter(([, { running }]) => running > 0)
         .map(([model, { running }]) => ({ model, nodes: running }))
         .sort((left, right) => (left.model < right.model ? -1 : 1)),
   }
+}
+
+function countAbilities(
+  counts: Map<string, number>,
+  { abilities }: { readonly abilities: ReadonlySet<string> },
+  more: 1 | -1,
+): void {
+  for (const ability of abilities) counts.set(ability, (counts.get(ability) ?? 0) + more)
 }
 
 function countOffer<Node extends OfferingNode<Node>>(

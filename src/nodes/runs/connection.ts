@@ -7,6 +7,7 @@ import {
   type NodeLoad,
   parseNodeControl,
 } from '../protocol/control-frames.ts'
+import { NODE_DIALECTS } from '../protocol/dialects.ts'
 import {
   type ChatRunFrame,
   decodeImageFrame,
@@ -40,6 +41,9 @@ import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-fr
  * usage chunk, then status 2.
  */
 const ENDED_RUNS_MAX = 64
+
+/** Features by which a node is chosen for a call. */
+const CHOSEN_BY = ['remote-media', ...NODE_DIALECTS] as const
 
 /** A node that may connect. */
 export type AcceptedNode = NodeHello & {
@@ -101,7 +105,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   /** True if the node accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
-  readonly takesRemoteMedia: boolean
+  readonly abilities: ReadonlySet<string>
   /**
    * Until this time, the node's backend is at its limit, as the node reported. Other nodes get
    * calls first.
@@ -133,7 +137,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.connectionId = hub.makeId()
     this.takesExtraMembers = accepted.features.has('extra-members')
     this.takesLargeFrames = accepted.features.has('large-frames')
-    this.takesRemoteMedia = accepted.features.has('remote-media')
+    this.abilities = new Set(CHOSEN_BY.filter((feature) => accepted.features.has(feature)))
     const { sendBytesMax, largeRequestBytesMax, frameBytesMax } = hub.limits
     this.waitingBytesMax = sendBytesMax + (this.takesLargeFrames ? largeRequestBytesMax : 0)
     this.hub = hub

@@ -5,6 +5,8 @@ import type { NodeFault } from '../protocol/frames.ts'
 export type DispatchCode =
   /** No node offers the model now, and no node offered the model earlier. */
   | 'unsupported_model'
+  /** No node of the model speaks the dialect of the call. */
+  | 'unsupported_dialect'
   /** Nodes have the model, but all were busy during the wait. */
   | 'no_nodes'
   /** The request is larger than the frames that nodes accept. */
@@ -150,6 +152,9 @@ export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {
     case 'unsupported_model':
       return new ApiError('unsupported_model', 'No node serves this model')
+    case 'unsupported_dialect':
+      // This message is our own. It names the paths that work.
+      return new ApiError('unsupported_dialect', error.message)
     case 'no_nodes':
       return new ApiError(
         'no_available_inference_nodes',

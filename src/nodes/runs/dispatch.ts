@@ -1,5 +1,6 @@
 import { FormatError } from '../../../attestation/errors.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
+import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../protocol/dialects.ts'
 import { type ImageRequest, imageFrameBytes } from '../protocol/frames.ts'
 import { withKnownMembers } from '../protocol/known-members.ts'
 import { remoteMediaFault, remoteMediaOf } from '../protocol/remote-media.ts'
@@ -27,6 +28,8 @@ export type NodeCall = {
    * usage.
    */
   readonly request: JsonObject
+  /** The dialect of the request, whose node gets it unchanged. Absent or null: chat completions. */
+  readonly dialect?: NodeDialect | null
   /** The caller's account, for the record of served calls. Null: there is no account. */
   readonly accountId: string | null
   /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
@@ -159,12 +162,14 @@ export type DispatchParts = {
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
   const questions = questionsOf(call)
-  const hasRemoteMedia = checkMedia(call, parts.index)
+  const needs = [...checkDialect(call, parts.index), ...checkMedia(call, parts.index)]
   const largeBytes = largeBytesOf(questions.whole, call.model, parts)
-  return tryNodes({ ...call, largeBytes, hasRemoteMedia }, parts, (held) =>
+  return tryNodes({ ...call, largeBytes, needs }, parts, (held) =>
     attemptChat(call, questions.for(held.offer.node), held),
   )
 }
+
+const REMOTE_MEDIA = 'remote-media'
 
 type Questions = {
   readonly whole: ChatQuestion
@@ -175,9 +180,9 @@ type Questions = {
  * Returns two forms of the question: with all members, and with only the members that every node
  * accepts. Each form's text is made at most once, when it is needed.
  */
-function questionsOf({ model, request }: NodeCall): Questions {
-  const whole = askChat(model, request)
-  const known = withKnownMembers(request)
+function questionsOf({ model, request, dialect = null }: NodeCall): Questions {
+  const whole = askChat(model, request, dialect)
+  const known = dialect === null ? withKnownMembers(request) : request
   let knownQuestion = known === request ? whole : null
   return {
     whole,
@@ -190,15 +195,30 @@ function questionsOf({ model, request }: NodeCall): Questions {
 }
 
 /**
- * True if the request contains an address in place of an image. A backend fetches the address from
- * its own network, so the request goes only to nodes whose owners allow this. Throws DispatchError
- * when no node of the model allows this.
+ * Returns the ability that the call's dialect needs. Throws DispatchError when no node of the model
+ * has it.
  */
-function checkMedia({ model, request }: NodeCall, index: Index): boolean {
+function checkDialect({ model, dialect = null }: NodeCall, index: Index): readonly string[] {
+  if (dialect === null) return []
+  const speaks = (one: string) => index.connectedWith(model, one) > 0
+  if (index.connected(model) === 0 || speaks(dialect)) return [dialect]
+  const paths = ['/v1/chat/completions', ...NODE_DIALECTS.filter(speaks).map(pathOfDialect)]
+  throw new DispatchError(
+    'unsupported_dialect',
+    `No node of this model serves ${pathOfDialect(dialect)}: use ${paths.join(' or ')}`,
+  )
+}
+
+/**
+ * Returns the ability that the call needs if it contains an address in place of an image. A backend
+ * fetches the address from its own network, so the request goes only to nodes whose owners allow
+ * this. Throws DispatchError when no node of the model allows this.
+ */
+function checkMedia({ model, request }: NodeCall, index: Index): readonly string[] {
   const media = remoteMediaOf(request)
-  if (media === null) return false
-  const isTaken = index.connected(model) === 0 || index.connectedMedia(model) > 0
-  if (isTaken && media.isWeb) return true
+  if (media === null) return []
+  const isTaken = index.connected(model) === 0 || index.connectedWith(model, REMOTE_MEDIA) > 0
+  if (isTaken && media.isWeb) return [REMOTE_MEDIA]
   throw new DispatchError('remote_media', remoteMediaFault(media))
 }
 
@@ -296,8 +316,8 @@ type Wanted = {
    * Size of a frame that is too large for some nodes. Null or absent when every node accepts it.
    */
   readonly largeBytes?: number | null
-  /** True if the request contains an address in place of an image. */
-  readonly hasRemoteMedia?: boolean
+  /** Abilities that the call needs. */
+  readonly needs?: readonly string[]
   readonly isPeers?: true
 }
 
@@ -380,7 +400,7 @@ function restSeconds(asked: number | null): number {
  * no node was tried at all.
  */
 async function holdOffer(
-  { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,
+  { model, signal, largeBytes = null, needs = [], isPeers }: Wanted,
   tried: ReadonlySet<CallableNode>,
   {
     index,
@@ -398,7 +418,7 @@ async function holdOffer(
   const isExcluded = (node: CallableNode) =>
     tried.has(node) ||
     (largeBytes !== null && !node.hasRoomFor(largeBytes)) ||
-    (hasRemoteMedia && !node.takesRemoteMedia) ||
+    needs.some((ability) => !node.abilities.has(ability)) ||
     (isPeers === true && node.isRemote)
   const isResting = (node: CallableNode) => now() < node.restsUntilMs
   const offer =
@@ -409,7 +429,7 @@ async function holdOffer(
   const triedHere = [...tried].filter((node) => node.isConnected()).length
   const connected = Math.min(
     largeBytes === null ? index.connected(model) : index.connectedLarge(model),
-    hasRemoteMedia ? index.connectedMedia(model) : Number.POSITIVE_INFINITY,
+    ...needs.map((ability) => index.connectedWith(model, ability)),
   )
   if (isConfirming || isPeers === true) return null
   const isReturning = tried.size === 0 && index.isReturning(model)

@@ -21,8 +21,11 @@ export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
-  /** True if the node's owner lets its backend fetch addresses that callers send. */
-  readonly takesRemoteMedia: boolean
+  /**
+   * Features that some calls need: `remote-media` (the node's owner lets its backend fetch addresses
+   * that callers send), and dialects.
+   */
+  readonly abilities: ReadonlySet<string>
   /** How many nodes this object represents: one, or all nodes of another gateway. */
   readonly nodes: number
   /** True if the node gets calls for the model. */

@@ -76,7 +76,8 @@ function textLengthOf(delta: JsonObject): number {
   return length
 }
 
-function stringLengths(value: Json | undefined): number {
+/** Adds up the lengths of all strings in a value. */
+export function stringLengths(value: Json | undefined): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0
   let length = 0

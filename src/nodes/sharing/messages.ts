@@ -7,10 +7,12 @@ import {
   type Json,
   type JsonObject,
 } from '../../../attestation/json/value.ts'
+import { NODE_DIALECTS, type NodeDialect } from '../protocol/dialects.ts'
 import type { ChunkBatch } from '../runs/chunk-queue.ts'
 import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
+import { readEventChunk } from '../runs/read-event.ts'
 
 /** Maximum number of images in one answer, and in one caller's request. */
 const IMAGES_MAX = 10
@@ -44,8 +46,8 @@ const sharedOffer = z.object({
   nodes: count,
   /** True if at least one node accepts large frames. */
   large: z.boolean(),
-  /** True if at least one node accepts addresses of images. */
-  media: z.boolean().default(false),
+  /** What at least one node can do (OfferingNode). */
+  abilities: z.array(z.string().max(32)).max(32).default([]),
   /** Number of slots of the nodes that get calls. */
   capacity: count,
   in_use: count,
@@ -76,6 +78,8 @@ export type NodeQuestion = z.output<typeof nodeQuestion>
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),
+  /** Null for a chat completion. */
+  dialect: z.enum(NODE_DIALECTS).nullable().default(null),
   /** W3C trace context that is sent to the node. */
   traceparent: z.string().max(128).nullable(),
 })
@@ -85,6 +89,7 @@ export const imageHead = z.object({ images: z.int().min(0).max(IMAGES_MAX) })
 
 const DISPATCH_CODES = [
   'unsupported_model',
+  'unsupported_dialect',
   'no_nodes',
   'request_too_large',
   'remote_media',
@@ -150,8 +155,9 @@ export function readSharedRequest(message: Uint8Array): JsonObject {
   throw new FormatError('other', 'expected a request of the other gateway')
 }
 
-/** Parses chunks from an answer. Throws FormatError. */
-export function readBatch(message: Uint8Array): ChunkBatch {
+/** Parses chunks from an answer in a dialect (null: chat completions). Throws FormatError. */
+export function readBatch(message: Uint8Array, dialect: NodeDialect | null): ChunkBatch {
+  const isChunk = dialect === null ? isChatChunk : isEventObject
   const batch = readMessage(message)
   if (isJsonObject(batch)) {
     const { chunks, bytes } = batch
@@ -160,7 +166,11 @@ export function readBatch(message: Uint8Array): ChunkBatch {
   throw new FormatError('other', 'expected chunks of the other gateway')
 }
 
-function isChunk(chunk: Json): chunk is JsonObject {
+function isEventObject(chunk: Json): chunk is JsonObject {
+  return isJsonObject(chunk) && readEventChunk(chunk) !== null
+}
+
+function isChatChunk(chunk: Json): chunk is JsonObject {
   return isJsonObject(chunk) && readChunk(chunk, NODE_LIMITS.chunkDepthMax) !== null
 }
 

@@ -3,6 +3,7 @@ import { FormatError } from '../../../attestation/errors.ts'
 import type { Bus } from '../../bus/bus.ts'
 import { type Channel, ChannelError } from '../../bus/channel.ts'
 import { currentTraceparent } from '../../observability/call-scope.ts'
+import type { NodeDialect } from '../protocol/dialects.ts'
 import type { AnswerReader, ChatQuestion, ChatRun, ChatRunOptions } from '../runs/chat-run.ts'
 import type { ChunkBatch } from '../runs/chunk-queue.ts'
 import type { Start } from '../runs/connection.ts'
@@ -30,7 +31,7 @@ export class RemoteNode implements CallableNode {
   /** The other gateway removes the members that its nodes do not accept. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
-  readonly takesRemoteMedia: boolean
+  readonly abilities: ReadonlySet<string>
   readonly offers: readonly [Offer<RemoteNode>]
   readonly slots: Slots
   restsUntilMs = Number.NEGATIVE_INFINITY
@@ -63,7 +64,7 @@ export class RemoteNode implements CallableNode {
     this.peer = peer
     this.nodeId = `gateway ${peer}`
     this.takesLargeFrames = offer.large
-    this.takesRemoteMedia = offer.media
+    this.abilities = new Set(offer.abilities)
     this.offers = [openOffer<RemoteNode>(this, offer.model)]
     this.onChanged = () => onChanged(this)
     this.published = offer
@@ -115,17 +116,17 @@ export class RemoteNode implements CallableNode {
   }
 
   chat(
-    { request }: ChatQuestion,
+    { request, dialect }: ChatQuestion,
     { signal, slot, accountId, reader }: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'> {
-    const call = this.open('chat', { accountId, signal, onOver: () => slot.release() })
+    const call = this.open('chat', { accountId, dialect, signal, onOver: () => slot.release() })
     const messages = call.messages[Symbol.asyncIterator]()
     const firstToken = call.guard(async () => {
       await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
     })
     // Without this handler, a rejection after the caller has left would be unhandled.
     firstToken.catch(() => {})
-    return { firstToken, batches: readBatches(call, messages, reader) }
+    return { firstToken, batches: readBatches(call, messages, { reader, dialect }) }
   }
 
   draw({
@@ -198,6 +199,7 @@ export class RemoteNode implements CallableNode {
     service: 'chat' | 'images',
     options: {
       readonly accountId: string | null
+      readonly dialect?: NodeDialect | null
       readonly signal: AbortSignal
       readonly onOver: () => void
     },
@@ -205,6 +207,7 @@ export class RemoteNode implements CallableNode {
     const channel = this.bus.open(this.peer, service, {
       model: this.offers[0].model,
       account_id: options.accountId,
+      dialect: options.dialect ?? null,
       traceparent: currentTraceparent(),
     })
     return new RemoteCall(channel, { ...options, onFull: () => this.fill() })
@@ -298,7 +301,7 @@ function parseHead(message: unknown): z.output<typeof imageHead> {
 async function* readBatches(
   call: RemoteCall,
   messages: AsyncIterator<Uint8Array>,
-  reader: AnswerReader | null,
+  { reader, dialect }: Pick<ChatQuestion, 'dialect'> & { readonly reader: AnswerReader | null },
 ): AsyncGenerator<ChunkBatch> {
   let isWhole = false
   try {
@@ -309,7 +312,7 @@ async function* readBatches(
           reader?.finish()
           return null
         }
-        const { chunks, bytes } = readBatch(value)
+        const { chunks, bytes } = readBatch(value, dialect)
         return {
           chunks: reader === null ? chunks : chunks.flatMap((chunk) => reader.push(chunk)),
           bytes,

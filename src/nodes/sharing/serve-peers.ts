@@ -8,6 +8,7 @@ import { pause } from '../../runtime/loop.ts'
 import type { AnswerReader } from '../runs/chat-run.ts'
 import type { Dispatcher, ImageDispatcher } from '../runs/dispatch.ts'
 import { DispatchError } from '../runs/dispatch-error.ts'
+import { createEventReader } from '../runs/read-event.ts'
 import { encodeFault, peerCall, readMessage, readSharedRequest, writeMessage } from './messages.ts'
 
 type PeerCall = z.output<typeof peerCall>
@@ -54,7 +55,7 @@ export function servePeers(
       }
     })
 
-  serve('chat', async (channel, { model, account_id: accountId }) => {
+  serve('chat', async (channel, { model, account_id: accountId, dialect }) => {
     const messages = channel.messages[Symbol.asyncIterator]()
     const request = readSharedRequest(await next(messages))
     const answer = await dispatcher.dispatch({
@@ -63,7 +64,8 @@ export function servePeers(
       accountId,
       signal: channel.signal,
       isPeers: true,
-      openReader: () => asSent(judge(request)),
+      dialect,
+      openReader: () => (dialect === null ? asSent(judge(request)) : createEventReader()),
     })
     await channel.send(writeMessage({ node_id: answer.nodeId }))
     for await (const batch of answer.batches) await channel.send(writeMessage(batch))

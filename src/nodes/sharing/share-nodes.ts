@@ -296,7 +296,9 @@ function keyOf(place: PlaceName, model: string): string {
 
 /** True if the node's abilities in the index are those that its gateway publishes now. */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
-  return node.takesLargeFrames === offer.large && node.takesRemoteMedia === offer.media
+  const { abilities, takesLargeFrames } = node
+  const isEqual = abilities.symmetricDifference(new Set(offer.abilities)).size === 0
+  return takesLargeFrames === offer.large && isEqual
 }
 
 function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): SharedOffer {
@@ -307,7 +309,7 @@ function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): Shared
     connected: 0,
     nodes: 0,
     large: false,
-    media: false,
+    abilities: [] as string[],
     capacity: 0,
     in_use: 0,
   }
@@ -316,7 +318,7 @@ function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): Shared
     const { node } = offer
     sum.connected++
     sum.large ||= node.takesLargeFrames
-    sum.media ||= node.takesRemoteMedia
+    sum.abilities = [...new Set([...sum.abilities, ...node.abilities])].sort()
     if (!node.isServing(offer.model)) continue
     sum.nodes++
     sum.capacity += node.slots.capacity

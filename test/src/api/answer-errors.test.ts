@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { answerErrors } from '../../../src/api/answer-errors.ts'
 import type { RequestState } from '../../../src/api/context.ts'
 import { ApiError } from '../../../src/api/errors.ts'
+import { OPENAI_FACE } from '../../../src/api/faces.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
 const lines: string[] = []
@@ -13,6 +14,10 @@ const log = createLogger({
   destination: { write: (line: string) => void lines.push(line) },
 })
 const app = new Koa<RequestState>()
+app.use((context, next) => {
+  context.state.face = OPENAI_FACE
+  return next()
+})
 app.use(answerErrors({ now: () => performance.now(), log }))
 app.use((context) => {
   if (context.path === '/ours') throw new TypeError('secret internals')

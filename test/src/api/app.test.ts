@@ -88,7 +88,7 @@ describe('every answer', () => {
   })
 
   // https://github.com/vercel/ai/issues/17944
-  it.each(['/chat/completions', '/v1/v1/chat/completions', '/embeddings', '/v1/responses'])(
+  it.each(['/chat/completions', '/v1/v1/chat/completions', '/embeddings', '/responses'])(
     'an answer to %s, as of a wrong base URL, says which there are',
     async (path) => {
       const reply = await fetch(gateway.url + path, { method: 'POST' })

@@ -7,6 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { CallFailure, RequestState } from '../../../src/api/context.ts'
 import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
 import { createEventWriter, type EventWriter, streamEvents } from '../../../src/api/event-stream.ts'
+import { OPENAI_FACE } from '../../../src/api/faces.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
@@ -25,12 +26,13 @@ const log = createLogger({
   destination: { write: (line: string) => void lines.push(line) },
 })
 const router = new Router<RequestState>()
-router.get('/:fault', (context) =>
-  streamEvents(context, { keepAliveMs: 1_000, now: Date.now, log }, async (writer) => {
+router.get('/:fault', (context) => {
+  context.state.face = OPENAI_FACE
+  return streamEvents(context, { keepAliveMs: 1_000, now: Date.now, log }, async (writer) => {
     await writer.write('data: 1\n\n')
     throw FAULTS[context.path]
-  }).then(() => void failures.push(context.state.failure)),
-)
+  }).then(() => void failures.push(context.state.failure))
+})
 const app = new Koa<RequestState>().use(router.routes())
 const server = app.listen(0, '127.0.0.1')
 beforeAll(async () => {
@@ -132,7 +134,8 @@ describe('createEventWriter', () => {
   it('an event writer ends with an error event and no [DONE]', async () => {
     const { connection, writer } = await start()
     await writer.write('data: 1\n\n')
-    writer.fail(new ApiError('provider_error', 'broke'))
+    const error = new ApiError('provider_error', 'broke')
+    writer.end(OPENAI_FACE.errorEvents(error, { requestId: 'req_1', startedAtMs: 0 }, null))
     const text = await connection.until(/0\r\n\r\n$/)
     expect(text).toContain('event: error\ndata: {"response":"NOK","error":{"status_code":502,')
     expect(text).not.toContain('[DONE]')

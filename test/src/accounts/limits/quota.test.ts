@@ -5,6 +5,7 @@ import {
   type QuotaUse,
   quotaHeaders,
 } from '../../../../src/accounts/limits/quota.ts'
+import { OPENAI_FACE } from '../../../../src/api/faces.ts'
 
 /** 18 s after midnight UTC. */
 const AT = 1_795_219_218
@@ -39,7 +40,7 @@ describe('a quota', () => {
         { minuteRequests: 1, minuteTokens: 500 },
       ),
     )
-    expect(quotaHeaders(quota)).toEqual({
+    expect(quotaHeaders(quota, OPENAI_FACE, 0)).toEqual({
       'x-ratelimit-limit-requests': '60',
       'x-ratelimit-remaining-requests': '59',
       'x-ratelimit-reset-requests': '42s',
@@ -61,8 +62,9 @@ describe('a quota', () => {
   })
 
   it('a quota says nothing about what has no limit', () => {
-    expect(quotaHeaders(describeQuota(usage({})))).toEqual({})
-    expect(Object.keys(quotaHeaders(describeQuota(usage({ tokensPerDay: 5 }))))).toEqual([
+    const headersOf = (use: QuotaUse) => quotaHeaders(describeQuota(use), OPENAI_FACE, 0)
+    expect(headersOf(usage({}))).toEqual({})
+    expect(Object.keys(headersOf(usage({ tokensPerDay: 5 })))).toEqual([
       'x-ratelimit-limit-tokens',
       'x-ratelimit-remaining-tokens',
       'x-ratelimit-reset-tokens',

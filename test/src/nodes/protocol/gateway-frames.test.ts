@@ -16,6 +16,7 @@ describe('decodeFrame', () => {
     const text = '{"id":"r1","model":"m","chat_request":{"model":"m","messages":[]}}'
     expect(decodeGatewayFrame(text)).toEqual({
       kind: 'chat',
+      dialect: null,
       id: 'r1',
       model: 'm',
       request: { model: 'm', messages: [] },

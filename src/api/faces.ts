@@ -1,0 +1,274 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { z } from 'zod'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import {
+  type ApiError,
+  asApiError,
+  type ErrorReply,
+  errorReply,
+  ValidationError,
+} from './errors.ts'
+
+/**
+ * What an HTTP answer has of its dialect: the form of errors, of limits and of lists of models. A
+ * route names its face, and no other code asks for the name of a dialect.
+ */
+export type Face = {
+  /** The status that this face gives an error. */
+  statusOf(error: Pick<ApiError, 'status' | 'code' | 'shouldRetry'>): number
+  /** Returns the answer for any thrown value, as errorReply does. */
+  errorReply(error: unknown, call: FacedCall): ErrorReply
+  /**
+   * Returns the events that end a stream with an error. `soFar` is what the caller has received of
+   * the stream. It is null if the route does not state it, or if the caller has received nothing.
+   */
+  errorEvents(error: ApiError, call: FacedCall, soFar: StreamSoFar | null): string
+  /** Headers of every answer. */
+  callHeaders(call: FacedCall): Readonly<Record<string, string>>
+  /** Headers that state what is left of one limit. `nowMs` is Unix milliseconds. */
+  limitHeaders(
+    what: 'requests' | 'tokens',
+    left: { readonly limit: number; readonly remaining: number; readonly resetSeconds: number },
+    nowMs: number,
+  ): Readonly<Record<string, string>>
+  /** The answer to a request for a list of models. */
+  modelList<List extends { readonly data: readonly FacedModel[] }>(list: List): object
+  /** The answer to a request for one model. */
+  model(model: FacedModel): object
+  /** True if `x-api-key` may hold the API key instead of `Authorization`. */
+  readonly readsApiKeyHeader: boolean
+  /** True if clients first ask for a WebSocket. They are answered with 426, and use POST. */
+  readonly refusesWebSockets: boolean
+  /** The error body, for the documentation. Null for OpenAI's, with its own form for faults. */
+  readonly error: { readonly name: string; readonly schema: z.ZodType } | null
+  /** How a stream ends, for the documentation. */
+  readonly streamRules: string
+}
+
+/** The data of a call that its answers show. */
+export type FacedCall = { readonly requestId: string; readonly startedAtMs: number }
+
+/** What a caller has received of a stream of Responses. */
+export type StreamSoFar = {
+  /** The `response` of the stream's first event, or a newer state. */
+  readonly response: JsonObject
+  /** The number of the next event. */
+  readonly sequence: number
+}
+
+/** The members of a listed model that every face needs. `created` is in Unix seconds. */
+export type FacedModel = { readonly id: string; readonly name: string; readonly created: number }
+
+/** A route's face: a value, or a choice by the headers of the request. */
+export type FaceChoice = Face | ((headers: IncomingHttpHeaders) => Face)
+
+/** The error in the form of OpenAI's clients, which other faces are made from. */
+type ErrorObject = {
+  readonly message: string
+  readonly type: string
+  readonly param: string | null
+  readonly code: string
+}
+
+const openAiLimits: Face['limitHeaders'] = (what, { limit, remaining, resetSeconds }) => ({
+  [`x-ratelimit-limit-${what}`]: String(limit),
+  [`x-ratelimit-remaining-${what}`]: String(remaining),
+  [`x-ratelimit-reset-${what}`]: `${resetSeconds}s`,
+})
+
+/** The interface's own form, for OpenAI's clients (interface, part 7). */
+export const OPENAI_FACE: Face = {
+  statusOf: ({ status }) => status,
+  errorReply,
+  errorEvents: (error) => eventText('error', errorReply(error).body),
+  callHeaders: () => ({}),
+  limitHeaders: openAiLimits,
+  modelList: (list) => ({ object: 'list', ...list }),
+  model: (model) => model,
+  readsApiKeyHeader: false,
+  refusesWebSockets: false,
+  error: null,
+  streamRules:
+    'A stream ends with the data [DONE]. A failed stream ends without it, with `event: error` and an Error as its data.',
+}
+
+/** OpenAI's Responses, as its agents read them. */
+export const RESPONSES_FACE: Face = {
+  ...OPENAI_FACE,
+  statusOf: agentStatusOf,
+  errorReply(error) {
+    const { message, type, param, code } = errorObjectOf(error)
+    return agentReply(this, error, { error: { message, type, param, code } })
+  },
+  errorEvents(error, call, soFar) {
+    const { code, message } = errorObjectOf(error)
+    const response = soFar?.response ?? startedResponse(call)
+    const failed = { ...response, status: 'failed', error: { code, message } }
+    const begin = soFar === null ? [['response.created', response] as const] : []
+    return [...begin, ['response.failed', failed] as const]
+      .map(([type, shown], place) => {
+        const sequence_number = (soFar?.sequence ?? 0) + place
+        return eventText(type, JSON.stringify({ type, sequence_number, response: shown }))
+      })
+      .join('')
+  },
+  readsApiKeyHeader: true,
+  refusesWebSockets: true,
+  error: {
+    name: 'ResponsesError',
+    schema: z.strictObject({
+      error: z.strictObject({
+        message: z.string(),
+        type: z.string(),
+        param: z.string().nullable(),
+        code: z.string(),
+      }),
+    }),
+  },
+  streamRules: 'A stream ends with response.completed, response.incomplete or response.failed.',
+}
+
+/** Anthropic's Messages. `error.code` is an addition: the code of this interface. */
+export const ANTHROPIC_FACE: Face = {
+  statusOf: anthropicStatusOf,
+  errorReply(error, { requestId }) {
+    return agentReply(this, error, anthropicError(this, error, requestId))
+  },
+  errorEvents(error, { requestId }) {
+    return eventText('error', JSON.stringify(anthropicError(this, error, requestId)))
+  },
+  callHeaders: ({ requestId }) => ({ 'request-id': requestId }),
+  limitHeaders(what, left, nowMs) {
+    const reset = new Date(nowMs + left.resetSeconds * 1000).toISOString()
+    const names = what === 'tokens' ? ['input-tokens', 'output-tokens'] : [what]
+    const headers = names.flatMap((name) => [
+      [`anthropic-ratelimit-${name}-limit`, String(left.limit)],
+      [`anthropic-ratelimit-${name}-remaining`, String(left.remaining)],
+      [`anthropic-ratelimit-${name}-reset`, reset.replace(/\.\d+Z$/, 'Z')],
+    ])
+    return { ...openAiLimits(what, left, nowMs), ...Object.fromEntries(headers) }
+  },
+  modelList({ data }) {
+    const ids = data.map(({ id }) => id)
+    const [first_id = null, last_id = null] = [ids.at(0), ids.at(-1)]
+    return { data: data.map(anthropicModel), has_more: false, first_id, last_id }
+  },
+  model: anthropicModel,
+  readsApiKeyHeader: true,
+  refusesWebSockets: false,
+  error: {
+    name: 'AnthropicError',
+    schema: z.strictObject({
+      type: z.literal('error'),
+      error: z.strictObject({ type: z.string(), message: z.string(), code: z.string() }),
+      request_id: z.string(),
+    }),
+  },
+  streamRules:
+    'A stream ends with message_stop. A failed stream ends without it, with `event: error` and an AnthropicError as its data.',
+}
+
+/** Every path below has Anthropic's face, also if there is nothing at the path. */
+const ANTHROPIC_BASE = '/v1/verified/anthropic/'
+
+/** The face of a path that OpenAI's and Anthropic's clients have in common. */
+export function faceByVersion(headers: IncomingHttpHeaders): Face {
+  return headers['anthropic-version'] === undefined ? OPENAI_FACE : ANTHROPIC_FACE
+}
+
+/** Returns the function that finds the face of a request among the routes' faces. */
+export function createFaces(
+  routes: readonly { readonly path: string; readonly face?: FaceChoice }[],
+): (path: string, headers: IncomingHttpHeaders) => Face {
+  const known = routes.flatMap(({ path, face }) => {
+    const start = /^[^:*]*/.exec(path)?.[0] ?? path
+    return face === undefined ? [] : [{ start, isWhole: start === path, face }]
+  })
+  const chosen = [...known, { start: ANTHROPIC_BASE, isWhole: false, face: ANTHROPIC_FACE }]
+  return (path, headers) => {
+    const trimmed = path.replace(/(.)\/$/, '$1')
+    const face = chosen.find(({ start, isWhole }) =>
+      isWhole ? trimmed === start : trimmed.startsWith(start),
+    )?.face
+    return faceFor(face, headers)
+  }
+}
+
+/** Returns the face of a route for a request with these headers. */
+export function faceFor(face: FaceChoice | undefined, headers: IncomingHttpHeaders): Face {
+  return (typeof face === 'function' ? face(headers) : face) ?? OPENAI_FACE
+}
+
+type Failure = Pick<ApiError, 'status' | 'shouldRetry'> & { readonly code: string }
+
+/**
+ * A request that is refused gets 400. Agents repeat a 404, 422 or 429 several times, and a 400
+ * never. Only a missing path or object is a 404.
+ */
+function agentStatusOf({ status, code, shouldRetry }: Failure): number {
+  const isRefused = status === 422 || (status === 404 && code !== 'not_found')
+  const isTooLarge = code === 'rate_limit_exceeded' && !shouldRetry
+  return isRefused || isTooLarge ? 400 : status
+}
+
+/** Anthropic's clients repeat a 529. So it is given only when a retry can help. */
+function anthropicStatusOf(failure: Failure): number {
+  if (failure.code === 'insufficient_quota') return 402
+  const status = agentStatusOf(failure)
+  if (status === 503) return failure.shouldRetry ? 529 : 500
+  return status === 502 ? 500 : status
+}
+
+/** Source: https://docs.anthropic.com/en/api/errors */
+const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  402: 'billing_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  504: 'timeout_error',
+  529: 'overloaded_error',
+}
+
+function anthropicError(face: Face, error: unknown, request_id: string): object {
+  const { message, code } = errorObjectOf(error)
+  const status = facedStatus(face, error)
+  const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
+  return { type: 'error', error: { type, message, code }, request_id }
+}
+
+function anthropicModel({ id, name, created }: FacedModel): object {
+  const created_at = new Date(created * 1000).toISOString().replace(/\.\d+Z$/, 'Z')
+  return { type: 'model', id, display_name: name, created_at }
+}
+
+/** A response that failed before its first event: clients need a `response.created`. */
+function startedResponse({ requestId, startedAtMs }: FacedCall): JsonObject {
+  return {
+    id: `resp_${requestId}`,
+    object: 'response',
+    created_at: Math.floor(startedAtMs / 1000),
+    status: 'in_progress',
+    error: null,
+    incomplete_details: null,
+    output: [],
+  }
+}
+
+function agentReply(face: Face, error: unknown, body: object): ErrorReply {
+  const { headers } = errorReply(error)
+  return { status: facedStatus(face, error), headers, body: JSON.stringify(body) }
+}
+
+function facedStatus(face: Face, error: unknown): number {
+  return error instanceof ValidationError ? 400 : face.statusOf(asApiError(error))
+}
+
+function errorObjectOf(error: unknown): ErrorObject {
+  return JSON.parse(errorReply(error).body).error
+}
+
+function eventText(event: string, data: string): string {
+  return `event: ${event}\ndata: ${data}\n\n`
+}

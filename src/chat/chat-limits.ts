@@ -1,0 +1,21 @@
+/**
+ * The maximum number of plain completions at the same time, for each API. The bytes of their bodies
+ * and answers have another limit.
+ */
+export const CHAT_LIMITS = { callsMax: 4_096, bytesMax: 512 * 1024 * 1024 } as const
+
+/** Errors of a plain call that a contributed node answers. */
+export const CHAT_CALL_ERRORS = [
+  'rate_limit_exceeded',
+  'insufficient_quota',
+  'unsupported_model',
+  'no_available_inference_nodes',
+  'node_refused',
+  'node_error',
+  'node_timeout',
+  'overloaded',
+  'unsupported_request_parameter',
+  'answer_too_large',
+  'content_key_missing',
+  'content_unreadable',
+] as const

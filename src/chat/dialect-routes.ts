@@ -1,0 +1,206 @@
+import { z } from 'zod'
+import { DIALECTS } from '../../attestation/dialects/dialects.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import { MODEL_LENGTH_MAX } from '../../enclave/protocol/chat-form.ts'
+import {
+  type Claim,
+  claimKey,
+  claimOf,
+  IDEMPOTENCY_ERRORS,
+  type Idempotency,
+  idempotencyHeaders,
+  underClaim,
+} from '../accounts/idempotency.ts'
+import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
+import { createAdmission } from '../api/admission.ts'
+import { ApiError, unfitFor } from '../api/errors.ts'
+import type { EventWriter } from '../api/event-stream.ts'
+import { ANTHROPIC_FACE, type Face, OPENAI_FACE, RESPONSES_FACE } from '../api/faces.ts'
+import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
+import { boundedText } from '../api/schemas.ts'
+import { type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
+import { CHAT_CALL_ERRORS, CHAT_LIMITS } from './chat-limits.ts'
+import { estimateDialectTokens } from './chat-tokens.ts'
+import type { DialectCall, DialectCalls } from './dialect-calls.ts'
+
+/** A plain API of contributed nodes, which get the request as it is. */
+type PlainDialect = {
+  readonly dialect: NodeDialect
+  readonly face: Face
+  readonly summary: string
+  readonly schemas: Readonly<Record<'request' | 'reply' | 'event', string>>
+  readonly example: object
+  /** Finds a member that refers to content elsewhere: each call may go to another node. */
+  readonly findHidden: (typeof DIALECTS)['responses' | 'messages']['findHidden']
+}
+
+const PLAIN_DIALECTS: readonly PlainDialect[] = [
+  {
+    dialect: 'responses',
+    face: RESPONSES_FACE,
+    summary: "OpenAI's Responses on a contributed node",
+    schemas: { request: 'ResponsesRequest', reply: 'Response', event: 'ResponseEvent' },
+    example: { model: 'demo/echo', input: 'Hello' },
+    findHidden: DIALECTS.responses.findHidden,
+  },
+  {
+    dialect: 'messages',
+    face: ANTHROPIC_FACE,
+    summary: "Anthropic's Messages on a contributed node",
+    schemas: { request: 'MessagesRequest', reply: 'Message', event: 'MessageEvent' },
+    example: {
+      model: 'demo/echo',
+      max_tokens: 100,
+      messages: [{ role: 'user', content: 'Hello' }],
+    },
+    findHidden: DIALECTS.messages.findHidden,
+  },
+  {
+    dialect: 'completions',
+    face: OPENAI_FACE,
+    summary: 'Complete a text on a contributed node',
+    schemas: { request: 'TextRequest', reply: 'TextCompletion', event: 'TextChunk' },
+    example: { model: 'demo/echo', prompt: 'Hello' },
+    findHidden: () => null,
+  },
+]
+
+/** The gateway reads only these members. The node's backend checks the others. */
+const request = z.looseObject({
+  model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }),
+  stream: z.boolean().nullish(),
+})
+const answer = z.looseObject({})
+
+type Asked = z.output<typeof request>
+
+/**
+ * `POST /v1/responses`, `/v1/messages` and `/v1/completions`: passed to nodes whose backend serves
+ * the path. A query is ignored.
+ */
+export function dialectRoutes({
+  calls,
+  limiter,
+  idempotency,
+  bodyBytesMax,
+}: {
+  readonly calls: DialectCalls
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly idempotency: Idempotency
+  readonly bodyBytesMax: number
+}): readonly Route[] {
+  const admission = createAdmission(CHAT_LIMITS)
+  return PLAIN_DIALECTS.map(({ dialect, face, summary, schemas, example, findHidden }) =>
+    defineRoute({
+      method: 'POST',
+      path: pathOfDialect(dialect),
+      face,
+      tag: 'Chat',
+      summary,
+      scope: 'inference',
+      headers: idempotencyHeaders,
+      body: { name: schemas.request, schema: request, bytesMax: bodyBytesMax, example },
+      reply: { name: schemas.reply, schema: answer },
+      events: { name: schemas.event, schema: answer },
+      errors: [...IDEMPOTENCY_ERRORS, ...CHAT_CALL_ERRORS, 'unsupported_dialect'],
+      admission,
+      isAbortable: true,
+      async handler(call) {
+        const { context, body, bytes, headers, abort } = call
+        const asked = requestIn(call.json)
+        const hidden = findHidden(asked)
+        if (hidden !== null)
+          throw new ApiError(
+            'unsupported_request_parameter',
+            `${hidden.path.join('.')} is not supported: ${hidden.why}`,
+          )
+        const estimate = estimateDialectTokens(asked)
+        const permit = await admitCall(context, limiter, {
+          kind: 'chat',
+          model: body.model,
+          estimate: estimate.total,
+          promptTokens: estimate.prompt,
+        })
+        try {
+          const key = headers['idempotency-key']
+          const claimed = await claimKey(context, idempotency, {
+            key,
+            body: bytes,
+            isVerified: false,
+            abort,
+          })
+          if (claimed?.kind === 'answer') return await answerAgain(call, claimed.answer)
+          const asking = askingOf(call, { dialect, request: asked, promptTokens: estimate.prompt })
+          return await answerNow(calls, call, {
+            claim: claimOf(claimed),
+            asking: {
+              ...asking,
+              recordUsage: (tokens, prompt) => permit.settle(tokens, undefined, prompt),
+            },
+          })
+        } finally {
+          permit.settle(0)
+        }
+      },
+    }),
+  )
+}
+
+type DialectRouteCall = RouteCall<unknown, unknown, unknown, Asked>
+
+function requestIn(json: Json): JsonObject {
+  if (!isJsonObject(json)) throw unfitFor('body', 'model', 'Input should be a valid dictionary')
+  return json
+}
+
+function askingOf(
+  { context, caller, body, abort, slot }: DialectRouteCall,
+  given: Pick<DialectCall, 'dialect' | 'request' | 'promptTokens'>,
+): Omit<DialectCall, 'recordUsage'> {
+  return {
+    ...given,
+    model: body.model,
+    accountId: caller().accountId,
+    requestId: context.state.requestId,
+    signal: abort.signal,
+    reserve: slot.reserve,
+  }
+}
+
+async function answerNow(
+  calls: DialectCalls,
+  { body, stream }: DialectRouteCall,
+  { asking, claim }: { readonly asking: DialectCall; readonly claim: Claim | null },
+): Promise<string | undefined> {
+  if (body.stream !== true) return underClaim(claim, () => calls.complete(asking))
+  const streamed = calls.stream(asking)
+  return stream(
+    async (writer) => {
+      let last = ''
+      await underClaim(claim, async () => {
+        const kept: string[] = []
+        for await (const { text, isLast } of streamed.texts) {
+          // The end is written after the answer is stored, as in plain chat.
+          if (isLast) last += text
+          else await writer.write(text)
+          if (claim === null) continue
+          asking.reserve(text.length)
+          kept.push(text)
+        }
+        return claim === null ? null : kept.join('')
+      })
+      writer.end(last)
+    },
+    undefined,
+    streamed.soFar,
+  )
+}
+
+/** Sends the earlier answer again. A stream is stored with all of its events. */
+async function answerAgain(
+  { body, stream }: DialectRouteCall,
+  text: string,
+): Promise<string | undefined> {
+  if (body.stream !== true) return text
+  return stream(async (writer: EventWriter) => writer.end(text))
+}

@@ -1,0 +1,183 @@
+import { FormatError } from '../../../attestation/errors.ts'
+import {
+  isCount,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import type { AnswerReader } from './chat-run.ts'
+import { type ChunkFacts, stringLengths } from './read-chunk.ts'
+
+/**
+ * Chunks of an answer in another dialect than chat. An event has its name (empty without a name)
+ * and its data as the backend wrote them. The text of a whole answer comes in pieces.
+ */
+export type EventChunk =
+  | { readonly event: string; readonly data: string; readonly usage: JsonObject | null }
+  | { readonly body: string; readonly is_last: boolean; readonly usage: JsonObject | null }
+
+/** Longest name of an event. */
+const EVENT_NAME_LENGTH_MAX = 128
+
+/** Reads a chunk (attacker-controlled). Null if it has none of the two forms. */
+export function readEventChunk(chunk: JsonObject): EventChunk | null {
+  const { event, data, body, is_last, usage: claim } = chunk
+  const usage = isJsonObject(claim) ? claim : null
+  if (typeof body === 'string')
+    return typeof is_last === 'boolean' ? { body, is_last, usage } : null
+  const isName = typeof event === 'string' && EVENT_NAME.test(event)
+  return isName && typeof data === 'string' && !data.includes('\r') ? { event, data, usage } : null
+}
+
+const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
+
+/**
+ * Returns the reader of one answer's facts. Usage is found where any dialect states it, and is
+ * given with the names of chat completions.
+ */
+export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
+  let body = ''
+  let stated: JsonObject = {}
+
+  function claimOf(value: JsonObject | null): JsonObject | undefined {
+    const usage = value === null ? null : usageIn(value)
+    if (usage === null) return undefined
+    for (const [name, count] of Object.entries(usage))
+      if (count !== null) stated = { ...stated, [name]: count }
+    return countsOf(stated)
+  }
+
+  return (given) => {
+    const chunk = readEventChunk(given)
+    if (chunk === null) return null
+    if ('body' in chunk) {
+      body += chunk.body
+      return factsOf(
+        chunk.body.length,
+        chunk.is_last,
+        chunk.is_last ? claimOf(objectIn(body)) : undefined,
+      )
+    }
+    const data = objectIn(chunk.data)
+    const textLength = data === null ? 0 : textLengthOf(data)
+    return factsOf(textLength, isLastEvent(chunk), claimOf(data))
+  }
+}
+
+/** What a reader of events knows after the events that it has read. */
+export type EventReader = AnswerReader & {
+  /** The newest usage, cut to plausible counts. Null if there is no usage. */
+  usage(): JsonObject | null
+  /** True after the last event or the last piece. */
+  isEnded(): boolean
+  /** The newest `response`, and the number of the next event. Null before the first event. */
+  soFar(): { readonly response: JsonObject; readonly sequence: number } | null
+  textLength(): number
+}
+
+/**
+ * Reads the chunks of one answer, and returns them unchanged. `finish` throws FormatError if the
+ * last event is missing: a stream that is cut must not look whole.
+ */
+export function createEventReader(): EventReader {
+  let usage: JsonObject | null = null
+  let isEnded = false
+  let textLength = 0
+  let soFar: ReturnType<EventReader['soFar']> = null
+  return {
+    push(given) {
+      const chunk = readEventChunk(given)
+      if (chunk === null) throw new FormatError('other', 'expected an event')
+      if (isEnded) return []
+      usage = chunk.usage ?? usage
+      if ('body' in chunk) {
+        isEnded = chunk.is_last
+        textLength += chunk.body.length
+        return [given]
+      }
+      isEnded = isLastEvent(chunk)
+      textLength += chunk.data.length
+      const data = objectIn(chunk.data)
+      const { response, sequence_number: number } = data ?? {}
+      if (isJsonObject(response) || soFar !== null)
+        soFar = {
+          response: isJsonObject(response) ? response : (soFar?.response ?? {}),
+          sequence: isCount(number) ? number + 1 : (soFar?.sequence ?? 0) + 1,
+        }
+      return [given]
+    },
+    finish() {
+      if (!isEnded) throw new FormatError('other', 'expected the last event')
+    },
+    usage: () => usage,
+    isEnded: () => isEnded,
+    soFar: () => soFar,
+    textLength: () => textLength,
+  }
+}
+
+/** Names of events that end a stream. Completions end with the data [DONE]. */
+const LAST_EVENTS: ReadonlySet<string> = new Set([
+  'response.completed',
+  'response.failed',
+  'response.incomplete',
+  'message_stop',
+  'error',
+])
+
+function isLastEvent({ event, data }: { readonly event: string; readonly data: string }) {
+  return LAST_EVENTS.has(event) || data === '[DONE]'
+}
+
+function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefined): ChunkFacts {
+  const finished = isLast ? [0] : []
+  return { textLength, isToken: textLength > 0 || isLast, finished, usage, isUsageOnly: false }
+}
+
+/** Length of the text that an event adds to the answer, in any dialect. */
+function textLengthOf({ delta, choices }: JsonObject): number {
+  if (isJsonArray(choices))
+    return choices.reduce<number>(
+      (sum, choice) => sum + stringLengths(isJsonObject(choice) ? choice.text : undefined),
+      0,
+    )
+  if (!isJsonObject(delta)) return stringLengths(delta)
+  const { type: _, ...texts } = delta
+  return stringLengths(texts)
+}
+
+function usageIn(value: JsonObject): JsonObject | null {
+  for (const owner of [value, memberOf(value, 'response'), memberOf(value, 'message')]) {
+    const usage: Json | undefined = isJsonObject(owner) ? memberOf(owner, 'usage') : undefined
+    if (isJsonObject(usage)) return usage
+  }
+  return null
+}
+
+/** The members of a usage that count input tokens, in the three dialects. */
+const INPUT_MEMBERS = [
+  'prompt_tokens',
+  'input_tokens',
+  'cache_creation_input_tokens',
+  'cache_read_input_tokens',
+]
+
+function countsOf(usage: JsonObject): JsonObject {
+  const inputs = INPUT_MEMBERS.map((name) => memberOf(usage, name)).filter(isCount)
+  const output = memberOf(usage, 'completion_tokens') ?? memberOf(usage, 'output_tokens')
+  return {
+    prompt_tokens: inputs.reduce<number>((sum, count) => sum + count, 0),
+    completion_tokens: output ?? 0,
+  }
+}
+
+function objectIn(text: string): JsonObject | null {
+  try {
+    const value: Json = JSON.parse(text)
+    return isJsonObject(value) ? value : null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,338 @@
+import { once } from 'node:events'
+import type { ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import Anthropic from '@anthropic-ai/sdk'
+import OpenAI from 'openai'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createDemoServer } from '../../src/local/demo/server.ts'
+import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
+import {
+  answerWith as answerChatWith,
+  type ScriptedBackend,
+  startScriptedBackend,
+} from '../support/scripted-backend.ts'
+import { answerWith } from '../support/scripted-node.ts'
+
+const demo = createDemoServer({ delayMs: 0, now: Date.now })
+let stage: PlainStage
+let scripted: ScriptedBackend
+let openai: OpenAI
+let anthropic: Anthropic
+/** The bodies that the scripted backend received in other dialects, as texts. */
+const bodies: string[] = []
+/** How the scripted backend answers in other dialects. */
+let answer: (response: ServerResponse, path: string) => void = (response) => response.end()
+
+beforeAll(async () => {
+  demo.listen(0, '127.0.0.1')
+  await once(demo, 'listening')
+  const demoUrl = `http://127.0.0.1:${(demo.address() as AddressInfo).port}`
+  scripted = await startScriptedBackend(
+    answerChatWith('chat'),
+    ['scripted'],
+    0,
+    async (request, response) => {
+      let text = ''
+      for await (const part of request.setEncoding('utf8')) text += part
+      if (text === '{') {
+        // It serves all but Messages. One answer is that of llama.cpp.
+        const statuses = { '/v1/responses': 500, '/v1/completions': 422 }
+        response.writeHead(statuses[request.url as keyof typeof statuses] ?? 404).end()
+        return
+      }
+      bodies.push(text)
+      answer(response, request.url ?? '')
+    },
+  )
+  stage = await openPlainStage({ limits: { waitMs: 300, tokenMs: 2_000, firstTokenMs: 300 } })
+  const { url, key } = stage.gateway
+  openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 })
+  anthropic = new Anthropic({ baseURL: url, apiKey: key, maxRetries: 0 })
+  await stage.startAgent({ backendUrl: demoUrl, models: ['demo/echo', 'demo/tools'] })
+  await stage.startAgent({ backendUrl: scripted.url, models: ['scripted'] })
+  await stage.connect({ model: 'old', answer: answerWith('chat only') })
+})
+afterAll(async () => {
+  await stage.stop()
+  await scripted.stop()
+  demo.closeAllConnections()
+  demo.close()
+})
+
+const post = (path: string, body: object, headers: Readonly<Record<string, string>> = {}) =>
+  fetch(stage.gateway.url + path, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${stage.gateway.key}`,
+      'content-type': 'application/json',
+      ...headers,
+    },
+    body: JSON.stringify(body),
+  })
+const faultOf = async (reply: Response) => {
+  const body = (await reply.json()) as {
+    readonly error: { readonly code: string; readonly message: string }
+  }
+  return { status: reply.status, code: body.error.code, message: body.error.message }
+}
+const events = (response: ServerResponse, ...texts: readonly string[]) => {
+  response.writeHead(200, { 'content-type': 'text/event-stream' })
+  response.end(texts.join(''))
+}
+const eventOf = (data: { readonly type: string; readonly [name: string]: unknown }) =>
+  `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`
+const RESPONSE = { id: 'resp_1', object: 'response', created_at: 1, model: 'scripted', output: [] }
+const CREATED = eventOf({
+  type: 'response.created',
+  sequence_number: 0,
+  response: { ...RESPONSE, status: 'in_progress' },
+})
+const COMPLETED = eventOf({
+  type: 'response.completed',
+  sequence_number: 1,
+  response: {
+    ...RESPONSE,
+    status: 'completed',
+    usage: { input_tokens: 9, output_tokens: 3, total_tokens: 12 },
+  },
+})
+
+const asked = { model: 'scripted', input: 'hello' }
+const spentTokens = async () => {
+  const reply = await fetch(`${stage.gateway.url}/v1/dashboard/rate-limits`, {
+    headers: { authorization: `Bearer ${stage.gateway.key}` },
+  })
+  const { usages } = (await reply.json()) as {
+    readonly usages: readonly { readonly tokens_used_day: number }[]
+  }
+  return usages.reduce((sum, { tokens_used_day: tokens }) => sum + tokens, 0)
+}
+
+describe('the official SDKs, over a real agent', () => {
+  it('Responses come whole and streamed, with tool calls', async () => {
+    const whole = await openai.responses.create({ model: 'demo/echo', input: 'hello' })
+    expect(whole.output_text).toContain('hello')
+    const stream = openai.responses.stream({ model: 'demo/echo', input: 'hello' })
+    let text = ''
+    stream.on('response.output_text.delta', ({ delta }) => {
+      text += delta
+    })
+    const final = await stream.finalResponse()
+    expect(final.output_text).toBe(whole.output_text)
+    expect(text).toBe(whole.output_text)
+    const parameters = { type: 'object', properties: {}, additionalProperties: false }
+    const called = await openai.responses.create({
+      model: 'demo/tools',
+      input: 'weather',
+      tools: [{ type: 'function', name: 'get_weather', strict: true, parameters }],
+      tool_choice: 'required',
+    })
+    expect(called.output.some(({ type }) => type === 'function_call')).toBe(true)
+  })
+
+  it('Messages come whole and streamed, with either key header', async () => {
+    const message = {
+      model: 'demo/echo',
+      max_tokens: 100,
+      messages: [{ role: 'user' as const, content: 'hello' }],
+    }
+    const whole = await anthropic.messages.create(message)
+    expect(whole.content).toMatchObject([{ type: 'text', text: expect.stringContaining('hello') }])
+    const final = await anthropic.messages.stream(message).finalMessage()
+    expect(final.content).toEqual(whole.content)
+    const reply = await post('/v1/messages?beta=true', message, {
+      authorization: '',
+      'x-api-key': stage.gateway.key,
+    })
+    expect(reply.status).toBe(401)
+    const { gateway } = stage
+    const keyed = await fetch(`${gateway.url}/v1/messages?beta=true`, {
+      method: 'POST',
+      headers: { 'x-api-key': gateway.key, 'content-type': 'application/json' },
+      body: JSON.stringify(message),
+    })
+    expect(await keyed.json()).toMatchObject({ type: 'message', role: 'assistant' })
+  })
+
+  it('a text completion passes as the backend writes it', async () => {
+    const chunk = (text: string, finish: string | null) =>
+      `data: ${JSON.stringify({ id: 'c', object: 'text_completion', created: 1, model: 'scripted', choices: [{ index: 0, text, finish_reason: finish }] })}\n\n`
+    answer = (response) =>
+      events(response, chunk('a', null), chunk('b', 'stop'), 'data: [DONE]\n\n')
+    const prompt = { model: 'scripted', prompt: 'hello' }
+    const stream = await openai.completions.create({ ...prompt, stream: true })
+    let text = ''
+    for await (const { choices } of stream) text += choices[0]?.text ?? ''
+    expect(text).toBe('ab')
+    expect(JSON.parse(bodies.at(-1) ?? '')).toEqual({ ...prompt, stream: true })
+  })
+})
+
+describe('what passes', () => {
+  it('events keep the bytes of their names and data, and the request its members', async () => {
+    const odd = 'event: response.created\ndata: { "type":"response.created", "n":1.50 }\n\n'
+    answer = (response) => events(response, ': comment\n\n', odd, CREATED, COMPLETED)
+    const request = { ...asked, stream: true, text: { verbosity: 'low' }, odd: null }
+    const reply = await post('/v1/responses', request)
+    expect(reply.headers.get('content-type')).toContain('text/event-stream')
+    expect(await reply.text()).toBe(odd + CREATED + COMPLETED)
+    expect(JSON.parse(bodies.at(-1) ?? '')).toEqual(request)
+  })
+
+  it('a whole answer keeps its bytes, may be long, and may take longer than a first token', async () => {
+    const text = `{ "id": "resp_1",  "pad": "${'é'.repeat(300_000)}", "usage": {"input_tokens": 4, "output_tokens": 2} }`
+    answer = (response) => {
+      setTimeout(
+        () => response.writeHead(200, { 'content-type': 'application/json' }).end(text),
+        700,
+      )
+    }
+    const reply = await post('/v1/responses', asked)
+    expect(await reply.text()).toBe(text)
+  })
+
+  it('the tokens that the answer states are counted, within what is possible', async () => {
+    answer = (response) => events(response, CREATED, COMPLETED)
+    const before = await spentTokens()
+    await (await post('/v1/responses', { ...asked, stream: true })).text()
+    await expect.poll(async () => (await spentTokens()) - before).toBe(12)
+    const earlier = await spentTokens()
+    const { usage } = await anthropic.messages
+      .stream({
+        model: 'demo/echo',
+        max_tokens: 100,
+        messages: [{ role: 'user', content: 'hello' }],
+      })
+      .finalMessage()
+    const sum = usage.input_tokens + usage.output_tokens
+    await expect.poll(async () => (await spentTokens()) - earlier).toBe(sum)
+  })
+
+  it('the same Idempotency-Key gets the same events, and the node is asked once', async () => {
+    answer = (response) => events(response, CREATED, COMPLETED)
+    const headers = { 'idempotency-key': 'dialect-1' }
+    const first = await (await post('/v1/responses', { ...asked, stream: true }, headers)).text()
+    const count = bodies.length
+    const again = await post('/v1/responses', { ...asked, stream: true }, headers)
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expect(await again.text()).toBe(first)
+    expect(bodies).toHaveLength(count)
+    expect(await faultOf(await post('/v1/responses', asked, headers))).toMatchObject({
+      status: 409,
+    })
+  })
+})
+
+describe('what is refused', () => {
+  it('a model whose nodes do not speak the dialect is refused, with the paths that work', async () => {
+    expect(await faultOf(await post('/v1/responses', { model: 'old', input: 'x' }))).toEqual({
+      status: 400,
+      code: 'unsupported_dialect',
+      message: 'No node of this model serves /v1/responses: use /v1/chat/completions',
+    })
+    const reply = await post('/v1/messages', { model: 'scripted', messages: [] })
+    expect(reply.headers.get('request-id')).toMatch(/^req_/)
+    expect(await faultOf(reply)).toMatchObject({
+      status: 400,
+      message:
+        'No node of this model serves /v1/messages: use /v1/chat/completions or /v1/responses or /v1/completions',
+    })
+    expect(
+      await faultOf(await post('/v1/completions', { model: 'old', prompt: 'x' })),
+    ).toMatchObject({ status: 400, code: 'unsupported_dialect' })
+  })
+
+  it('an old node still answers chat', async () => {
+    const reply = await post('/v1/chat/completions', {
+      model: 'old',
+      messages: [{ role: 'user', content: 'hi' }],
+    })
+    expect(await reply.text()).toContain('chat only')
+  })
+
+  it.each([
+    ['/v1/responses', { model: 'nobody', input: 'x' }, 'unsupported_model'],
+    ['/v1/responses', { input: 'x' }, 'validation_failed'],
+    ['/v1/responses', { ...asked, previous_response_id: 'r' }, 'unsupported_request_parameter'],
+    [
+      '/v1/responses',
+      {
+        ...asked,
+        input: [
+          { role: 'user', content: [{ type: 'input_image', image_url: 'http://10.0.0.1/' }] },
+        ],
+      },
+      'unsupported_request_parameter',
+    ],
+    [
+      '/v1/responses',
+      { ...asked, tools: [{ type: 'mcp', server_label: 'x', server_url: 'http://10.0.0.1/' }] },
+      'unsupported_request_parameter',
+    ],
+    [
+      '/v1/messages',
+      {
+        model: 'demo/echo',
+        max_tokens: 1,
+        messages: [
+          {
+            role: 'user',
+            content: [{ type: 'image', source: { type: 'url', url: 'http://10.0.0.1/' } }],
+          },
+        ],
+      },
+      'unsupported_request_parameter',
+    ],
+  ])('a call of %s that no node may get is refused with 400: %j', async (path, body, code) => {
+    expect(await faultOf(await post(path, body))).toMatchObject({ status: 400, code })
+  })
+
+  it('an address in the input of a tool that a model called is no media', async () => {
+    const message = await anthropic.messages.create({
+      model: 'demo/echo',
+      max_tokens: 100,
+      messages: [
+        { role: 'user', content: 'look' },
+        {
+          role: 'assistant',
+          content: [
+            { type: 'tool_use', id: 't', name: 'open', input: { url: 'http://x.example/' } },
+          ],
+        },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: 'seen' }] },
+      ],
+      tools: [{ name: 'open', input_schema: { type: 'object' } }],
+    })
+    expect(message.type).toBe('message')
+  })
+
+  it("the backend's refusal reaches the caller with its words, as 400", async () => {
+    answer = (response) => {
+      response
+        .writeHead(422, { 'content-type': 'application/json' })
+        .end('{"error":{"message":"input is odd"}}')
+    }
+    const fault = await faultOf(await post('/v1/responses', asked))
+    expect(fault).toMatchObject({ status: 400, code: 'node_refused' })
+    expect(fault.message).toContain('input is odd')
+  })
+
+  it('a stream that is cut before its last event ends with response.failed', async () => {
+    const delta = eventOf({
+      type: 'response.output_text.delta',
+      sequence_number: 1,
+      output_index: 0,
+      content_index: 0,
+      item_id: 'm',
+      delta: 'cut',
+    })
+    answer = (response) => events(response, CREATED, delta)
+    const text = await (await post('/v1/responses', { ...asked, stream: true })).text()
+    expect(text.startsWith(CREATED + delta)).toBe(true)
+    const [, last = ''] = text.split('event: response.failed\ndata: ')
+    expect(JSON.parse(last)).toMatchObject({
+      sequence_number: 2,
+      response: { id: 'resp_1', status: 'failed', error: { code: 'node_error' } },
+    })
+  })
+})
