@@ -222,7 +222,9 @@ function readProviders(variables: Variables): readonly ProviderEntry[] {
     variables.faults.push(
       'DEMO_PROVIDER_ORIGIN: PROVIDERS_FILE has an entry called demo, or is full',
     )
-  return [{ name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'] }, ...table]
+  const endpoints = { responses: { path: '/v1/responses' }, messages: { path: '/v1/messages' } }
+  const demo = { name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'], endpoints }
+  return [demo, ...table]
 }
 
 function developmentFaults(

@@ -118,6 +118,8 @@ export type CompletionCall = {
   readonly credential: string | null
   /** True for the caller's credential, false for the operator's. Default: false. */
   readonly is_callers?: boolean
+  /** Not read by the enclave: the path states it (callPath). Default: chat. */
+  readonly dialect?: DialectName
   /** The caller's headers that the dialect hashes, by their lower-case names. Default: none. */
   readonly headers?: Readonly<Record<string, string>>
   /**
@@ -136,6 +138,7 @@ export type CompletionCall = {
 export type EncryptedCall = {
   /** As in CompletionCall. */
   readonly context: string
+  readonly dialect?: DialectName
   /**
    * The operator's credentials by provider: the gateway does not know the model, so it sends all of
    * them.

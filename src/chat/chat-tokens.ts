@@ -1,9 +1,11 @@
+import { DIALECTS, type Dialect, type TokenUsage } from '../../attestation/dialects/dialects.ts'
 import {
   isCount,
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
+  memberAt,
   memberOf,
 } from '../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
@@ -126,40 +128,30 @@ export const PARSED_LENGTH_MAX = 1024 * 1024
 type UsedTokens = { readonly tokens: number; readonly prompt: number }
 
 /**
- * Returns the number of tokens that a completion (JSON text) states, with the prompt. Returns an
- * estimate from the length if the completion states no number or is very long. The stated number is
- * limited, but otherwise trusted.
+ * Returns the number of tokens that an answer (JSON text) states, with the prompt. Returns an
+ * estimate from the length if the answer states no number or is very long. The stated number is
+ * limited, but otherwise trusted. `dialect`: default chat.
  */
-export function usedTokensOf(completion: string, promptTokens: number): UsedTokens {
-  const usage = usageOf(completion)
-  const stated = partsOf(usage)
-  const sum = stated === null ? null : stated.prompt + stated.answer
-  const estimate = promptTokens + Math.ceil(completion.length / BYTES_PER_TOKEN)
-  const tokens = isCount(usage.total_tokens) ? usage.total_tokens : (sum ?? estimate)
-  return { tokens: Math.min(tokens, ESTIMATE_MAX), prompt: stated?.prompt ?? promptTokens }
+export function usedTokensOf(
+  answer: string,
+  promptTokens: number,
+  dialect: Pick<Dialect, 'usageOf'> = DIALECTS.chat,
+): UsedTokens {
+  const read = parseShort(answer)
+  const stated = dialect.usageOf(read)
+  const total = stated?.total_tokens ?? memberAt(read, 'usage', 'total_tokens')
+  const estimate = promptTokens + Math.ceil(answer.length / BYTES_PER_TOKEN)
+  const tokens = isCount(total) ? total : estimate
+  return { tokens: Math.min(tokens, ESTIMATE_MAX), prompt: stated?.prompt_tokens ?? promptTokens }
 }
 
-/**
- * Returns the tokens of the prompt and of the answer that a completion (JSON text) states. Returns
- * null if a number is missing, or if the completion is very long.
- */
-export function readUsage(completion: string): StatedParts | null {
-  return partsOf(usageOf(completion))
+/** Returns the usage that an answer (JSON text) states. Null without it, or for a long answer. */
+export function readUsage(answer: string, dialect: Pick<Dialect, 'usageOf'>): TokenUsage | null {
+  return dialect.usageOf(parseShort(answer))
 }
 
-type StatedParts = { readonly prompt: number; readonly answer: number }
-
-function partsOf({
-  prompt_tokens: prompt,
-  completion_tokens: answer,
-}: Members): StatedParts | null {
-  return isCount(prompt) && isCount(answer) ? { prompt, answer } : null
-}
-
-function usageOf(completion: string): Members {
-  if (completion.length > PARSED_LENGTH_MAX) return {}
-  const { usage } = JSON.parse(completion) as { readonly usage?: Members | null }
-  return usage ?? {}
+function parseShort(answer: string): JsonObject {
+  return answer.length > PARSED_LENGTH_MAX ? {} : JSON.parse(answer)
 }
 
 /** Average characters per token in English text, for estimates. */

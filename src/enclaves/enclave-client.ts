@@ -8,6 +8,7 @@ import {
   type BootStatementRequest,
   CALL_HEADER,
   type CompletionCall,
+  callPath,
   ENCLAVE_PATHS,
   type EnclaveFault,
   type EncryptedCall,
@@ -170,7 +171,7 @@ export class EnclaveClient {
     try {
       const reply = await this.#completions.request({
         method: 'POST',
-        path: ENCLAVE_PATHS.completions,
+        path: callPath(ENCLAVE_PATHS.completions, call.dialect ?? 'chat'),
         headers: callHeaders('application/json', call),
         body,
         signal,
@@ -200,7 +201,7 @@ export class EnclaveClient {
     try {
       const reply = await this.#completions.request({
         method: 'POST',
-        path: ENCLAVE_PATHS.encrypted,
+        path: callPath(ENCLAVE_PATHS.encrypted, call.dialect ?? 'chat'),
         headers: callHeaders('application/octet-stream', call),
         body: body.stream,
         signal,

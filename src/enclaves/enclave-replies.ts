@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import { z } from 'zod'
+import { DIALECT_NAMES } from '../../attestation/dialects/dialect-names.ts'
 import {
   type BootStatementReply,
   type EnclaveFault,
@@ -85,6 +86,12 @@ const identitySchema = z.object({
         origin: z.url(),
         path: z.string(),
         models: z.array(z.string()),
+        endpoints: z
+          .partialRecord(
+            z.enum(DIALECT_NAMES),
+            z.object({ path: z.string(), credential: z.literal('x-api-key').optional() }),
+          )
+          .optional(),
       }),
     ),
     ca_sha256: z.string(),
@@ -195,8 +202,8 @@ const pullReplySchema = z.object({
 })
 
 /**
- * An event of a streamed completion call. `chunks`: whole `data:` events, as the caller gets them.
- * `last`: the canonical JSON text of the last chunk, to which the proof is added. Enclaves of
+ * An event of a streamed completion call. `chunks`: whole events, as the caller gets them. `last`:
+ * the canonical JSON text of the data of the last event, to which the proof is added. Enclaves of
  * protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
@@ -283,11 +290,13 @@ function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
 const LINE_FEED = 0x0a
 const EVENT_END = '\n\n'
 const NAMED_EVENT = 'event: '
+const OWN_EVENT = new RegExp(`^event: (?:${Object.values(STREAM_EVENTS).join('|')})\n`)
+const OWN_EVENT_LENGTH_MAX = 'event: sealed\n'.length
 
 function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
   let start = 0
   while (start < events.length) {
-    const named = nextNamedEvent(events, start)
+    const named = nextOwnEvent(events, start)
     if (named > start) yield { kind: 'chunks', bytes: events.subarray(start, named) }
     if (named === events.length) return
     start = events.indexOf(EVENT_END, named) + EVENT_END.length
@@ -295,11 +304,18 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
   }
 }
 
-/** A data line has no line feed, so only a new event can follow an empty line. */
-function nextNamedEvent(events: Buffer, start: number): number {
-  if (events.toString('latin1', start, start + NAMED_EVENT.length) === NAMED_EVENT) return start
-  const found = events.indexOf(EVENT_END + NAMED_EVENT, start)
-  return found < 0 ? events.length : found + EVENT_END.length
+/**
+ * Returns the start of the next event for the gateway. Other events may have names too. A data line
+ * has no line feed, so only a new event can follow an empty line.
+ */
+function nextOwnEvent(events: Buffer, start: number): number {
+  for (let at = start; at < events.length; ) {
+    if (OWN_EVENT.test(events.toString('latin1', at, at + OWN_EVENT_LENGTH_MAX))) return at
+    const found = events.indexOf(EVENT_END + NAMED_EVENT, at)
+    if (found < 0) break
+    at = found + EVENT_END.length
+  }
+  return events.length
 }
 
 function readNamedEvent(text: string): EnclaveEvent {
@@ -310,7 +326,7 @@ function readNamedEvent(text: string): EnclaveEvent {
   if (name === STREAM_EVENTS.last) {
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return { kind: 'last', chunk: data }
-    throw new EnclaveError('protocol', 'expected a chunk in the last event')
+    throw new EnclaveError('protocol', 'expected an object in the last event')
   }
   if (name === STREAM_EVENTS.sealed) return { kind: 'sealed', notice: parseSealedNotice(value) }
   if (name === STREAM_EVENTS.fault) return { kind: 'fault', fault: parseFault(value) }

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { z } from 'zod'
+import { DIALECT_NAMES } from '../../attestation/dialects/dialect-names.ts'
 import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
 import {
   type AnchorProof,
@@ -83,6 +84,7 @@ const encryptedHeader = z.object({
   context: z.string(),
   encapsulated_key: z.string(),
   sealed_credential: z.string().nullable(),
+  dialect: z.enum(DIALECT_NAMES).optional(),
 })
 const firstAnswer = z.union([
   z.object({ response_nonce: z.string().regex(/^[0-9a-f]{64}$/) }),

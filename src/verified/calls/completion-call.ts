@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { chooseProvider } from '../../../enclave/protocol/choose-provider.ts'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
+import { chooseProvider, unsupportedMessage } from '../../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
 import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
@@ -24,12 +25,19 @@ export type ChosenCredential = {
  * `unsupported_model`, `provider_credential_missing`.
  */
 export function chooseCredential(
-  call: { readonly model: string; readonly callerCredential: string | null },
+  call: {
+    readonly model: string
+    readonly callerCredential: string | null
+    /** Default: chat. */
+    readonly dialect?: DialectName
+  },
   providers: readonly ProviderEntry[],
   credentials: ReadonlyMap<string, string>,
 ): ChosenCredential {
-  const entry = chooseProvider(providers, call.model)
-  if (entry === null) throw new ApiError('unsupported_model', 'No provider serves this model')
+  const { model, dialect = 'chat' } = call
+  const entry = chooseProvider(providers, model, dialect)
+  if (entry === null)
+    throw new ApiError('unsupported_model', unsupportedMessage(providers, model, dialect))
   const provider = entry.name
   if (call.callerCredential !== null)
     return { provider, credential: call.callerCredential, isOperators: false }

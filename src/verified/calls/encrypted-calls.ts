@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import {
   ENCAPSULATED_KEY_HEADER,
   KEY_CONFIG_PROBLEM,
@@ -134,6 +135,7 @@ export function isEncryptedCall(context: RouteContext): boolean {
 export async function serveEncryptedCall(
   service: EncryptedCalls,
   { context, rate, abort }: RawCall,
+  dialect: DialectName,
 ): Promise<void> {
   if (context.req.headers['idempotency-key'] !== undefined)
     throw new ApiError(
@@ -150,7 +152,8 @@ export async function serveEncryptedCall(
   // The gateway cannot read the size of an encrypted call, so the call counts as one token here.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
-  const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
+  const tally = createTally()
+  const call = { context, abort, headers, encapsulatedKey, dialect, body, tally }
   try {
     const answer = await ask(service, call)
     if (answer === null) answerKeyConfig(context)
@@ -166,6 +169,7 @@ type ServedCall = {
   readonly abort: AbortController
   readonly headers: z.output<typeof encryptedHeaders>
   readonly encapsulatedKey: string
+  readonly dialect: DialectName
   readonly body: PassedBody
   readonly tally: Tally
 }
@@ -208,7 +212,7 @@ type OpenAnswer = {
 /** Returns null when no enclave has the call's key but other enclaves take calls. */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
-  { context, abort, headers, encapsulatedKey, body, tally }: ServedCall,
+  { context, abort, headers, encapsulatedKey, dialect, body, tally }: ServedCall,
 ): Promise<OpenAnswer | null> {
   const endpoint = enclaves.findEncrypted(headers[NOTARY_HEADER] ?? null)
   if (endpoint === null) return refuseWithoutKeys(enclaves)
@@ -217,6 +221,7 @@ async function ask(
     context: encodeCallContext({ accountId: caller?.accountId ?? '', requestId }),
     credentials: Object.fromEntries(credentials()),
     encapsulated_key: encapsulatedKey,
+    ...(dialect === 'chat' ? {} : { dialect }),
     sealed_credential: headers['fine-tune-authorization'] ?? null,
   }
   let answer: EncryptedAnswer

@@ -1,3 +1,4 @@
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import type { Receipt } from '../../../attestation/receipt.ts'
 import { hideCredential } from '../../../enclave/protocol/hide-credential.ts'
 import type { EnclaveFault, Identity, SealedNotice } from '../../../enclave/protocol/messages.ts'
@@ -9,7 +10,6 @@ import {
   type ValidationError,
 } from '../../api/errors.ts'
 import { NonceUnknown } from '../../chain/relayer-nonces.ts'
-import type { ChatRequest } from '../../chat/chat-request.ts'
 import { readUsage } from '../../chat/chat-tokens.ts'
 import type { CompletionAnswer } from '../../enclaves/enclave-client.ts'
 import {
@@ -26,12 +26,16 @@ import { LruMap } from '../../runtime/lru-map.ts'
 import { type CallContext, encodeCallContext } from '../call-context.ts'
 import { CommitError, type CommitErrorCode } from '../commit-error.ts'
 import type { Committer } from '../commits/committer.ts'
+import { dialectOf } from '../records/record-text.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 
 /** A valid call for a verified completion. */
 export type VerifiedCall = {
-  readonly request: Pick<ChatRequest, 'model'>
+  readonly model: string
+  readonly dialect: DialectName
+  /** The caller's headers that may be hashed, by their lower-case names. */
+  readonly headers: Readonly<Record<string, string>>
   /** The caller's exact bytes, which the enclave receives unparsed. */
   readonly body: Uint8Array
   readonly callerCredential: string | null
@@ -140,20 +144,20 @@ async function ask(
 ): Promise<{ readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }> {
   requireCommits(options)
   const { enclaves, committer, now } = options
-  const { callerCredential, notary, context, body, abort } = call
-  const { model } = call.request
+  const { callerCredential, notary, context, body, abort, model, dialect, headers } = call
   const own = options.credentials()
   let chosen = NO_CREDENTIAL
   try {
     const text = encodeCallContext(context)
     const callFor = ({ boot_configuration: boot, notary: chosenNotary }: Identity) => {
-      chosen = chooseCredential({ model, callerCredential }, boot.providers, own)
+      chosen = chooseCredential({ model, callerCredential, dialect }, boot.providers, own)
       recordInference(() => ({ provider: chosen.provider }))
       return {
         context: text,
         provider: chosen.provider,
         credential: chosen.credential,
         is_callers: callerCredential !== null,
+        ...(dialect === 'chat' ? {} : { dialect, headers }),
         ...(context.callId === undefined ? {} : { outlives_gateway: true }),
         ...(committer.isStandby(chosenNotary) ? { tells_completion: true } : {}),
       }
@@ -217,7 +221,7 @@ async function* relay(
 
 /** A call with the caller's own credential does not show whether the operator's works. */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
-  if (call.callerCredential === null) outcomes.recordServed(call.request.model)
+  if (call.callerCredential === null) outcomes.recordServed(call.model)
 }
 
 async function commitOf(
@@ -250,18 +254,15 @@ function factsOfRecord({
   usage: stated,
 }: Pick<AnsweredRecord, 'receipt' | 'response' | 'usage'>): InferenceFacts {
   const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
-  const usage = response === null ? statedUsage(stated) : readUsage(response)
+  const usage = response === null ? stated : readUsage(response, dialectOf({ receipt }))
   return {
     provider: provider.name,
     ...(model.returned === null ? {} : { responseModel: model.returned }),
-    ...(usage === null ? {} : { inputTokens: usage.prompt, outputTokens: usage.answer }),
+    ...(usage === null
+      ? {}
+      : { inputTokens: usage.prompt_tokens, outputTokens: usage.completion_tokens }),
     enclave: { startedAtMs: started_at, finishedAtMs: finished_at },
   }
-}
-
-/** An encrypted call has no response text here, so the enclave states the usage. */
-function statedUsage(usage: AnsweredRecord['usage']): ReturnType<typeof readUsage> {
-  return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
 
 /** The committer has checked the receipt's form. */
@@ -293,8 +294,7 @@ function unexpected(
     const refused = refusal(options, call, { fault: answer.fault, chosen })
     const isUnknown =
       refused instanceof ApiError && refused.code === 'provider_refused' && refused.status === 404
-    if (isUnknown && call.callerCredential === null)
-      options.outcomes.recordMissing(call.request.model)
+    if (isUnknown && call.callerCredential === null) options.outcomes.recordMissing(call.model)
     return refused
   }
   const error = callerErrorOf(

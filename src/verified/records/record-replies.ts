@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { DIALECT_NAMES } from '../../../attestation/dialects/dialect-names.ts'
 import { SOURCE_URL_LENGTH_MAX } from '../../../attestation/evidence/bundle-source.ts'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../../api/schemas.ts'
 import { chatCompletion } from '../../chat/completion-replies.ts'
@@ -47,9 +48,9 @@ const receipt = z.union([
     credential: z
       .strictObject({ from: z.enum(['caller', 'operator', 'none']), demanded: z.boolean() })
       .describe('Whose credential the provider was shown, and whether the request demanded it'),
-    dialect: z.literal('chat'),
+    dialect: z.enum(DIALECT_NAMES),
     headers: z
-      .strictObject({})
+      .record(z.string(), z.string())
       .describe('Headers of the call that are hashed: chat calls have no such headers'),
   }),
   z.strictObject({ version: z.literal(2), ...receiptMembers, ...streamMembers }),
@@ -67,7 +68,7 @@ const log = z
   })
   .describe('Inclusion of the receipt in the signed tree head that is anchored')
 
-const proof = {
+export const proof = {
   hash: digest.describe('SHA-256 of request hash and response hash'),
   public_key: z.string().regex(/^0x04[0-9a-f]{128}$/),
   signature: z.string().regex(/^0x[0-9a-f]{130}$/),

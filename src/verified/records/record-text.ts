@@ -1,3 +1,5 @@
+import { isDialectName } from '../../../attestation/dialects/dialect-names.ts'
+import { DIALECTS, type Dialect } from '../../../attestation/dialects/dialects.ts'
 import {
   isJsonArray,
   isJsonObject,
@@ -16,11 +18,22 @@ import type { AnsweredRecord, StoredRecord } from './records-store.ts'
  */
 
 /**
- * Returns the reply to a call (interface, 2.3): the members of the response, then the members of
- * the proof, including `receipt` and `log`.
+ * Returns the reply to a call (interface, 2.3): the response with its proof, including `receipt` and
+ * `log`, at the place of the dialect.
  */
 export function createReplyText(record: AnsweredRecord): string {
-  return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
+  return dialectOf(record).addProof(responseOf(record), proofMembers(record))
+}
+
+/** Returns the text that ends a stream. `last`: the canonical JSON text of the last event's data. */
+export function streamEndText(last: string, record: AnsweredRecord): string {
+  return dialectOf(record).endStream(last, proofMembers(record))
+}
+
+/** The dialect of a record, by its receipt. */
+export function dialectOf({ receipt }: Pick<AnsweredRecord, 'receipt'>): Dialect {
+  const { dialect } = JSON.parse(receipt) as { readonly dialect?: unknown }
+  return DIALECTS[isDialectName(dialect) ? dialect : 'chat']
 }
 
 /**
@@ -33,12 +46,9 @@ export function responseOf({ response, withheld }: AnsweredRecord): string {
   return response
 }
 
-/**
- * Returns the last chunk of a stream (canonical JSON text): the chunk's members, then the members
- * of the proof.
- */
+/** Returns the last chunk of a chat's stream (canonical JSON text) with the proof. */
 export function lastChunkText(chunk: string, record: AnsweredRecord): string {
-  return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
+  return DIALECTS.chat.addProof(chunk, proofMembers(record))
 }
 
 /**
@@ -57,10 +67,13 @@ export function recordText(record: StoredRecord): string {
  * Returns the members for request and response. Without texts, the members state why, and for an
  * encrypted call the usage.
  */
-function contentText({ request, response, usage, withheld }: StoredRecord): string {
+function contentText(record: StoredRecord): string {
+  const { request, response, usage, withheld } = record
   if (request === null || response === null)
     return `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}${withheld === undefined ? '' : withheldMember(withheld)}`
-  return `"request":${JSON.stringify(echoRequest(request))},"response":${response}`
+  const isChat = dialectOf(record).name === 'chat'
+  const echo = isChat ? JSON.stringify(echoRequest(request)) : request
+  return `"request":${echo},"response":${response}`
 }
 
 function withheldMember(withheld: Withheld): string {
@@ -73,7 +86,7 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk for the proof, with empty choices. Enclaves with protocol version 1 need
+ * Returns a separate chunk to which the proof can be added, with empty choices. Enclaves with protocol version 1 need
  * it, because they do not hold back the last chunk. Its `usage` is null, as in all chunks. If the
  * caller requested usage, `usage` is left out, because null would replace the usage in the caller's
  * SDK.
@@ -91,11 +104,11 @@ export function proofChunkText(
     choices: [],
     ...(includesUsage ? {} : { usage: null }),
   }
-  return lastChunkText(JSON.stringify(head), record)
+  return JSON.stringify(head)
 }
 
-function withMembers(object: string, members: string): string {
-  return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
+function proofMembers(record: AnsweredRecord): string {
+  return `${proofText(record)},${logMember(record)}`
 }
 
 function proofText(record: AnsweredRecord): string {

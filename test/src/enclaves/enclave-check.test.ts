@@ -84,7 +84,7 @@ describe('findEnclaveFaults', () => {
     })
     expect(faults).toHaveLength(3)
     expect(faults.join()).toMatch(
-      /protocol versions 1, 2, 3, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/,
+      /protocol versions 1, 2, 3, 4, got 99.*chain 7, got 8.*contract 0xab.*got 0xcd/,
     )
   })
 

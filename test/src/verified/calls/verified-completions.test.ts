@@ -111,7 +111,9 @@ const IDENTITY: Identity = {
 }
 
 const CALL: VerifiedCall = {
-  request: { model: 'gpt-x' },
+  model: 'gpt-x',
+  dialect: 'chat',
+  headers: {},
   body: new Uint8Array(),
   callerCredential: null,
   context: { accountId: crypto.randomUUID(), requestId: 'req_1' },

@@ -1,0 +1,55 @@
+import { type JsonObject, memberOf } from '../../json/value.ts'
+import { listIn, textIn } from '../dialect.ts'
+import { CHANNELS, type PartList } from './item.ts'
+
+/**
+ * The events of a stream that assembles to this response, without those that ResponsesReader makes.
+ * Throws FormatError `invalid_form`.
+ */
+export function eventsOfResponse(response: JsonObject): readonly JsonObject[] {
+  const beginning = { status: 'in_progress', output: [], error: null, incomplete_details: null }
+  const usage: JsonObject = Object.hasOwn(response, 'usage') ? { usage: null } : {}
+  return [
+    { type: 'response.created', response: { ...response, ...beginning, ...usage } },
+    ...listIn(response, 'output').flatMap(eventsOfItem),
+    { type: `response.${textIn(response, 'status')}`, response },
+  ]
+}
+
+function eventsOfItem(item: JsonObject, output_index: number): readonly JsonObject[] {
+  const type = textIn(item, 'type')
+  const place = { output_index, item_id: textIn(item, 'id') }
+  const added: Record<string, JsonObject[string]> = { ...item }
+  if (Object.hasOwn(item, 'status')) added.status = 'in_progress'
+  const deltas: JsonObject[] = []
+  for (const [name, { items, member, part }] of CHANNELS) {
+    if (!items.includes(type)) continue
+    const emptied = part?.list ?? member
+    if (!Object.hasOwn(item, emptied)) continue
+    added[emptied] = part === null ? '' : []
+    if (part === null) deltas.push({ type: `${name}.delta`, ...place, delta: textIn(item, member) })
+  }
+  for (const list of ['summary', 'content'] as const)
+    if (added[list] !== item[list]) deltas.push(...deltasOfParts(item, list, place))
+  return [
+    { type: 'response.output_item.added', output_index, item: added },
+    ...deltas,
+    { type: 'response.output_item.done', output_index, item },
+  ]
+}
+
+function deltasOfParts(item: JsonObject, list: PartList, place: JsonObject): readonly JsonObject[] {
+  return listIn(item, list).flatMap((given, index) => {
+    for (const [name, { member, part }] of CHANNELS)
+      if (part?.list === list && part.type === memberOf(given, 'type'))
+        return [
+          {
+            type: `${name}.delta`,
+            ...place,
+            [list === 'content' ? 'content_index' : 'summary_index']: index,
+            delta: textIn(given, member),
+          },
+        ]
+    return []
+  })
+}

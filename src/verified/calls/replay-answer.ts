@@ -1,0 +1,27 @@
+import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
+import type { EventDialect } from '../../../attestation/dialects/dialects.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+
+/** An answer as a stream again: the text of its events, and the data of its last event. */
+type ReplayedAnswer = { readonly events: string; readonly last: string }
+
+/**
+ * Returns the stream of an earlier answer, as an enclave gives out streams. `sent`: the data of the
+ * events that assemble to the answer. They differ from those of the first stream.
+ */
+export function replayAnswer(
+  dialect: Pick<EventDialect, 'openStream'>,
+  sent: readonly JsonObject[],
+): ReplayedAnswer {
+  const reader = dialect.openStream()
+  const given = sent.flatMap((data) => reader.read({ event: '', data }))
+  const last = given.at(-1)
+  if (!reader.isEnded || last === undefined)
+    throw new TypeError('expected an answer that has ended')
+  return { events: given.slice(0, -1).map(eventText).join(''), last: canonicalizeJson(last.data) }
+}
+
+function eventText({ event, data }: DialectEvent): string {
+  return `event: ${event}\ndata: ${canonicalizeJson(data)}\n\n`
+}
