@@ -73,8 +73,8 @@ export type Backend = {
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
   /**
-   * Returns the dialects that the backend serves. Asks each path with a body that is not JSON, which
-   * starts no inference.
+   * Returns the dialects that the backend serves. Asks each path with a body that is not JSON,
+   * which starts no inference.
    */
   listDialects(): Promise<readonly NodeDialect[]>
   /**

@@ -8,7 +8,7 @@ const EVENT_BYTES_MAX = 1024 * 1024
 /** Length of a piece of a whole answer, UTF-16 units. A frame holds any such piece. */
 const PIECE_LENGTH = 128 * 1024
 
-/** Reads the events of an answer in another dialect than chat, with their names and data unchanged. */
+/** Reads the events of an answer in another dialect. Their names and data stay unchanged. */
 export async function* readDialectEvents(
   packets: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<readonly DialectChunk[]> {

@@ -155,9 +155,9 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request, or a request in another dialect, with frames of status 1, the usage last, and a final frame: status 2, or
- * status 3 with the backend's error. A cancelled run ends like a finished run. `send` resolves when
- * more frames may be sent. Never rejects.
+ * Answers one chat request, or a request in another dialect, with frames of status 1, the usage of
+ * chat last, and a final frame: status 2, or status 3 with the backend's error. A cancelled run
+ * ends like a finished run. `send` resolves when more frames may be sent. Never rejects.
  */
 async function runChat(
   frame: Extract<GatewayFrame, { readonly kind: 'chat' }>,

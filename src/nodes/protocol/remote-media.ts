@@ -18,10 +18,10 @@ export type RemoteMedia = {
 }
 
 /**
- * Finds an address in a request of any dialect that a backend would fetch. Returns the first address that is
- * not http or https, else the first address. Null when the request contains all its pictures,
- * sounds and files. The caller chooses the address, and the backend fetches it from its own
- * network, where other servers may trust the backend. Backends read members that the interface
+ * Finds an address in a request of any dialect that a backend would fetch. Returns the first
+ * address that is not http or https, else the first address. Null when the request contains all its
+ * pictures, sounds and files. The caller chooses the address, and the backend fetches it from its
+ * own network, where other servers may trust the backend. Backends read members that the interface
  * lacks, such as `video_url`, and ignore a part's type. So in a content part, only members with
  * words may contain an address. A member whose name ends in url or uri must be a data URL.
  */

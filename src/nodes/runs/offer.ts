@@ -22,8 +22,8 @@ export type OfferingNode<Node> = {
   readonly slots: Slots
   readonly takesLargeFrames: boolean
   /**
-   * Features that some calls need: `remote-media` (the node's owner lets its backend fetch addresses
-   * that callers send), and dialects.
+   * Features that some calls need: `remote-media` (the node's owner lets its backend fetch
+   * addresses that callers send), and dialects.
    */
   readonly abilities: ReadonlySet<string>
   /** How many nodes this object represents: one, or all nodes of another gateway. */

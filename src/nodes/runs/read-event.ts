@@ -7,7 +7,6 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
-import type { AnswerReader } from './chat-run.ts'
 import { type ChunkFacts, stringLengths } from './read-chunk.ts'
 
 /**
@@ -66,8 +65,10 @@ export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   }
 }
 
-/** What a reader of events knows after the events that it has read. */
-export type EventReader = AnswerReader & {
+/** An AnswerReader (chat-run.ts) for events, and what it knows after the events it has read. */
+export type EventReader = {
+  push(chunk: JsonObject): readonly JsonObject[]
+  finish(): void
   /** The newest usage, cut to plausible counts. Null if there is no usage. */
   usage(): JsonObject | null
   /** True after the last event or the last piece. */

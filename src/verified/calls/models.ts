@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
 import type { Route } from '../../api/route.ts'
 import {
+  ANTHROPIC_MODELS,
   describeListedModel,
   type ListedModel,
   listedModels,
@@ -93,15 +94,30 @@ function compare(one: string, other: string): number {
 
 /**
  * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one model.
+ * `GET /v1/verified/anthropic/v1/models` is the same for Anthropic's clients.
  */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
-  return modelListRoutes({
+  const listed = {
+    headers: credentialHeaders,
+    list: (headers: z.output<typeof credentialHeaders>) =>
+      list(headers['fine-tune-authorization'] ?? null),
+  }
+  const ofAnthropic = modelListRoutes({
+    ...listed,
+    ...ANTHROPIC_MODELS,
+    path: '/v1/verified/anthropic/v1/models',
+    summaries: [
+      "Models that can be verified now, in Anthropic's form",
+      "One model that can be verified now, in Anthropic's form",
+    ],
+  })
+  const ofOpenAi = modelListRoutes({
+    ...listed,
     path: '/v1/verified/models',
     summaries: ['Models that can be verified now', 'One model that can be verified now'],
     description:
       'The models of providers for which this service has a credential; with your own Fine-Tune-Authorization, the models of every provider. The service asks its providers which models they have. `patterns`: you can also ask for a model that is not listed when its id matches a pattern, where `*` stands for any characters; the provider decides whether it has the model.',
-    headers: credentialHeaders,
     reply: { name: 'VerifiedModelList', schema: verifiedModels },
-    list: (headers) => list(headers['fine-tune-authorization'] ?? null),
   })
+  return [...ofOpenAi, ...ofAnthropic]
 }

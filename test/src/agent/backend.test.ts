@@ -199,6 +199,36 @@ describe('createBackend', () => {
     }
   })
 
+  it.each([
+    ['vLLM, which refuses the body', 422, ['responses', 'messages', 'completions']],
+    ['Ollama, which refuses the body', 400, ['responses', 'messages', 'completions']],
+    ['llama.cpp, which fails on the body', 500, ['responses', 'messages', 'completions']],
+    ['LM Studio, which answers 200 everywhere', 200, []],
+    ['a server without the paths', 404, []],
+    ['a server without the methods', 405, []],
+    ['a server that has not implemented them', 501, []],
+  ])(
+    'a backend like %s shows its dialects, and is asked for no inference',
+    async (_, status, all) => {
+      const bodies: string[] = []
+      const server = await startScriptedBackend(
+        answerWith('a'),
+        [],
+        0,
+        async (request, response) => {
+          for await (const part of request.setEncoding('utf8')) bodies.push(part)
+          response.writeHead(status).end()
+        },
+      )
+      const backend = createBackend({ url: server.url, apiKey: null })
+      expect(await backend.listDialects()).toEqual(all)
+      expect(bodies).toEqual(['{', '{', '{'])
+      await backend.close()
+      await server.stop()
+      expect(await createBackend({ url: server.url, apiKey: null }).listDialects()).toEqual([])
+    },
+  )
+
   it('the key of a backend is sent to it', async () => {
     const keys: unknown[] = []
     const { backend } = await start((response, _, request) => {

@@ -26,6 +26,15 @@ describe('the public routes', () => {
     })
   })
 
+  it.each(['/api/hello', '/v1/verified/anthropic/api/hello'])(
+    'the probe HEAD %s of coding agents is answered without a key',
+    async (path) => {
+      const reply = await fetch(gateway.url + path, { method: 'HEAD' })
+      expect(reply.status).toBe(200)
+      expect(await reply.text()).toBe('')
+    },
+  )
+
   it('the public attestation is the current document, or a fresh one over the given nonce', async () => {
     const path = `${gateway.url}/v1/attestation`
     const current = (await (await fetch(path)).json()) as Record<string, unknown>

@@ -1,3 +1,4 @@
+import Anthropic from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { NODE_MODELS_LISTED_MAX } from '../../../src/chat/models.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
@@ -40,6 +41,24 @@ it('the list of models needs no key, and has the union of both shapes', async ()
         pricing: { prompt: '0', completion: '0', image: '0', request: '0' },
       },
     ]),
+  })
+})
+
+it('the list of models has the form of Anthropic for its clients', async () => {
+  nodes.setModels(['llama'])
+  const client = new Anthropic({ baseURL: gateway.url, apiKey: gateway.key })
+  const listed = []
+  for await (const model of client.models.list({ limit: 1 })) listed.push(model)
+  const described = { type: 'model', created_at: expect.stringMatching(/Z$/) }
+  expect(listed).toEqual([
+    { ...described, id: 'llama', display_name: 'llama' },
+    { ...described, id: 'gpt-mini', display_name: 'gpt-mini' },
+  ])
+  expect((await client.models.list()).first_id).toBe('llama')
+  expect(await client.models.retrieve('llama')).toMatchObject({ type: 'model', id: 'llama' })
+  await expect(client.models.retrieve('none')).rejects.toMatchObject({
+    status: 404,
+    error: { type: 'error', error: { type: 'not_found_error' } },
   })
 })
 

@@ -1,3 +1,4 @@
+import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../../support/calls.ts'
@@ -50,6 +51,14 @@ it('the list of verified models has what the credentials allow, and nothing that
   for (const model of LISTED) expect((await ask(model)).status).toBe(200)
   expect(await outcomeOf(await ask('claude-exact'))).toEqual([403, 'provider_credential_missing'])
   expect(await outcomeOf(await ask('nobodys/model'))).toEqual([404, 'unsupported_model'])
+})
+
+it("the list of verified models has Anthropic's form below the base URL of its clients", async () => {
+  const baseURL = `${gateway.url}/v1/verified/anthropic`
+  const page = await new Anthropic({ baseURL, apiKey: gateway.key }).models.list()
+  expect(page.data.map(({ id }) => id).toSorted()).toEqual(LISTED)
+  const reply = await fetch(`${baseURL}/v1/models/some/model/of-demo?beta=true`)
+  expect(await reply.json()).toMatchObject({ type: 'model', id: 'some/model/of-demo' })
 })
 
 it('the list of verified models lists those of every provider for a caller who brings a credential', async () => {
