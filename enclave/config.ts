@@ -343,12 +343,7 @@ export function bootConfigurationOf(
 ): BootConfiguration {
   return {
     protocol_version: PROTOCOL_VERSION,
-    providers: config.providers.map(({ name, origin, path, models }) => ({
-      name,
-      origin,
-      path,
-      models,
-    })),
+    providers: config.providers,
     ca_sha256: config.cas.sha256,
     chain_id: config.chainId,
     contract: config.contract,

@@ -122,6 +122,7 @@ describe('readConfig', () => {
       origin: 'http://127.0.0.1:4000',
       path: '/v1/chat/completions',
       models: ['demo/*'],
+      endpoints: { responses: { path: '/v1/responses' }, messages: { path: '/v1/messages' } },
     })
     expect(providers.slice(1)).toEqual(BUILT_IN_PROVIDERS)
   })

@@ -1,11 +1,12 @@
 import { z } from 'zod'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
 import { OUTCOMES } from '../../../attestation/receipt.ts'
 import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
 import { createAdmission, createSharedAdmission } from '../../api/admission.ts'
 import { actorOf } from '../../api/authenticate.ts'
 import { ApiError } from '../../api/errors.ts'
-import { defineRoute, type Route } from '../../api/route.ts'
+import { defineRoute, type NamedSchema, type Route } from '../../api/route.ts'
 import {
   boundedText,
   described,
@@ -16,7 +17,13 @@ import {
 } from '../../api/schemas.ts'
 import type { RecordEvidence } from './evidence.ts'
 import type { History } from './history.ts'
-import { evidenceBundle, recordList, storedRecord } from './record-replies.ts'
+import {
+  dialectRecord,
+  dialectRecordList,
+  evidenceBundle,
+  recordList,
+  storedRecord,
+} from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
 
 /**
@@ -92,80 +99,113 @@ const erasureQuery = z.object({
   ).default('asked for by its account'),
 })
 
-/**
- * Routes for the stored completions: the list, one completion by its hash, and a file with all data
- * for a check of a completion. If the operator allows it, any caller with the hash gets this file
- * without the content.
- */
-// biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
-export function historyRoutes({
-  history,
-  evidence,
-  isEvidencePublic,
-}: {
+/** What the routes of the history use. */
+type HistoryParts = {
   readonly history: History
   readonly evidence: RecordEvidence
   readonly isEvidencePublic: boolean
-}): readonly Route[] {
+}
+
+/** A path of the history, and the form of its records. */
+type HistoryView = {
+  readonly path: string
+  /** The only dialect of the list. Null for all dialects: each record then shows its own. */
+  readonly dialect: DialectName | null
+  readonly list: NamedSchema
+  readonly record: NamedSchema
+}
+
+const VIEWS: readonly HistoryView[] = [
+  {
+    path: '/v1/verified/chat/completions',
+    dialect: 'chat',
+    list: { name: 'StoredCompletionList', schema: recordList },
+    record: { name: 'StoredCompletion', schema: storedRecord },
+  },
+  {
+    path: '/v1/verified/records',
+    dialect: null,
+    list: { name: 'RecordList', schema: dialectRecordList },
+    record: { name: 'Record', schema: dialectRecord },
+  },
+]
+
+const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
+
+/**
+ * Routes for the stored completions: the lists, one completion by its hash, and a file with all data
+ * for a check of a completion. If the operator allows it, any caller with the hash gets this file
+ * without the content.
+ */
+export function historyRoutes(parts: HistoryParts): readonly Route[] {
   const searches = createSharedAdmission({
     callsMax: SEARCHES_MAX,
     ownerCallsMax: ACCOUNT_SEARCHES_MAX,
   })
-  const publicReads = createAdmission({ callsMax: EVIDENCE_READS_MAX, bytesMax: 0 })
-  const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
-  const found = (text: string | null): string => {
-    if (text === null) throw new ApiError('not_found', 'There is no completion with this hash')
-    return text
-  }
+  return [
+    ...VIEWS.flatMap((view) => [listRoute(parts, view, searches), ...recordRoutes(parts, view)]),
+    publicEvidenceRoute(parts),
+  ]
+}
+
+function listRoute(
+  { history }: HistoryParts,
+  { path, dialect, list }: HistoryView,
+  searches: ReturnType<typeof createSharedAdmission>,
+): Route {
+  return defineRoute({
+    ...stored,
+    path,
+    summary: `List stored completions${dialect === null ? ' of all dialects' : ''}, newest first`,
+    description:
+      '`model`, `provider` (its name), `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
+      'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
+      'while `cursor` is not null there is more, even after an empty page.',
+    query: historyQuery,
+    reply: list,
+    errors: ['history_restricted', 'overloaded', 'content_key_missing'],
+    async handler({ query, caller }) {
+      const { q: text, limit, cursor, filter, encrypted: isEncrypted, ...filters } = query
+      const viewer = viewerOf(caller())
+      const slot = text === null ? null : searches.admit(viewer.accountId)
+      try {
+        return await history.list({
+          viewer,
+          limit,
+          cursor,
+          filter,
+          text,
+          showsDialect: dialect === null,
+          filters: { ...filters, isEncrypted, dialect },
+        })
+      } finally {
+        slot?.release()
+      }
+    },
+  })
+}
+
+function recordRoutes(
+  { history, evidence }: HistoryParts,
+  { path, dialect, record }: HistoryView,
+): readonly Route[] {
+  const of = { ...stored, path: `${path}/:hash`, params: hashParameter } as const
   return [
     defineRoute({
-      ...stored,
-      path: '/v1/verified/chat/completions',
-      summary: 'List stored completions, newest first',
-      description:
-        '`model`, `provider` (its name), `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
-        'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
-        'while `cursor` is not null there is more, even after an empty page.',
-      query: historyQuery,
-      reply: { name: 'StoredCompletionList', schema: recordList },
-      errors: ['history_restricted', 'overloaded', 'content_key_missing'],
-      async handler({ query, caller }) {
-        const { q: text, limit, cursor, filter, encrypted: isEncrypted, ...filters } = query
-        const viewer = viewerOf(caller())
-        const slot = text === null ? null : searches.admit(viewer.accountId)
-        try {
-          return await history.list({
-            viewer,
-            limit,
-            cursor,
-            filter,
-            text,
-            filters: { ...filters, isEncrypted },
-          })
-        } finally {
-          slot?.release()
-        }
-      },
-    }),
-    defineRoute({
-      ...stored,
-      path: '/v1/verified/chat/completions/:hash',
+      ...of,
       summary: 'One stored completion by its hash',
-      params: hashParameter,
-      reply: { name: 'StoredCompletion', schema: storedRecord },
+      reply: record,
       errors: ['not_found'],
       handler: async ({ params, caller }) =>
-        found(await history.find(params.hash, viewerOf(caller()))),
+        found(await history.find(params.hash, viewerOf(caller()), dialect === null)),
     }),
     defineRoute({
-      ...stored,
+      ...of,
       method: 'DELETE',
-      path: '/v1/verified/chat/completions/:hash',
       summary: 'Erase question and answer of one completion',
       description:
         "Request and response of the caller's own completions with this hash are erased forever. The record stays, with its proofs and `erased`: " +
         'its hashes are in a public log. Copies elsewhere are not erased: backups, and the answer that the caller received.',
-      params: hashParameter,
       query: erasureQuery,
       reply: { name: 'StoredCompletion', schema: storedRecord },
       errors: ['not_found'],
@@ -175,32 +215,39 @@ export function historyRoutes({
       },
     }),
     defineRoute({
-      ...stored,
-      path: '/v1/verified/chat/completions/:hash/evidence',
+      ...of,
+      path: `${path}/:hash/evidence`,
       summary: 'All the evidence for an offline check of one completion',
-      params: hashParameter,
       reply: { name: 'EvidenceBundle', schema: evidenceBundle },
       errors: ['not_found'],
       handler: async ({ params, caller }) =>
         found(await evidence.find(params.hash, viewerOf(caller()))),
     }),
-    defineRoute({
-      method: 'GET',
-      tag: 'Logs',
-      scope: 'public',
-      path: '/v1/evidence/:hash',
-      summary: 'The evidence of one completion, without request and response',
-      params: hashParameter,
-      reply: { name: 'EvidenceBundle', schema: evidenceBundle },
-      errors: ['evidence_restricted', 'not_found', 'not_ready', 'overloaded'],
-      admission: publicReads,
-      async handler({ params }) {
-        if (isEvidencePublic) return found(await evidence.findPublic(params.hash))
-        throw new ApiError(
-          'evidence_restricted',
-          'This service gives evidence only to accounts that may read the completion: ask with a key at /v1/verified/chat/completions/{hash}/evidence',
-        )
-      },
-    }),
   ]
+}
+
+function publicEvidenceRoute({ evidence, isEvidencePublic }: HistoryParts): Route {
+  return defineRoute({
+    method: 'GET',
+    tag: 'Logs',
+    scope: 'public',
+    path: '/v1/evidence/:hash',
+    summary: 'The evidence of one completion, without request and response',
+    params: hashParameter,
+    reply: { name: 'EvidenceBundle', schema: evidenceBundle },
+    errors: ['evidence_restricted', 'not_found', 'not_ready', 'overloaded'],
+    admission: createAdmission({ callsMax: EVIDENCE_READS_MAX, bytesMax: 0 }),
+    async handler({ params }) {
+      if (isEvidencePublic) return found(await evidence.findPublic(params.hash))
+      throw new ApiError(
+        'evidence_restricted',
+        'This service gives evidence only to accounts that may read the completion: ask with a key at /v1/verified/records/{hash}/evidence',
+      )
+    },
+  })
+}
+
+function found(text: string | null): string {
+  if (text === null) throw new ApiError('not_found', 'There is no completion with this hash')
+  return text
 }

@@ -2,7 +2,7 @@ import type { Operator } from '../../api/context.ts'
 import { ApiError, ValidationError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { ErasuresStore } from './erasures-store.ts'
-import { fillPage, recordText } from './record-text.ts'
+import { dialectRecordText, fillPage, recordText } from './record-text.ts'
 import { NO_FILTERS, type RecordFilters, type RecordsStore } from './records-store.ts'
 import { createContentSearch } from './search-content.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
@@ -13,6 +13,8 @@ type HistoryPageQuery = {
   readonly limit: number
   readonly cursor: string | null
   readonly filters?: RecordFilters
+  /** True if the page shows each record's dialect. Default: false. */
+  readonly showsDialect?: boolean
   /** Text that the content must contain, or null. Only for the viewer's own records. */
   readonly text?: string | null
 }
@@ -26,7 +28,7 @@ export type History = {
    */
   list(query: HistoryPageQuery): Promise<string>
   /** Returns the first record with this hash that the viewer may see, or null. */
-  find(hash: string, viewer: Viewer): Promise<string | null>
+  find(hash: string, viewer: Viewer, showsDialect?: boolean): Promise<string | null>
   /**
    * Erases request and response of the viewer's own records with this hash. Never erases other
    * accounts' records. Returns the first of the viewer's records after the erasure, or null without
@@ -61,7 +63,7 @@ export function createHistory(options: {
         'history_restricted',
         'This service shows each account its own completions only',
       )
-    const { filters = NO_FILTERS, text = null } = query
+    const { filters = NO_FILTERS, text = null, showsDialect = false } = query
     const accountId = filter === 'all' ? null : viewer.accountId
     if (text !== null && accountId === null) throw notOwn()
     const search =
@@ -72,6 +74,7 @@ export function createHistory(options: {
       limit: query.limit,
       cursor: query.cursor,
       cursorOf: ({ id }) => id,
+      ...(showsDialect ? { textOf: dialectRecordText } : {}),
       read: async (after, limit) => {
         if (search !== null) return known(await search(after, limit))
         const page = known(await records.list({ accountId, limit, cursor: after, filters }))
@@ -86,9 +89,9 @@ export function createHistory(options: {
     return `{"completions":[${texts.join()}],"cursor":${JSON.stringify(cursor)}}`
   }
 
-  async function find(hash: string, viewer: Viewer): Promise<string | null> {
+  async function find(hash: string, viewer: Viewer, showsDialect = false): Promise<string | null> {
     const record = await records.findByHash(hash, scopeOfViewer(viewer, isOpen))
-    return record && recordText(record)
+    return record && (showsDialect ? dialectRecordText(record) : recordText(record))
   }
 
   async function erase(

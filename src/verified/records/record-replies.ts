@@ -135,6 +135,19 @@ export const recordList = z.strictObject({
   cursor: z.uuid().nullable().describe('Send it to get the next page; null at the end'),
 })
 
+/** A stored verified completion of any dialect, with the form of its dialect. */
+export const dialectRecord = storedRecord.extend({
+  dialect: z.enum(DIALECT_NAMES),
+  request: z
+    .looseObject({})
+    .nullable()
+    .describe('Of a chat: its body. Else `dialect`, `headers` and `body`, as they are hashed'),
+  response: z.looseObject({}).nullable(),
+})
+
+/** A page of the history of all dialects. */
+export const dialectRecordList = recordList.extend({ completions: z.array(dialectRecord) })
+
 export type RecordListReply = z.output<typeof recordList>
 
 const sourceUrl = z.string().max(SOURCE_URL_LENGTH_MAX)

@@ -63,6 +63,11 @@ export function recordText(record: StoredRecord): string {
   return `{"id":"${id}",${contentText(record)},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
 }
 
+/** As recordText, with the record's dialect as its first member. */
+export function dialectRecordText(record: StoredRecord): string {
+  return `{"dialect":"${dialectOf(record).name}",${recordText(record).slice(1)}`
+}
+
 /**
  * Returns the members for request and response. Without texts, the members state why, and for an
  * encrypted call the usage.
@@ -179,6 +184,8 @@ export async function fillPage<Cursor>(options: {
   readonly limit: number
   readonly cursor: Cursor | null
   readonly cursorOf: (record: StoredRecord) => Cursor
+  /** Default: recordText. */
+  readonly textOf?: (record: StoredRecord) => string
   readonly read: (
     after: Cursor | null,
     limit: number,
@@ -191,11 +198,12 @@ export async function fillPage<Cursor>(options: {
   const texts: string[] = []
   let length = 0
   let { cursor } = options
+  const { textOf = recordText } = options
   while (true) {
     const limit = sliceLimit({ left: options.limit - texts.length, count: texts.length, length })
     const { records, hasMore, endsAt } = await options.read(cursor, limit)
     for (const record of records) {
-      const text = recordText(record)
+      const text = textOf(record)
       if (texts.length > 0 && length + text.length > PAGE_LENGTH_MAX) return { texts, cursor }
       texts.push(text)
       length += text.length

@@ -1,5 +1,6 @@
 import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { decodeHex, encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import type { TokenUsage } from '../../../attestation/dialects/dialects.ts'
 import { buildProof, inclusionNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Receipt } from '../../../attestation/receipt.ts'
@@ -110,6 +111,7 @@ export type RecordFilters = {
   readonly since: number | null
   readonly until: number | null
   readonly isEncrypted: boolean | null
+  readonly dialect: DialectName | null
 }
 
 export const NO_FILTERS: RecordFilters = {
@@ -119,6 +121,7 @@ export const NO_FILTERS: RecordFilters = {
   since: null,
   until: null,
   isEncrypted: null,
+  dialect: null,
 }
 
 /** Maximum records that are examined for one page with filters. */
@@ -339,6 +342,7 @@ function fits({
   since,
   until,
   isEncrypted,
+  dialect,
 }: RecordFilters): RawBuilder<unknown> {
   const named = sql`receipt::json -> 'model'`
   const all = [
@@ -349,6 +353,10 @@ function fits({
     ...(isEncrypted === null
       ? []
       : [sql`coalesce((receipt::json ->> 'encrypted')::boolean, false) = ${isEncrypted}::boolean`]),
+    // Receipts of versions 1 and 2 are of chats.
+    ...(dialect === null
+      ? []
+      : [sql`coalesce(receipt::json ->> 'dialect', 'chat') = ${dialect}::text`]),
     ...(model === null
       ? []
       : [sql`${model} in (${named} ->> 'requested', ${named} ->> 'returned')`]),

@@ -1,5 +1,7 @@
 import { setImmediate } from 'node:timers/promises'
+import { type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { refusalOf } from './record-content.ts'
+import { dialectOf } from './record-text.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'
 
 /**
@@ -62,16 +64,25 @@ export function createContentSearch(
  * reports the fault. Throws ContentUnavailable when the key is missing, because most other records
  * need this key too.
  */
-function hasText({ request, response, withheld }: StoredRecord, wanted: string): boolean {
+function hasText(record: StoredRecord, wanted: string): boolean {
+  const { request, response, withheld } = record
   if (withheld?.kind === 'unavailable') {
     if (withheld.code === 'content_key_missing') throw refusalOf(withheld)
     return true
   }
   if (request === null || response === null) return false
-  const { messages } = JSON.parse(request) as { messages?: unknown }
-  const { choices } = JSON.parse(response) as { choices?: unknown }
-  return holds(messages, wanted) || holds(choices, wanted)
+  const { readRequest } = dialectOf(record)
+  const body: JsonObject = readRequest(JSON.parse(request)).body
+  const answer: JsonObject = JSON.parse(response)
+  return (
+    SAID.some((name) => holds(memberOf(body, name), wanted)) ||
+    ANSWERED.some((name) => holds(memberOf(answer, name), wanted))
+  )
 }
+
+/** Members of requests and answers that hold what was said, in any dialect. */
+const SAID = ['messages', 'system', 'input', 'instructions']
+const ANSWERED = ['choices', 'content', 'output']
 
 function holds(value: unknown, wanted: string): boolean {
   if (typeof value === 'string') return value.toLowerCase().includes(wanted)

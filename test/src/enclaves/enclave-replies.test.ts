@@ -112,12 +112,22 @@ describe('readEnclaveEvents', () => {
     ['an end without a seal', [chunks], 'unavailable'],
     ['no events at all', [], 'unavailable'],
     ['an end within an event', [sealed.slice(0, -1)], 'unavailable'],
-    ['a name it does not know', ['event: other\ndata: {}\n\n'], 'protocol'],
     ['a seal that is no JSON', ['event: sealed\ndata: {\n\n'], 'protocol'],
     ['a seal of another form', [namedEvent('sealed', { ...notice, index: -1 })], 'protocol'],
   ])('readEnclaveEvents refuses %s', async (_, texts, code) => {
     const failure = collect(texts.map((text) => Buffer.from(text)))
     await expect(failure).rejects.toMatchObject({ name: 'EnclaveError', code })
+  })
+
+  it('readEnclaveEvents passes on events with names of their own, and finds its own among them', async () => {
+    const given = 'event: a.b\ndata: {}\n\nevent: sealed.x\ndata: {}\n\n'
+    const texts = [`${given}event: last\ndata: {"type":"z"}\n\n`, sealed]
+    const events = await collect(texts.map((text) => Buffer.from(text)))
+    expect(events).toEqual([
+      { kind: 'chunks', bytes: Buffer.from(given) },
+      { kind: 'last', chunk: '{"type":"z"}' },
+      { kind: 'sealed', notice },
+    ])
   })
 
   it('readEnclaveEvents refuses an event without end, in time linear in its bytes', async () => {

@@ -258,7 +258,7 @@ describe('faults', () => {
     ],
     [
       'an event that is none of the protocol',
-      ({ response }: ArrivedCall) => response.end('event: x\ndata: {}\n\n'),
+      ({ response }: ArrivedCall) => response.end('event: sealed\ndata: {}\n\n'),
       'internal_server_error',
     ],
   ])('%s in mid-stream is an error event too', async (_, end, code) => {
@@ -290,7 +290,7 @@ describe('faults', () => {
     gateway.enclave.setScript(async (arrived) => {
       begin(arrived)
       arrived.response.write(encode(CHUNKS[0] ?? {}))
-      arrived.response.end('event: x\ndata: {}\n\n')
+      arrived.response.end('event: sealed\ndata: {}\n\n')
     })
     const others = await linesOf('none-of-the-protocol')
     expect(others.find(({ msg }) => msg === 'request')).toMatchObject({

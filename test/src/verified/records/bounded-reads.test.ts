@@ -8,6 +8,7 @@ import { createMemoryBudget } from '../../../../src/api/admission.ts'
 import { answerErrors } from '../../../../src/api/answer-errors.ts'
 import { createCallSignals } from '../../../../src/api/call-signals.ts'
 import type { RequestState } from '../../../../src/api/context.ts'
+import { OPENAI_FACE } from '../../../../src/api/faces.ts'
 import { LEAST_RATE } from '../../../../src/api/least-rate.ts'
 import { logRoutes, PUBLIC_READS_MAX } from '../../../../src/verified/logs/log-routes.ts'
 import {
@@ -60,6 +61,7 @@ beforeEach(async () => {
   koa.use((context, next) => {
     const accountId = context.get('account')
     context.state.client = '127.0.0.1'
+    context.state.face = OPENAI_FACE
     context.state.caller = {
       accountId,
       keyId: 'k',
