@@ -3,8 +3,7 @@ import { FormatError } from '../errors.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
 import type { Certificate, CertificateProfile } from '../nitro/certificate.ts'
 import { type LinkedChain, verifyChain } from '../nitro/chain.ts'
-import type { RevocationList } from '../nitro/revocation-list.ts'
-import { checkRevocationLists } from '../nitro/revocation-list.ts'
+import { checkRevocationLists, type RevocationList } from '../nitro/revocation-list.ts'
 import { ProviderEvidenceError } from './provider-error.ts'
 
 /** Most certificates in a chain, and most bytes of its PEM text. Real chains have 2 to 5. */
@@ -51,7 +50,7 @@ export async function checkProviderLists(
 }
 
 /** Runs a check of attestation/nitro. Its fault becomes ProviderEvidenceError of the same code. */
-export async function asProviderFault<Value>(check: () => Promise<Value> | Value): Promise<Value> {
+async function asProviderFault<Value>(check: () => Promise<Value> | Value): Promise<Value> {
   try {
     return await check()
   } catch (fault) {
