@@ -21,6 +21,7 @@ export const DSTACK_CODES = {
   event_digest_mismatch: 'event log',
   event_digest_missing: 'event log',
   register_mismatch: 'register replay',
+  system_event_disguised: 'system events',
   system_ready_missing: 'system events',
   system_event_missing: 'system events',
   system_event_repeated: 'system events',

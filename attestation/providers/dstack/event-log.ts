@@ -105,14 +105,18 @@ export type SystemEvents = ReadonlyMap<string, Uint8Array>
 
 /**
  * The runtime events in RTMR3 before `system-ready`: the application can extend RTMR3 from then on,
- * under any name. An event of version 1 whose name holds a colon is of no known name. Throws
- * ProviderEvidenceError if the system was not ready, or a name occurs twice.
+ * under any name. The log is not signed: an event keeps its digest under another type, or with the
+ * colon of version 1 at another place, so both are refused. They would hide the system's
+ * `system-ready` and `compose-hash`, and let the application's stand in. Throws
+ * ProviderEvidenceError, also if the system was not ready, or a name occurs twice.
  */
 export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {
-  const logged = events.filter(
-    ({ register, type }) => register === 3 && type === RUNTIME_EVENT_TYPE,
-  )
+  const logged = events.filter(({ register }) => register === 3)
   const ready = logged.findIndex(({ name }) => name === SYSTEM_READY)
+  const isDisguised = ({ type, name }: DstackEvent, index: number): boolean =>
+    type !== RUNTIME_EVENT_TYPE || (index < ready && name.includes(':'))
+  if (logged.some(isDisguised))
+    throw dstackFault('system_event_disguised', 'expected runtime events with plain names in RTMR3')
   if (ready < 0) throw dstackFault('system_ready_missing', `expected an event ${SYSTEM_READY}`)
   const system = new Map<string, Uint8Array>()
   for (const { name, payload } of logged.slice(0, ready)) {

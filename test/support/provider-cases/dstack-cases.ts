@@ -119,13 +119,24 @@ export const dstackRefusals: readonly DstackRefusal[] = [
     },
   },
   {
-    code: 'system_event_missing',
-    name: 'a compose hash of another event type',
+    code: 'system_event_disguised',
+    name: 'the system under another type, so that the application stands in',
     changes: {
-      measured: beforeReady().map((event) =>
-        event.event === 'compose-hash' ? { ...event, event_type: 0x08000002 } : event,
-      ),
+      measured: [
+        ...STANDARD_EVENTS.map((event) =>
+          ['compose-hash', 'system-ready'].includes(event.event)
+            ? { ...event, event_type: 0x08000002 }
+            : event,
+        ),
+        runtimeEvent('compose-hash', COMPOSE_HASH),
+        runtimeEvent('system-ready', ''),
+      ],
     },
+  },
+  {
+    code: 'system_event_disguised',
+    name: 'a name with the colon at another place',
+    changes: { measured: beforeReady(runtimeEvent('os-image-hash:', 'x')) },
   },
   {
     code: 'system_event_missing',
