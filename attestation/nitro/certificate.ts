@@ -9,10 +9,42 @@ import {
   decodeTime,
   latin1,
 } from './der.ts'
-import { isPointOnCurve, isSignatureInRange, POINT_BYTES } from './p384.ts'
+import {
+  type EcdsaCurve,
+  type EcdsaKey,
+  importPoint,
+  isPointOnCurve,
+  isSignatureInRange,
+  P384,
+  pointBytes,
+} from './ecdsa.ts'
+
+/** What the certificates of one authority are made of. */
+export type CertificateProfile = {
+  /** The curve of the keys, and of the issuers' signatures. */
+  readonly curve: EcdsaCurve
+  /** Types of extensions whose values are kept as they are, as they may not be DER. */
+  isOpaque(type: string): boolean
+  /** What messages call the list of CA certificates. */
+  readonly authorities: string
+}
+
+/** AWS's certificates: P-384, and every extension is DER. */
+export const NITRO_CERTIFICATES: CertificateProfile = {
+  curve: P384,
+  isOpaque: () => false,
+  authorities: 'cabundle',
+}
 
 /** The content of a certificate (RFC 5280 section 4.1). It is only claimed until it is verified. */
-export type Certificate = Extensions & {
+export type Certificate = Omit<CertificateFields, 'algorithm' | 'publicKey'> & {
+  readonly curve: EcdsaCurve
+  /** Uncompressed point on the curve. */
+  readonly point: Uint8Array<ArrayBuffer>
+}
+
+/** The fields of a certificate with any kind of key and signature. */
+export type CertificateFields = Extensions & {
   /** The name of the certificate in messages: `cabundle[1]` or `leaf`. */
   readonly where: string
   /** SHA-256 of the DER, 32 bytes. */
@@ -24,41 +56,74 @@ export type Certificate = Extensions & {
   /** Unix milliseconds, inclusive. Certificates have whole seconds. */
   readonly notBeforeMs: number
   readonly notAfterMs: number
-  /** Uncompressed point on P-384. */
-  readonly point: Uint8Array<ArrayBuffer>
+  /** AlgorithmIdentifier of the signature, the same inside and outside. */
+  readonly algorithm: DerNode
+  /** SubjectPublicKeyInfo. */
+  readonly publicKey: DerNode
   /** The bytes that the issuer signed. */
   readonly signed: Uint8Array<ArrayBuffer>
-  /** DER of ECDSA-Sig-Value, as in the bit string. */
+  /** The content of the bit string: for ECDSA, DER of ECDSA-Sig-Value. */
   readonly signature: Uint8Array<ArrayBuffer>
 }
 
 /**
- * Parses the attacker-controlled DER of a certificate: v3, P-384, ecdsa-with-SHA384, without unread
- * bytes at any level (rule 15). Does not verify signature, times or purposes. Throws
+ * Parses the attacker-controlled DER of a certificate: v3, key and signature on the profile's
+ * curve, without unread bytes at any level (rule 15). Does not verify signature, times or purposes.
+ * Throws AttestationError.
+ */
+export function parseCertificate(
+  der: Uint8Array<ArrayBuffer>,
+  where: string,
+  profile = NITRO_CERTIFICATES,
+): Certificate {
+  const { curve } = profile
+  const { algorithm, publicKey, ...fields } = readCertificate(der, where, profile)
+  checkAlgorithm(algorithm, where, curve)
+  return { ...fields, curve, point: pointOf(publicKey, where, curve) }
+}
+
+/** Imports are as slow as verifications, and a CA's key verifies certificates and lists. */
+const keys = new WeakMap<Certificate, Promise<EcdsaKey | null>>()
+
+/** The key of a certificate, imported once. Null if WebCrypto refuses the point. */
+export function importKeyOf(certificate: Certificate): Promise<EcdsaKey | null> {
+  const key = keys.get(certificate) ?? importPoint(certificate.point, certificate.curve)
+  keys.set(certificate, key)
+  return key
+}
+
+/**
+ * Reads a certificate with any kind of key and signature, as parseCertificate does. Throws
  * AttestationError.
  */
-export function parseCertificate(der: Uint8Array<ArrayBuffer>, where: string): Certificate {
+export function readCertificate(
+  der: Uint8Array<ArrayBuffer>,
+  where: string,
+  { isOpaque }: Pick<CertificateProfile, 'isOpaque'>,
+): CertificateFields {
   const [signed, algorithm, signature] = tripleOf(decodeDerOf(der, where), where)
   const fields = splitFields(signed, where)
-  checkAlgorithms({ inner: fields.algorithm, outer: algorithm }, where)
-  const extensions = parseExtensions(fields.extensions, where)
+  if (!equalBytes(fields.algorithm.encoding, algorithm.encoding)) {
+    const message = `${where}: expected the same signature algorithm inside and outside`
+    throw new AttestationError('certificate_algorithm_mismatch', message)
+  }
+  const extensions = parseExtensions(fields.extensions, where, isOpaque)
   return {
+    algorithm,
+    publicKey: fields.publicKey,
     where,
     sha256: sha256(der),
     serial: serialOf(fields.serial, where),
     issuer: nameOf(fields.issuer, where),
     subject: nameOf(fields.subject, where),
     ...validityOf(fields.validity, where),
-    point: pointOf(fields.publicKey, where),
     ...extensions,
     signed: signed.encoding,
     signature: bitsOf(signature, where),
   }
 }
 
-const ECDSA_WITH_SHA384 = '1.2.840.10045.4.3.3'
 const EC_PUBLIC_KEY = '1.2.840.10045.2.1'
-const SECP384R1 = '1.3.132.0.34'
 
 const VERSION_FIELD = 0xa0
 const EXTENSIONS_FIELD = 0xa3
@@ -103,17 +168,12 @@ function checkVersion(field: DerNode | undefined, where: string): void {
   }
 }
 
-type Algorithms = { readonly inner: DerNode; readonly outer: DerNode }
-
-function checkAlgorithms({ inner, outer }: Algorithms, where: string): void {
-  if (!equalBytes(inner.encoding, outer.encoding)) {
-    const message = `${where}: expected the same signature algorithm inside and outside`
-    throw new AttestationError('certificate_algorithm_mismatch', message)
-  }
-  const [type] = inner.children
-  const isSequence = inner.tag === DER_TAGS.sequence && inner.children.length === 1
-  if (!isSequence || type?.tag !== DER_TAGS.objectIdentifier || !isType(type, ECDSA_WITH_SHA384)) {
-    throw new AttestationError('certificate_algorithm', `${where}: expected ecdsa-with-SHA384`)
+function checkAlgorithm(algorithm: DerNode, where: string, curve: EcdsaCurve): void {
+  const [type] = algorithm.children
+  const isSequence = algorithm.tag === DER_TAGS.sequence && algorithm.children.length === 1
+  if (!isSequence || !isType(type, curve.algorithm)) {
+    const expected = `ecdsa-with-${curve.hash.replace('-', '')}`
+    throw new AttestationError('certificate_algorithm', `${where}: expected ${expected}`)
   }
 }
 
@@ -157,7 +217,12 @@ function timeOf(node: DerNode | undefined, where: string): number {
 
 const YEAR_2050_MS = Date.UTC(2050)
 
-function pointOf(publicKey: DerNode, where: string): Uint8Array<ArrayBuffer> {
+/** The point of an elliptic curve key on `curve`. Throws AttestationError. */
+export function pointOf(
+  publicKey: DerNode,
+  where: string,
+  curve: EcdsaCurve,
+): Uint8Array<ArrayBuffer> {
   const [algorithm, bits, ...rest] = publicKey.children
   if (
     publicKey.tag !== DER_TAGS.sequence ||
@@ -166,16 +231,17 @@ function pointOf(publicKey: DerNode, where: string): Uint8Array<ArrayBuffer> {
   ) {
     throw refuseDer(where, 'a public key of algorithm and bits')
   }
-  const [type, curve] = algorithm.children
+  const [type, name] = algorithm.children
   if (!isType(type, EC_PUBLIC_KEY)) {
     throw new AttestationError('certificate_key_type', `${where}: expected an elliptic curve key`)
   }
-  if (algorithm.children.length !== 2 || !isType(curve, SECP384R1)) {
-    throw new AttestationError('certificate_curve', `${where}: expected the named curve P-384`)
+  if (algorithm.children.length !== 2 || !isType(name, curve.identifier)) {
+    const message = `${where}: expected the named curve ${curve.name}`
+    throw new AttestationError('certificate_curve', message)
   }
   const point = bitsOf(bits, where)
-  if (!isPointOnCurve(point)) {
-    const message = `${where}: expected an uncompressed point of ${POINT_BYTES} bytes on P-384`
+  if (!isPointOnCurve(point, curve)) {
+    const message = `${where}: expected an uncompressed point of ${pointBytes(curve)} bytes on ${curve.name}`
     throw new AttestationError('certificate_point', message)
   }
   return point
@@ -208,6 +274,8 @@ type Extensions = {
   readonly keyUsage: KeyUsage | null
   /** cRLDistributionPoints (RFC 5280 section 4.2.1.13), for callers with revocation lists. */
   readonly distributionPoints: DerNode | null
+  /** Values of opaque extensions, by type. */
+  readonly opaque: ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 }
 
 /**
@@ -215,11 +283,16 @@ type Extensions = {
  * once. Refuses unknown critical extensions, such as name constraints and policies. Throws
  * AttestationError.
  */
-function parseExtensions(field: DerNode | undefined, where: string): Extensions {
+function parseExtensions(
+  field: DerNode | undefined,
+  where: string,
+  isOpaque: CertificateProfile['isOpaque'],
+): Extensions {
   const found = new Map<string, Extension>()
+  const opaque = new Map<string, Uint8Array<ArrayBuffer>>()
   for (const node of field === undefined ? [] : sequenceIn(field, where)) {
-    const extension = parseExtension(node, where)
-    if (found.has(extension.type)) {
+    const extension = splitExtension(node, where)
+    if (found.has(extension.type) || opaque.has(extension.type)) {
       throw new AttestationError(
         'certificate_duplicate_extension',
         `${where}: ${extension.type} occurs twice`,
@@ -229,7 +302,8 @@ function parseExtensions(field: DerNode | undefined, where: string): Extensions 
       const message = `${where}: critical extension ${extension.type} is not understood`
       throw new AttestationError('certificate_critical_extension', message)
     }
-    found.set(extension.type, extension)
+    if (isOpaque(extension.type)) opaque.set(extension.type, extension.content)
+    else found.set(extension.type, { ...extension, value: decodeDerOf(extension.content, where) })
   }
   const constraints = found.get(BASIC_CONSTRAINTS)
   const usage = found.get(KEY_USAGE)
@@ -237,6 +311,7 @@ function parseExtensions(field: DerNode | undefined, where: string): Extensions 
     basicConstraints: constraints ? parseBasicConstraints(constraints, where) : null,
     keyUsage: usage ? parseKeyUsage(usage, where) : null,
     distributionPoints: found.get(DISTRIBUTION_POINTS)?.value ?? null,
+    opaque,
   }
 }
 
@@ -265,6 +340,7 @@ const DISTRIBUTION_POINTS = '2.5.29.31'
 const UNDERSTOOD: ReadonlySet<string> = new Set([BASIC_CONSTRAINTS, KEY_USAGE])
 
 type Extension = { readonly type: string; readonly critical: boolean; readonly value: DerNode }
+type RawExtension = Omit<Extension, 'value'> & { readonly content: Uint8Array<ArrayBuffer> }
 
 function sequenceIn({ children }: DerNode, where: string): readonly DerNode[] {
   const [sequence] = children
@@ -278,7 +354,7 @@ function sequenceIn({ children }: DerNode, where: string): readonly DerNode[] {
   return sequence.children
 }
 
-function parseExtension({ tag, children }: DerNode, where: string): Extension {
+function splitExtension({ tag, children }: DerNode, where: string): RawExtension {
   const [type, ...rest] = children
   const flag = rest.length === 2 ? rest[0] : undefined
   const value = rest.at(-1)
@@ -294,7 +370,7 @@ function parseExtension({ tag, children }: DerNode, where: string): Extension {
   return {
     type: decodeObjectIdentifier(type.content),
     critical: flag !== undefined,
-    value: decodeDerOf(value.content, where),
+    content: value.content,
   }
 }
 
@@ -399,31 +475,25 @@ function textOf({ tag, content, encoding }: DerNode): string {
 }
 
 /**
- * Returns r || s (96 bytes) of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
+ * Returns r || s of a certificate's signature, from the DER of ECDSA-Sig-Value (RFC 3279
  * section 2.2.3), with r and s in range. Does not verify the signature. Throws AttestationError.
  */
 export function parseCertificateSignature({
   signature,
   where,
-}: Pick<Certificate, 'signature' | 'where'>): Uint8Array<ArrayBuffer> {
-  const scalars = decodeSequence(signature)
-  const pair = new Uint8Array(2 * SCALAR_BYTES)
-  for (const [index, scalar] of scalars.entries()) {
-    const digits = scalarOf(scalar)
-    if (digits !== null) pair.set(digits, (index + 1) * SCALAR_BYTES - digits.length)
-  }
-  if (
-    scalars.length !== 2 ||
-    scalars.some((node) => scalarOf(node) === null) ||
-    !isSignatureInRange(pair)
-  ) {
+  curve,
+}: Pick<Certificate, 'signature' | 'where' | 'curve'>): Uint8Array<ArrayBuffer> {
+  const { coordinateBytes } = curve
+  const scalars = decodeSequence(signature).map((node) => scalarOf(node, coordinateBytes))
+  const pair = new Uint8Array(2 * coordinateBytes)
+  for (const [index, digits] of scalars.entries())
+    if (digits !== null) pair.set(digits, (index + 1) * coordinateBytes - digits.length)
+  if (scalars.length !== 2 || scalars.includes(null) || !isSignatureInRange(pair, curve)) {
     const message = `${where}: expected a signature of two integers from 1 to n-1 in DER`
     throw new AttestationError('certificate_signature_malformed', message)
   }
   return pair
 }
-
-const SCALAR_BYTES = 48
 
 function decodeSequence(signature: Uint8Array<ArrayBuffer>): readonly DerNode[] {
   try {
@@ -436,8 +506,8 @@ function decodeSequence(signature: Uint8Array<ArrayBuffer>): readonly DerNode[] 
 }
 
 /** Big-endian bytes without leading zeros. Null if negative, too long or not an INTEGER. */
-function scalarOf({ tag, content }: DerNode): Uint8Array | null {
+function scalarOf({ tag, content }: DerNode, bytesMax: number): Uint8Array | null {
   if (tag !== DER_TAGS.integer || (content[0] ?? 0x80) >= 0x80) return null
   const digits = content[0] === 0 ? content.subarray(1) : content
-  return digits.length > SCALAR_BYTES ? null : digits
+  return digits.length > bytesMax ? null : digits
 }

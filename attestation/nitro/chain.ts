@@ -1,8 +1,15 @@
 import { concatBytes, encodeHex, equalBytes, sha256 } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
-import { type Certificate, parseCertificate, parseCertificateSignature } from './certificate.ts'
+import {
+  type Certificate,
+  type CertificateProfile,
+  importKeyOf,
+  NITRO_CERTIFICATES,
+  parseCertificate,
+  parseCertificateSignature,
+} from './certificate.ts'
 import type { AttestationDocument } from './document.ts'
-import { importPoint, type P384Key, verifyP384 } from './p384.ts'
+import { type EcdsaKey, verifyEcdsa } from './ecdsa.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
@@ -13,24 +20,28 @@ type ChainExpectation = Pick<
 > & {
   readonly atMs: number
   readonly cache: ChainCache | null
+  /** Default: AWS's certificates. */
+  readonly profile?: CertificateProfile
 }
 
 /** A verified chain, root first, with the leaf and its key. */
 type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
- * Verifies that the document's certificate leads to a trusted root (rules 13 to 19), and that all
- * certificates were valid at `atMs`. Downloads no revocation lists, so it does not prove that no
+ * Verifies that the certificate leads to a trusted root (rules 13 to 19), and that all certificates
+ * were valid at `atMs`. Downloads no revocation lists, so it does not prove that no
  * certificate was revoked. Throws AttestationError.
  */
 export async function verifyChain(
-  { cabundle, certificate }: AttestationDocument,
-  { roots, revoked, revocationLists: lists, mode, futureSkewMs, atMs, cache }: ChainExpectation,
+  { cabundle, certificate }: Pick<AttestationDocument, 'cabundle' | 'certificate'>,
+  expectation: ChainExpectation,
 ): Promise<VerifiedChain> {
-  checkRoot(cabundle, roots)
+  const { roots, revoked, revocationLists: lists, mode, futureSkewMs, atMs, cache } = expectation
+  const { profile = NITRO_CERTIFICATES } = expectation
+  checkRoot(cabundle, roots, profile)
   const ders = [...cabundle, certificate]
   const known = cache?.get(ders)
-  const certificates = known?.certificates ?? parseChain(ders)
+  const certificates = known?.certificates ?? parseChain(ders, profile)
   checkValidity(certificates, { atMs, skewMs: mode === 'historical' ? 0 : futureSkewMs })
   checkRevocation(certificates, revoked)
   checkRevocationLists(certificates, { lists, mode, atMs })
@@ -39,11 +50,15 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
-function checkRoot([first, ...others]: readonly Uint8Array[], roots: readonly Uint8Array[]): void {
+function checkRoot(
+  [first, ...others]: readonly Uint8Array[],
+  roots: readonly Uint8Array[],
+  { authorities }: CertificateProfile,
+): void {
   if (first && isPinned(first, roots)) return
   throw others.some((der) => isPinned(der, roots))
-    ? new AttestationError('chain_order', 'expected the trusted root to be cabundle[0]')
-    : new AttestationError('root_untrusted', 'expected cabundle[0] to be a trusted root')
+    ? new AttestationError('chain_order', `expected the trusted root to be ${authorities}[0]`)
+    : new AttestationError('root_untrusted', `expected ${authorities}[0] to be a trusted root`)
 }
 
 function isPinned(der: Uint8Array, roots: readonly Uint8Array[]): boolean {
@@ -51,10 +66,14 @@ function isPinned(der: Uint8Array, roots: readonly Uint8Array[]): boolean {
   return roots.some((root) => equalBytes(root, fingerprint))
 }
 
-function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certificate[] {
-  const certificates = ders.map((der, index) =>
-    parseCertificate(der, index === ders.length - 1 ? 'leaf' : `cabundle[${index}]`),
-  )
+function parseChain(
+  ders: readonly Uint8Array<ArrayBuffer>[],
+  profile: CertificateProfile,
+): readonly Certificate[] {
+  const certificates = ders.map((der, index) => {
+    const where = index === ders.length - 1 ? 'leaf' : `${profile.authorities}[${index}]`
+    return parseCertificate(der, where, profile)
+  })
   if (new Set(certificates.map(({ sha256 }) => encodeHex(sha256))).size < certificates.length) {
     throw new AttestationError('chain_repeated_certificate', 'expected each certificate once')
   }
@@ -104,7 +123,7 @@ const LINKS_AT_ONCE = 2
  * Verifies the links, starting at the root, which is pinned and needs no signature. A forgery costs
  * at most two verifications. A key is imported while the link above it is verified.
  */
-async function verifyLinks([root, ...descendants]: readonly Certificate[]): Promise<P384Key> {
+async function verifyLinks([root, ...descendants]: readonly Certificate[]): Promise<EcdsaKey> {
   const signatures = descendants.map(parseCertificateSignature)
   let key = await importKey(root)
   for (let start = 0; start < descendants.length; start += LINKS_AT_ONCE) {
@@ -112,7 +131,7 @@ async function verifyLinks([root, ...descendants]: readonly Certificate[]): Prom
     const batch = descendants.slice(start, start + LINKS_AT_ONCE)
     for (const [index, certificate] of batch.entries()) {
       const signature = signatures[start + index] ?? new Uint8Array()
-      started.push(verifyP384({ key, signature, data: certificate.signed }))
+      started.push(verifyEcdsa({ key, signature, data: certificate.signed }))
       key = await importKey(certificate)
     }
     const broken = batch[(await Promise.all(started)).indexOf(false)]
@@ -124,12 +143,12 @@ async function verifyLinks([root, ...descendants]: readonly Certificate[]): Prom
   return key
 }
 
-async function importKey(certificate: Certificate | undefined): Promise<P384Key> {
-  const key = certificate ? await importPoint(certificate.point) : null
+async function importKey(certificate: Certificate | undefined): Promise<EcdsaKey> {
+  const key = certificate ? await importKeyOf(certificate) : null
   if (key === null) {
     throw new AttestationError(
       'certificate_point',
-      `${certificate?.where}: expected a point on P-384`,
+      `${certificate?.where}: expected a point on ${certificate?.curve.name}`,
     )
   }
   return key
@@ -226,7 +245,7 @@ export const CHAINS_MAX_DEFAULT = 64
  */
 export type LinkedChain = {
   readonly certificates: readonly Certificate[]
-  readonly leafKey: P384Key
+  readonly leafKey: EcdsaKey
 }
 
 /** Verified chains. Key: the exact bytes of all their certificates. */

@@ -1,7 +1,7 @@
 import { concatBytes } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
 import { CborError, type CborFault, decodeCbor } from './cbor.ts'
-import { isSignatureInRange, type P384Key, verifyP384 } from './p384.ts'
+import { type EcdsaKey, isSignatureInRange, P384, verifyEcdsa } from './ecdsa.ts'
 
 /** Largest document, bytes. AWS's largest document (all three fields full) has about 7,600. */
 export const DOCUMENT_BYTES_MAX = 24_576
@@ -167,11 +167,11 @@ function partOf(value: unknown, { name, bytesMin, bytesMax }: PartBounds): Uint8
  * Verifies that the holder of `key` signed the received protected header and payload (rule 20; RFC
  * 9052 section 4.4). Does not prove who holds the key: verifyChain does. Throws AttestationError.
  */
-export async function verifyCoseSignature(cose: CoseSign1, key: P384Key): Promise<void> {
-  if (!isSignatureInRange(cose.signature)) {
+export async function verifyCoseSignature(cose: CoseSign1, key: EcdsaKey): Promise<void> {
+  if (!isSignatureInRange(cose.signature, P384)) {
     throw new AttestationError('signature_out_of_range', 'expected r and s from 1 to n-1')
   }
-  const holds = await verifyP384({ key, signature: cose.signature, data: sigStructure(cose) })
+  const holds = await verifyEcdsa({ key, signature: cose.signature, data: sigStructure(cose) })
   if (!holds)
     throw new AttestationError('signature_invalid', "expected a signature by the leaf's key")
 }

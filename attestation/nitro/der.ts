@@ -26,10 +26,11 @@ export type DerNode = {
  * Decodes the one element in attacker-controlled `bytes`, with all elements inside. Accepts only
  * the distinguished encoding: definite, minimal lengths; no unread bytes at any level; canonical
  * booleans, integers, bit strings, object identifiers, times and text; sorted sets; no string in
- * pieces. Does not decode the content of octet and bit strings. Throws DerError.
+ * pieces. Does not decode the content of octet and bit strings. `allowsEnumerated`: accepts
+ * ENUMERATED too, which certificates are not made of. Throws DerError.
  */
-export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
-  const cursor = { bytes, offset: 0, end: bytes.length, depth: 0 }
+export function decodeDer(bytes: Uint8Array<ArrayBuffer>, allowsEnumerated = false): DerNode {
+  const cursor = { bytes, allowsEnumerated, offset: 0, end: bytes.length, depth: 0 }
   const node = decodeNode(cursor)
   if (cursor.offset !== bytes.length) throw new DerError('no trailing byte', cursor.offset)
   return node
@@ -38,6 +39,7 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>): DerNode {
 /** The decoder's position in the bytes, which it does not copy. */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
+  readonly allowsEnumerated: boolean
   offset: number
   /** The end of the current element. */
   end: number
@@ -58,7 +60,7 @@ function decodeNode(cursor: Cursor): DerNode {
   const children = (tag & CONSTRUCTED) === 0 ? NO_CHILDREN : decodeChildren(cursor, stop)
   const node = new Element(bytes, { tag, offset, start, stop, children })
   cursor.offset = stop
-  if ((tag & CLASS) === 0) checkUniversal(node)
+  if ((tag & CLASS) === 0) checkUniversal(node, cursor)
   return node
 }
 
@@ -132,11 +134,14 @@ function decodeChildren(cursor: Cursor, stop: number): readonly DerNode[] {
   return children
 }
 
-function checkUniversal(node: DerNode): void {
+const ENUMERATED = 0x0a
+
+function checkUniversal(node: DerNode, { allowsEnumerated }: Cursor): void {
   if (node.tag === DER_TAGS.set) {
     checkSorted(node)
   } else if (node.tag !== DER_TAGS.sequence) {
-    const expected = checkDerValue(node.tag, node.content)
+    const isEnumerated = allowsEnumerated && node.tag === ENUMERATED
+    const expected = checkDerValue(isEnumerated ? DER_TAGS.integer : node.tag, node.content)
     if (expected !== null) throw new DerError(expected, node.offset)
   }
 }

@@ -2,7 +2,7 @@ import { equalBytes } from '../bytes.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { AttestationError } from './attestation-error.ts'
 import type { Certificate } from './certificate.ts'
-import { POINT_BYTES } from './p384.ts'
+import { P384, pointBytes } from './ecdsa.ts'
 
 /**
  * The content of a certificate revocation list (RFC 5280 section 5). The caller must have verified
@@ -14,8 +14,8 @@ export type RevocationList = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
   /**
-   * The key that signed the list: an uncompressed point on P-384, 97 bytes. Several keys may have
-   * one issuer name.
+   * The key that signed the list: an uncompressed point; of AWS on P-384, 97 bytes. Several keys
+   * may have one issuer name.
    */
   readonly issuerKey: Uint8Array
   /** Serials of revoked certificates. Big-endian. Leading zeros are ignored. */
@@ -33,7 +33,7 @@ export function isRevocationList(value: unknown): value is RevocationList {
   return (
     issuer instanceof Uint8Array &&
     issuerKey instanceof Uint8Array &&
-    issuerKey.length === POINT_BYTES &&
+    issuerKey.length === pointBytes(P384) &&
     Array.isArray(serials) &&
     Array.from(serials).every((serial) => serial instanceof Uint8Array) &&
     isTime(thisUpdateMs) &&

@@ -3,6 +3,7 @@ import { FormatError } from '../errors.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
 import {
   type Certificate,
+  importKeyOf,
   parseCertificate,
   parseCertificateSignature,
   parseName,
@@ -16,13 +17,13 @@ import {
   decodeTime,
   latin1,
 } from '../nitro/der.ts'
-import { importPoint, verifyP384 } from '../nitro/p384.ts'
+import { type EcdsaCurve, P384, verifyEcdsa } from '../nitro/ecdsa.ts'
 import type { RevocationList } from '../nitro/revocation-list.ts'
 
 /** The fault in a revocation list. Each code stands for one check. */
 export type RevocationListCode =
   | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
-  | 'algorithm' //      not signed by ECDSA with SHA-384
+  | 'algorithm' //      not signed by ECDSA with the expected hash
   | 'unsupported' //    a delta, an indirect or partial list, or an unknown critical extension
   | 'not_yet_valid' //  not valid yet
   | 'foreign' //        no CA certificate in the document's chain is the list's issuer
@@ -72,18 +73,22 @@ type ListScope = {
 
 /**
  * Parses the lists in an attacker-controlled file: one list in DER, or PEM with one or more blocks.
- * Each must be a version 2 list of RFC 5280 section 5, signed by ECDSA with SHA-384, whole and
- * direct. Refuses unknown critical extensions. `source` names the file. Throws RevocationListError.
+ * Each must be a version 2 list of RFC 5280 section 5, signed by ECDSA with the curve's hash, whole
+ * and direct. Refuses unknown critical extensions. `source` names the file. Throws
+ * RevocationListError.
  */
-export function parseLists(file: Uint8Array, source: string): readonly ParsedList[] {
-  if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source)]
+export function parseLists(
+  file: Uint8Array,
+  source: string,
+  curve: EcdsaCurve = P384,
+): readonly ParsedList[] {
+  if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source, curve)]
   const text = new TextDecoder().decode(file)
   const blocks = [...text.matchAll(/-----BEGIN X509 CRL-----([^-]*)-----END X509 CRL-----/g)]
   if (blocks.length === 0) throw malformed(source, 'expected a revocation list in DER or PEM')
-  return blocks.map(([, base64 = '']) => parseList(bytesOf(base64, source), source))
+  return blocks.map(([, base64 = '']) => parseList(bytesOf(base64, source), source, curve))
 }
 
-const ECDSA_WITH_SHA384 = '1.2.840.10045.4.3.3'
 const DELTA_INDICATOR = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
 /**
@@ -97,15 +102,15 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
 /** Extensions in an entry: reason and date. Every reason leads to refusal. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
-function parseList(der: Uint8Array<ArrayBuffer>, source: string): ParsedList {
+function parseList(der: Uint8Array<ArrayBuffer>, source: string, curve: EcdsaCurve): ParsedList {
   const [signed, algorithm, signature] = childrenOf(decode(der, source), source)
   const fields = splitFields(signed, source)
   if (signature?.tag !== DER_TAGS.bitString || signature.content[0] !== 0)
     throw malformed(source, 'expected a certificate revocation list (RFC 5280)')
-  if (![fields.algorithm, algorithm].every(isEcdsaWithSha384))
+  if (![fields.algorithm, algorithm].every((node) => isAlgorithm(node, curve)))
     throw new RevocationListError('algorithm', {
       source,
-      message: 'expected a signature by ECDSA with SHA-384',
+      message: `expected a signature by ECDSA with ${curve.hash}`,
     })
   const extensions = readExtensions(fields.extensions, UNDERSTOOD, source)
   const serials = fields.revoked.map((entry) => serialOf(entry, source))
@@ -165,9 +170,9 @@ function timeOf(node: DerNode | undefined): number | null {
   return node && isTime ? decodeTime(node.tag, node.content) : null
 }
 
-function isEcdsaWithSha384(node: DerNode | undefined): boolean {
+function isAlgorithm(node: DerNode | undefined, curve: EcdsaCurve): boolean {
   const [type, ...parameters] = node?.tag === DER_TAGS.sequence ? node.children : []
-  return parameters.length === 0 && identifierOf(type) === ECDSA_WITH_SHA384
+  return parameters.length === 0 && identifierOf(type) === curve.algorithm
 }
 
 function identifierOf(node: DerNode | undefined): string | null {
@@ -321,18 +326,26 @@ export async function findListOfChain(
   parsed: ParsedList,
   ders: readonly Uint8Array<ArrayBuffer>[],
 ): Promise<ListOfChain> {
+  return await findListOfCertificates(parsed, ders.map(tryParse))
+}
+
+/** The same for certificates that were parsed; null stands for a refused one. */
+export async function findListOfCertificates(
+  parsed: ParsedList,
+  certificates: readonly (Certificate | null)[],
+): Promise<ListOfChain> {
   const silent = (code: RevocationListCode, message: string): ListOfChain => ({
     kind: 'silent',
     error: new RevocationListError(code, { source: parsed.source, message }),
   })
-  const authorities = ders.slice(0, -1).map(tryParse)
-  const at = authorities.findIndex(
-    (certificate) =>
-      certificate !== null && equalBytes(certificate.subject.encoding, parsed.issuer),
+  const at = certificates.findIndex(
+    (certificate, index) =>
+      certificate !== null &&
+      index < certificates.length - 1 &&
+      equalBytes(certificate.subject.encoding, parsed.issuer),
   )
-  const [issuer, issuedDer] = [authorities[at], ders[at + 1]]
-  const issued = issuedDer === undefined ? null : tryParse(issuedDer)
-  if (!issuer || issued === null)
+  const [issuer, issued] = [certificates[at], certificates[at + 1]]
+  if (!issuer || !issued)
     return silent('foreign', "expected a list of an issuer in the document's chain")
   if (!issuer.keyUsage?.cRLSign)
     return silent(
@@ -344,7 +357,7 @@ export async function findListOfChain(
       'signature',
       `expected a signature by ${issuer.subject.text}, as it is in the document's chain`,
     )
-  if (!isAbout(parsed, issued, at + 2 < ders.length))
+  if (!isAbout(parsed, issued, at + 2 < certificates.length))
     return silent(
       'scope',
       `expected a list that is about ${issued.subject.text}: it is for other certificates`,
@@ -366,13 +379,14 @@ function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
 
 async function isSignedBy(
   { signed, signature }: ParsedList,
-  { point }: Certificate,
+  certificate: Certificate,
 ): Promise<boolean> {
-  const key = await importPoint(point)
+  const { curve } = certificate
+  const key = await importKeyOf(certificate)
   if (key === null) return false
   try {
-    const pair = parseCertificateSignature({ signature, where: 'list' })
-    return await verifyP384({ key, signature: pair, data: signed })
+    const pair = parseCertificateSignature({ signature, where: 'list', curve })
+    return await verifyEcdsa({ key, signature: pair, data: signed })
   } catch (fault) {
     // The signature is malformed.
     if (fault instanceof AttestationError) return false

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { createChainCache, type LinkedChain } from '../../../attestation/nitro/chain.ts'
-import { importPoint } from '../../../attestation/nitro/p384.ts'
+import { importPoint, P384 } from '../../../attestation/nitro/ecdsa.ts'
 import { publicKeyInfo } from '../../support/nitro-builder/certificate-builder.ts'
 import { keyAt } from '../../support/nitro-builder/development-pki.ts'
 
-const leafKey = await importPoint(publicKeyInfo(keyAt(4)).slice(-97))
+const leafKey = await importPoint(publicKeyInfo(keyAt(4)).slice(-97), P384)
 if (leafKey === null) throw new Error('expected a key')
 const chain = (): LinkedChain => ({ certificates: [], leafKey })
 const ders = (...parts: readonly string[]) => parts.map((part) => new Uint8Array(Buffer.from(part)))

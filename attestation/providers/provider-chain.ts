@@ -1,0 +1,98 @@
+import { decodeBase64 } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
+import { AttestationError } from '../nitro/attestation-error.ts'
+import type { Certificate, CertificateProfile } from '../nitro/certificate.ts'
+import { type LinkedChain, verifyChain } from '../nitro/chain.ts'
+import { checkRevocationLists, type RevocationList } from '../nitro/revocation-list.ts'
+import { ProviderEvidenceError } from './provider-error.ts'
+
+/** Most certificates in a chain, and most bytes of its PEM text. Real chains have 2 to 5. */
+const CHAIN_CERTIFICATES_MAX = 8
+const PEM_CHARACTERS_MAX = 32_768
+
+/**
+ * Verifies a chain (DER, root first, leaf last) of a maker of hardware, by rules 13 to 18 of
+ * nitro/rules.md, at `atMs`. `roots` are SHA-256 fingerprints. Throws ProviderEvidenceError with
+ * the codes of those rules. Does NOT prove that no certificate was revoked: see checkProviderLists.
+ */
+export async function verifyProviderChain(
+  ders: readonly Uint8Array<ArrayBuffer>[],
+  {
+    roots,
+    atMs,
+    profile,
+  }: {
+    readonly roots: readonly Uint8Array[]
+    readonly atMs: number
+    readonly profile: CertificateProfile
+  },
+): Promise<LinkedChain & { readonly leaf: Certificate }> {
+  const expectation = { roots, atMs, profile, mode: 'current', futureSkewMs: 0 } as const
+  const certificate = ders.at(-1) ?? new Uint8Array()
+  return await asProviderFault(
+    async () =>
+      await verifyChain(
+        { cabundle: ders.slice(0, -1), certificate },
+        { ...expectation, revoked: [], revocationLists: [], cache: null },
+      ),
+  )
+}
+
+/**
+ * Refuses a chain (root first) if a list names one of its certificates, is of no issuer in the
+ * chain, or is not in force at `atMs` (rule 19). Throws ProviderEvidenceError with those codes.
+ */
+export async function checkProviderLists(
+  certificates: readonly Certificate[],
+  { lists, atMs }: { readonly lists: readonly RevocationList[]; readonly atMs: number },
+): Promise<void> {
+  await asProviderFault(() => checkRevocationLists(certificates, { lists, mode: 'current', atMs }))
+}
+
+/** Runs a check of attestation/nitro. Its fault becomes ProviderEvidenceError of the same code. */
+async function asProviderFault<Value>(check: () => Promise<Value> | Value): Promise<Value> {
+  try {
+    return await check()
+  } catch (fault) {
+    if (fault instanceof AttestationError)
+      throw new ProviderEvidenceError(fault.code, fault.message)
+    throw fault
+  }
+}
+
+const PEM =
+  /-----BEGIN CERTIFICATE-----\r?\n((?:[A-Za-z0-9+/=]+\r?\n)+)-----END CERTIFICATE-----(?:\r?\n)*/y
+
+/**
+ * The certificates (DER) of an attacker-controlled PEM text, in its order, with nothing between,
+ * before or after them. Throws ProviderEvidenceError `pem_malformed`; `where` names the text.
+ */
+export function parsePemChain(text: string, where: string): readonly Uint8Array<ArrayBuffer>[] {
+  const ders: Uint8Array<ArrayBuffer>[] = []
+  let position = 0
+  while (position < text.length && ders.length < CHAIN_CERTIFICATES_MAX) {
+    PEM.lastIndex = position
+    const base64 = text.length > PEM_CHARACTERS_MAX ? undefined : PEM.exec(text)?.[1]
+    if (base64 === undefined) break
+    ders.push(bytesOf(base64, where))
+    position = PEM.lastIndex
+  }
+  if (ders.length === 0 || position < text.length) throw malformed(where)
+  return ders
+}
+
+function bytesOf(base64: string, where: string): Uint8Array<ArrayBuffer> {
+  try {
+    return new Uint8Array(decodeBase64(base64.replaceAll(/\s/g, '')))
+  } catch (fault) {
+    if (fault instanceof FormatError) throw malformed(where)
+    throw fault
+  }
+}
+
+function malformed(where: string): ProviderEvidenceError {
+  return new ProviderEvidenceError(
+    'pem_malformed',
+    `${where}: expected 1 to ${CHAIN_CERTIFICATES_MAX} certificates in PEM and no other text`,
+  )
+}

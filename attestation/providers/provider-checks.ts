@@ -1,0 +1,103 @@
+import type { Check } from '../finding.ts'
+import { ProviderEvidenceError } from './provider-error.ts'
+
+/** One check of a provider's evidence. */
+export type ProviderCheck<Name extends string = string> = Check<Name> & {
+  /** The code of the fault; null if the check did not fail. */
+  readonly code: string | null
+  /** True if the check was not made because the policy does not ask for it. */
+  readonly isWaived: boolean
+}
+
+/** The value that a check established, and what holds, for people. */
+export type Established<Value> = { readonly value: Value; readonly detail: string }
+
+/** Why a check is not made. It then has not passed. */
+export type NotMade = { readonly notChecked: string; readonly isWaived: boolean }
+
+/** The checks of one judgement, which may be made at once. */
+export type ProviderChecks<Name extends string> = {
+  /**
+   * Makes a check: `find` throws ProviderEvidenceError if it fails. Returns the established value;
+   * null if the check failed or was not made, so that checks which build on it are not made either.
+   * Passes on every other error: it is a fault of the policy or of this code.
+   */
+  make<Value>(
+    name: Name,
+    find: () => Promise<Established<Value> | NotMade> | Established<Value> | NotMade,
+  ): Promise<Value | null>
+  /** All checks, in the order of the table. A check that was left out counts as failed. */
+  list(): readonly ProviderCheck<Name>[]
+}
+
+/** Creates a judgement without results. `table`: all checks by name, in the order of the report. */
+export function createProviderChecks<Name extends string>(
+  table: Readonly<Record<Name, string>>,
+): ProviderChecks<Name> {
+  const made = new Map<string, ProviderCheck<Name>>()
+  const add = (check: Omit<ProviderCheck<Name>, 'code' | 'isWaived'>, code: string | null = null) =>
+    made.set(check.name, { ...check, code, isWaived: false })
+  return {
+    async make(name, find) {
+      try {
+        const found = await find()
+        if ('notChecked' in found) {
+          const { notChecked: detail, isWaived } = found
+          made.set(name, { name, outcome: 'not checked', detail, code: null, isWaived })
+          return null
+        }
+        add({ name, outcome: 'passed', detail: found.detail })
+        return found.value
+      } catch (fault) {
+        if (!(fault instanceof ProviderEvidenceError)) throw fault
+        add({ name, outcome: 'failed', detail: fault.message }, fault.code)
+        return null
+      }
+    },
+    list: () => namesOf(table).map((name) => made.get(name) ?? leftOut(name)),
+  }
+}
+
+function namesOf<Name extends string>(table: Readonly<Record<Name, string>>): readonly Name[] {
+  return Object.keys(table).filter((name): name is Name => Object.hasOwn(table, name))
+}
+
+function leftOut<Name extends string>(name: Name): ProviderCheck<Name> {
+  const detail = 'this check was not made'
+  return { name, outcome: 'failed', detail, code: 'left_out', isWaived: false }
+}
+
+/** The check passed, and established `value`. */
+export function established<Value>(value: Value, detail = ''): Established<Value> {
+  return { value, detail }
+}
+
+/** The check is not made, because the check `name` before it did not pass. */
+export function blockedBy(name: string): NotMade {
+  return { notChecked: `"${name}" did not pass`, isWaived: false }
+}
+
+/** The check is not made, because something that it needs was not given. */
+export function notGiven(what: string): NotMade {
+  return { notChecked: `${what} not given`, isWaived: false }
+}
+
+/** The check is not made, because the policy does not ask for it. */
+export function waived(reason: string): NotMade {
+  return { notChecked: reason, isWaived: true }
+}
+
+/**
+ * Throws ProviderEvidenceError unless every check passed or is waived by the policy: the code of
+ * the first check that failed, else `not_checked`.
+ */
+export function requireChecks(checks: readonly ProviderCheck[]): void {
+  const failed = checks.find(({ outcome }) => outcome === 'failed')
+  if (failed) throw new ProviderEvidenceError(failed.code ?? 'failed', sayCheck(failed))
+  const open = checks.find(({ outcome, isWaived }) => outcome === 'not checked' && !isWaived)
+  if (open) throw new ProviderEvidenceError('not_checked', sayCheck(open))
+}
+
+function sayCheck({ name, outcome, detail }: ProviderCheck): string {
+  return `${name}, ${outcome}: ${detail}`
+}

@@ -1,0 +1,78 @@
+import { decodeHex, encodeUtf8 } from '../../bytes.ts'
+import { decodeUtf8 } from '../../json/decode-utf8.ts'
+import { JsonError } from '../../json/json-error.ts'
+import { tdxFault } from './tdx-codes.ts'
+
+/** A JSON text that Intel signed. */
+export type SignedText = {
+  /** The exact bytes: never printed again from their value. */
+  readonly signed: Uint8Array<ArrayBuffer>
+  /** r || s, big-endian, 64 bytes. */
+  readonly signature: Uint8Array<ArrayBuffer>
+  /** PEM: the TCB signing certificate, then the root. */
+  readonly issuerChain: string
+}
+
+/** What Intel says about a platform and its software (PCS, version 4). Each part ends at a time. */
+export type TdxCollateral = {
+  /** Of `tcb?fmspc=…`. */
+  readonly tcbInfo: SignedText
+  /** Of `qe/identity`. */
+  readonly qeIdentity: SignedText
+  /** DER. Of `rootcacrl`, and of `pckcrl` for the CA that issued the PCK certificate. */
+  readonly rootCrl: Uint8Array
+  readonly pckCrl: Uint8Array
+}
+
+/** Most characters of a response or of a header. Real ones have about 5,000. */
+const RESPONSE_BYTES_MAX = 262_144
+
+/** The members of Intel's responses that hold the signed object. */
+type SignedMember = 'tcbInfo' | 'enclaveIdentity'
+
+const RESPONSE_CODES = {
+  tcbInfo: 'tcb_info_malformed',
+  enclaveIdentity: 'qe_identity_malformed',
+} as const
+
+/**
+ * Takes the signed object out of a response of Intel's PCS: `{"tcbInfo":{…},"signature":"…"}`, or
+ * `enclaveIdentity`. The object's exact bytes are kept. `issuerChain` is the response's header
+ * (`TCB-Info-Issuer-Chain`, `SGX-Enclave-Identity-Issuer-Chain`), URL-encoded or PEM. Verifies no
+ * signature. Throws ProviderEvidenceError.
+ */
+export function readSignedResponse(
+  body: Uint8Array,
+  { member, issuerChain }: { readonly member: SignedMember; readonly issuerChain: string },
+): SignedText {
+  const code = RESPONSE_CODES[member]
+  const text = body.length > RESPONSE_BYTES_MAX ? '' : textOf(body)
+  const prefix = `{"${member}":`
+  const end = /,"signature":"([0-9a-fA-F]{128})"\}\s*$/.exec(text)
+  if (!text.startsWith(prefix) || !end)
+    throw tdxFault(code, `expected a response of ${member} and signature`)
+  return {
+    signed: new Uint8Array(encodeUtf8(text.slice(prefix.length, end.index))),
+    signature: new Uint8Array(decodeHex(end[1] ?? '')),
+    issuerChain: decodeIssuerChain(issuerChain),
+  }
+}
+
+/** PEM of a header that may be URL-encoded. A text that is not stays as it is. */
+function decodeIssuerChain(header: string): string {
+  try {
+    return decodeURIComponent(header)
+  } catch (fault) {
+    if (fault instanceof URIError) return header
+    throw fault
+  }
+}
+
+function textOf(bytes: Uint8Array): string {
+  try {
+    return decodeUtf8(bytes)
+  } catch (fault) {
+    if (fault instanceof JsonError) return ''
+    throw fault
+  }
+}

@@ -1,0 +1,236 @@
+import { FormatError } from '../../errors.ts'
+import { formsOf } from '../../json/forms.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import { type TdxCode, tdxFault } from './tdx-codes.ts'
+
+/** Statuses of Intel, from the best to the worst. */
+export const TCB_STATUSES = [
+  'UpToDate',
+  'SWHardeningNeeded',
+  'ConfigurationNeeded',
+  'ConfigurationAndSWHardeningNeeded',
+  'OutOfDate',
+  'OutOfDateConfigurationNeeded',
+  'Revoked',
+] as const
+
+export type TcbStatus = (typeof TCB_STATUSES)[number]
+
+/** What Intel says about parts of one level. */
+export type TcbVerdict = {
+  readonly status: TcbStatus
+  /** Intel's security advisories that concern the level, as INTEL-SA-00837. */
+  readonly advisories: readonly string[]
+  /** When the level was current. Unix milliseconds. */
+  readonly tcbDateMs: number
+}
+
+/** A level of one SVN. */
+export type SvnLevel = TcbVerdict & { readonly isvSvn: number }
+
+/** A level of a platform. */
+export type PlatformLevel = TcbVerdict & {
+  readonly sgxComponents: readonly number[]
+  readonly pceSvn: number
+  readonly tdxComponents: readonly number[]
+}
+
+/** The signer and attributes that a TDX module must have. Lower-case hex, as all hex here. */
+export type TdxModuleIdentity = {
+  /** 48 bytes. */
+  readonly mrSigner: string
+  /** 8 bytes. Only the bits of the mask count. */
+  readonly attributes: string
+  readonly attributesMask: string
+}
+
+/** When a signed text is in force, and how new the data are that Intel made it from. */
+type Issue = {
+  /** Unix milliseconds, inclusive. */
+  readonly issueDateMs: number
+  readonly nextUpdateMs: number
+  /** Grows with each recovery of the TCB that Intel publishes. */
+  readonly evaluationNumber: number
+}
+
+/** TCB levels of one kind of platform (PCS, TCB info, version 3). */
+export type TcbInfo = Issue & {
+  readonly id: string
+  readonly version: number
+  /** How levels are compared; 0 is by each component. */
+  readonly tcbType: number
+  readonly fmspc: string
+  readonly pceId: string
+  /** For module version 0. */
+  readonly tdxModule: TdxModuleIdentity
+  /** For other versions, by id: `TDX_01` is version 1. */
+  readonly moduleIdentities: ReadonlyMap<
+    string,
+    TdxModuleIdentity & { readonly levels: readonly SvnLevel[] }
+  >
+  /** The highest first, as Intel sorts them. */
+  readonly levels: readonly PlatformLevel[]
+}
+
+/** Identity of Intel's quoting enclave for TDX (PCS, enclave identity, version 2). */
+export type QeIdentity = Issue & {
+  readonly id: string
+  readonly version: number
+  /** 4 bytes. Only the bits of the mask count. */
+  readonly miscSelect: string
+  readonly miscSelectMask: string
+  /** 16 bytes. */
+  readonly attributes: string
+  readonly attributesMask: string
+  /** 32 bytes. */
+  readonly mrSigner: string
+  readonly isvProdId: number
+  readonly levels: readonly SvnLevel[]
+}
+
+/** Parses a TCB info. Members that it does not need may be there. Throws ProviderEvidenceError. */
+export function parseTcbInfo(bytes: Uint8Array): TcbInfo {
+  return parse('tcb_info_malformed', 'TCB info', (read) => {
+    const info = read.objectOf(parseExactJson(bytes), 'the text')
+    const module = read.objectOf(memberOf(info, 'tdxModule'), 'tdxModule')
+    const identities = memberOf(info, 'tdxModuleIdentities') ?? []
+    return {
+      ...read.issueOf(info),
+      tcbType: read.countOf(memberOf(info, 'tcbType'), 'tcbType'),
+      fmspc: read.hexOf(memberOf(info, 'fmspc'), 'fmspc', 6),
+      pceId: read.hexOf(memberOf(info, 'pceId'), 'pceId', 2),
+      tdxModule: read.moduleOf(module),
+      moduleIdentities: new Map(
+        read.arrayOf(identities, 'tdxModuleIdentities', ITEMS).map((json) => {
+          const one = read.objectOf(json, 'a module identity')
+          const id = read.textOf(memberOf(one, 'id'), 'id')
+          return [id, { ...read.moduleOf(one), levels: read.svnLevelsOf(one) }]
+        }),
+      ),
+      levels: read.levelsOf(info, (tcb) => ({
+        sgxComponents: read.componentsOf(tcb, 'sgxtcbcomponents'),
+        pceSvn: read.countOf(memberOf(tcb, 'pcesvn'), 'pcesvn'),
+        tdxComponents: read.componentsOf(tcb, 'tdxtcbcomponents'),
+      })),
+    }
+  })
+}
+
+/** Parses a QE identity, likewise. Throws ProviderEvidenceError. */
+export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
+  return parse('qe_identity_malformed', 'QE identity', (read) => {
+    const identity = read.objectOf(parseExactJson(bytes), 'the text')
+    const hex = (name: string, length: number) => read.hexOf(memberOf(identity, name), name, length)
+    return {
+      ...read.issueOf(identity),
+      miscSelect: hex('miscselect', 4),
+      miscSelectMask: hex('miscselectMask', 4),
+      attributes: hex('attributes', 16),
+      attributesMask: hex('attributesMask', 16),
+      mrSigner: hex('mrsigner', 32),
+      isvProdId: read.countOf(memberOf(identity, 'isvprodid'), 'isvprodid'),
+      levels: read.svnLevelsOf(identity),
+    }
+  })
+}
+
+/** Most levels, identities and advisories in one list. Real lists have up to 40. */
+const ITEMS = { min: 0, max: 256 }
+const COMPONENTS = { min: 16, max: 16 }
+const SVN_MAX = 255
+
+function parse<Value>(
+  code: TdxCode,
+  name: string,
+  find: (read: ReturnType<typeof readersOf>) => Value,
+): Value {
+  try {
+    return find(readersOf(code, `${name}: `))
+  } catch (fault) {
+    if (fault instanceof FormatError) throw tdxFault(code, fault.message)
+    throw fault
+  }
+}
+
+function readersOf(code: TdxCode, prefix: string) {
+  const forms = formsOf(code, prefix)
+
+  /** Intel writes hex in either case. */
+  const hexOf = (json: Json | undefined, name: string, bytes: number): string =>
+    forms.hexOf(typeof json === 'string' ? json.toLowerCase() : json, name, bytes)
+
+  const dateOf = (json: Json | undefined, name: string): number => {
+    const text = forms.textOf(json, name, DATE)
+    const timeMs = Date.parse(text)
+    // A day that does not exist becomes another day in some engines.
+    const isDay =
+      !Number.isNaN(timeMs) && new Date(timeMs).toISOString().startsWith(text.slice(0, -1))
+    if (!isDay) throw forms.invalid(name, DATE.expectation)
+    return timeMs
+  }
+
+  const levelsOf = <Level>(
+    json: JsonObject,
+    parseTcb: (tcb: JsonObject) => Level,
+  ): readonly (Level & TcbVerdict)[] =>
+    forms.arrayOf(memberOf(json, 'tcbLevels'), 'tcbLevels', ITEMS).map((entry) => {
+      const level = forms.objectOf(entry, 'a level')
+      const tcb = forms.objectOf(memberOf(level, 'tcb'), 'tcb')
+      const advisories = memberOf(level, 'advisoryIDs') ?? []
+      return {
+        ...parseTcb(tcb),
+        status: statusOf(memberOf(level, 'tcbStatus')),
+        tcbDateMs: dateOf(memberOf(level, 'tcbDate'), 'tcbDate'),
+        advisories: forms
+          .arrayOf(advisories, 'advisoryIDs', ITEMS)
+          .map((id) => forms.textOf(id, 'an advisory', ADVISORY)),
+      }
+    })
+
+  const statusOf = (json: Json | undefined): TcbStatus => {
+    const status = TCB_STATUSES.find((one) => one === json)
+    if (status === undefined) throw forms.invalid('tcbStatus', 'a status of Intel')
+    return status
+  }
+
+  return {
+    ...forms,
+    hexOf,
+    levelsOf,
+
+    issueOf: (json: JsonObject) => ({
+      id: forms.textOf(memberOf(json, 'id'), 'id'),
+      version: forms.countOf(memberOf(json, 'version'), 'version'),
+      issueDateMs: dateOf(memberOf(json, 'issueDate'), 'issueDate'),
+      nextUpdateMs: dateOf(memberOf(json, 'nextUpdate'), 'nextUpdate'),
+      evaluationNumber: forms.countOf(
+        memberOf(json, 'tcbEvaluationDataNumber'),
+        'tcbEvaluationDataNumber',
+      ),
+    }),
+
+    moduleOf: (json: JsonObject): TdxModuleIdentity => ({
+      mrSigner: hexOf(memberOf(json, 'mrsigner'), 'mrsigner', 48),
+      attributes: hexOf(memberOf(json, 'attributes'), 'attributes', 8),
+      attributesMask: hexOf(memberOf(json, 'attributesMask'), 'attributesMask', 8),
+    }),
+
+    svnLevelsOf: (json: JsonObject): readonly SvnLevel[] =>
+      levelsOf(json, (tcb) => ({ isvSvn: forms.countOf(memberOf(tcb, 'isvsvn'), 'isvsvn') })),
+
+    componentsOf: (tcb: JsonObject, name: string): readonly number[] =>
+      forms.arrayOf(memberOf(tcb, name), name, COMPONENTS).map((component) => {
+        const svn = forms.countOf(memberOf(forms.objectOf(component, name), 'svn'), 'svn')
+        if (svn > SVN_MAX) throw forms.invalid('svn', `at most ${SVN_MAX}`)
+        return svn
+      }),
+  }
+}
+
+const DATE = {
+  form: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/,
+  expectation: 'a time as YYYY-MM-DDThh:mm:ssZ',
+}
+/** Printed to people, so without control characters. */
+const ADVISORY = { form: /^[A-Za-z0-9-]{1,64}$/, expectation: 'the name of an advisory' }

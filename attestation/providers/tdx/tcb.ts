@@ -1,0 +1,131 @@
+import { decodeHex, encodeHex } from '../../bytes.ts'
+import type { Pck } from './pck.ts'
+import type { QeReport, TdxBody } from './quote.ts'
+import {
+  type PlatformLevel,
+  type QeIdentity,
+  type SvnLevel,
+  TCB_STATUSES,
+  type TcbInfo,
+  type TcbStatus,
+  type TcbVerdict,
+  type TdxModuleIdentity,
+} from './tcb-info.ts'
+import { tdxFault } from './tdx-codes.ts'
+import type { ResolvedTdxPolicy } from './tdx-policy.ts'
+
+/**
+ * Checks a quoting enclave against Intel's identity, and returns its level: the first whose SVN it
+ * reaches. Throws ProviderEvidenceError.
+ */
+export function matchQuotingEnclave(report: QeReport, identity: QeIdentity): SvnLevel {
+  if (encodeHex(report.mrSigner) !== identity.mrSigner)
+    throw tdxFault('qe_mr_signer', "expected a quoting enclave that Intel's key signed")
+  if (report.isvProdId !== identity.isvProdId)
+    throw tdxFault('qe_prod_id', `expected product ${identity.isvProdId} as quoting enclave`)
+  if (!equalUnderMask(report.miscSelect, identity.miscSelect, identity.miscSelectMask))
+    throw tdxFault('qe_misc_select', 'expected the MISCSELECT of the QE identity')
+  if (!equalUnderMask(report.attributes, identity.attributes, identity.attributesMask))
+    throw tdxFault('qe_attributes', 'expected the attributes of the QE identity')
+  const level = identity.levels.find(({ isvSvn }) => report.isvSvn >= isvSvn)
+  if (!level) throw tdxFault('qe_level_missing', 'expected a quoting enclave of a known level')
+  return level
+}
+
+/**
+ * Returns the first level of which the platform reaches every SGX component, the PCESVN and every
+ * TDX component. Components 0 and 1 of TDX are the module's SVN and version: a module of version 1
+ * or higher has levels of its own (matchModule), so that they are not compared here. Throws
+ * ProviderEvidenceError.
+ */
+export function matchPlatform(
+  { components, pceSvn }: Pick<Pck, 'components' | 'pceSvn'>,
+  { teeTcbSvn }: Pick<TdxBody, 'teeTcbSvn'>,
+  levels: readonly PlatformLevel[],
+): PlatformLevel {
+  const from = moduleVersion(teeTcbSvn) > 0 ? 2 : 0
+  const level = levels.find(
+    ({ sgxComponents, pceSvn: pceSvnMin, tdxComponents }) =>
+      pceSvn >= pceSvnMin &&
+      sgxComponents.every((svn, index) => (components[index] ?? -1) >= svn) &&
+      tdxComponents.every((svn, index) => index < from || (teeTcbSvn[index] ?? -1) >= svn),
+  )
+  if (!level) throw tdxFault('tcb_level_missing', 'expected a platform that reaches a TCB level')
+  return level
+}
+
+/**
+ * Checks the TDX module: a module of version 0 against `tdxModule`, another against the identity of
+ * its version. Returns its level; null for version 0, whose SVN the platform's level covers. Throws
+ * ProviderEvidenceError.
+ */
+export function matchModule(
+  body: Pick<TdxBody, 'teeTcbSvn' | 'mrSignerSeam' | 'seamAttributes'>,
+  { tdxModule, moduleIdentities }: Pick<TcbInfo, 'tdxModule' | 'moduleIdentities'>,
+): SvnLevel | null {
+  const version = moduleVersion(body.teeTcbSvn)
+  if (version === 0) {
+    checkModule(body, tdxModule)
+    return null
+  }
+  const id = `TDX_${encodeHex(Uint8Array.of(version)).toUpperCase()}`
+  const identity = moduleIdentities.get(id)
+  if (!identity)
+    throw tdxFault('module_identity_missing', `expected an identity ${id} of the TDX module`)
+  checkModule(body, identity)
+  const isvSvn = body.teeTcbSvn[0] ?? -1
+  const level = identity.levels.find((one) => isvSvn >= one.isvSvn)
+  if (!level) throw tdxFault('module_level_missing', `expected a TDX module of a level of ${id}`)
+  return level
+}
+
+function moduleVersion(teeTcbSvn: Uint8Array): number {
+  return teeTcbSvn[1] ?? 0
+}
+
+function checkModule(
+  { mrSignerSeam, seamAttributes }: Pick<TdxBody, 'mrSignerSeam' | 'seamAttributes'>,
+  { mrSigner, attributes, attributesMask }: TdxModuleIdentity,
+): void {
+  if (encodeHex(mrSignerSeam) !== mrSigner)
+    throw tdxFault('module_mr_signer', 'expected the MRSIGNERSEAM of the module identity')
+  if (!equalUnderMask(seamAttributes, attributes, attributesMask))
+    throw tdxFault('module_attributes', 'expected the SEAMATTRIBUTES of the module identity')
+}
+
+/** `expected` and `mask` are hex of as many bytes as `value`. */
+function equalUnderMask(value: Uint8Array, expected: string, mask: string): boolean {
+  const [bits, masks] = [decodeHex(expected), decodeHex(mask)]
+  return value.every((byte, index) => {
+    const of = masks[index] ?? 0xff
+    return (byte & of) === ((bits[index] ?? 0) & of)
+  })
+}
+
+/** The worst status of several parts. */
+export function worstStatus(parts: readonly TcbVerdict[]): TcbStatus {
+  const worst = Math.max(...parts.map(({ status }) => TCB_STATUSES.indexOf(status)))
+  return TCB_STATUSES[worst] ?? 'Revoked'
+}
+
+/**
+ * Checks the status of every part: UpToDate, or an accepted status whose advisories are all
+ * accepted. A revoked part is never accepted. Throws ProviderEvidenceError.
+ */
+export function checkStatuses(
+  parts: readonly TcbVerdict[],
+  { statuses, advisories }: Pick<ResolvedTdxPolicy, 'statuses' | 'advisories'>,
+): void {
+  for (const { status, advisories: concerned } of parts) {
+    if (status === 'UpToDate') continue
+    if (status === 'Revoked') throw tdxFault('tcb_revoked', 'expected a TCB that is not revoked')
+    if (!statuses.includes(status))
+      throw tdxFault('tcb_status_not_accepted', `expected an accepted status, got ${status}`)
+    const missing = concerned.find((id) => !advisories.includes(id))
+    if (missing !== undefined)
+      throw tdxFault(
+        'tcb_advisory_not_accepted',
+        `expected accepted advisories alone for ${status}, got ${missing}`,
+      )
+  }
+}

@@ -1,0 +1,94 @@
+import { encodeHex, equalBytes } from '../../bytes.ts'
+import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
+import type { TdxBody } from './quote.ts'
+import { tdxFault } from './tdx-codes.ts'
+import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.ts'
+
+/** Checks TDATTRIBUTES: byte 0 holds DEBUG, with which the host reads the TD's memory. */
+export function checkTdAttributes(
+  { tdAttributes }: TdxBody,
+  { tdAttributes: { required, allowed } }: ResolvedTdxPolicy,
+): Established<true> {
+  if (tdAttributes[0] !== 0) throw tdxFault('td_debug', 'expected a TD that cannot be debugged')
+  const bits = bitsOf(tdAttributes)
+  if ((bits & ~allowed) !== 0n)
+    throw tdxFault('td_attributes_forbidden', `expected no TDATTRIBUTES outside ${hex(allowed)}`)
+  if ((bits & required) !== required)
+    throw tdxFault('td_attributes_missing', `expected TDATTRIBUTES with ${hex(required)}`)
+  return established(true, `TDATTRIBUTES ${hex(bits)}`)
+}
+
+/** Checks XFAM, the extended features that the TD may use. */
+export function checkXfam(
+  { xfam }: TdxBody,
+  { xfam: { required, allowed } }: { readonly xfam: BitRules },
+): Established<true> {
+  const bits = bitsOf(xfam)
+  if ((bits & ~allowed) !== 0n)
+    throw tdxFault('xfam_forbidden', `expected no XFAM outside ${hex(allowed)}`)
+  if ((bits & required) !== required)
+    throw tdxFault('xfam_missing', `expected XFAM with ${hex(required)}`)
+  return established(true, `XFAM ${hex(bits)}`)
+}
+
+/** Checks that no service TD is bound, which could migrate the TD. TD 1.0 cannot have one. */
+export function checkServiceTd({ mrServiceTd }: TdxBody): Established<true> {
+  if (mrServiceTd?.some((byte) => byte !== 0))
+    throw tdxFault('service_td', 'expected no service TD: MRSERVICETD of zeros')
+  return established(true, mrServiceTd === null ? 'reports of TD 1.0 name none' : '')
+}
+
+/** Finds the accepted set that the quote has. Its value is the set's index. */
+export function matchMeasurements(
+  body: TdxBody,
+  { measurements }: Pick<ResolvedTdxPolicy, 'measurements'>,
+): Established<number> | NotMade {
+  if (measurements === 'any') return waived('any code is accepted')
+  const found = measurements.findIndex((set) => hasMeasurements(body, set))
+  if (found < 0)
+    throw tdxFault(
+      'measurement_mismatch',
+      `expected the measurements of one of ${measurements.length} sets`,
+    )
+  return established(found, `set ${found}: ${Object.keys(measurements[found] ?? {}).join(', ')}`)
+}
+
+/** True if the quote has every value of the set. */
+export function hasMeasurements(body: TdxBody, set: TdxMeasurements): boolean {
+  const [rtmr0, rtmr1, rtmr2, rtmr3] = body.rtmrs
+  const { mrTd, mrSeam, mrConfigId, mrOwner, mrOwnerConfig } = body
+  const measured: Readonly<Record<string, Uint8Array | undefined>> = {
+    mrTd,
+    rtmr0,
+    rtmr1,
+    rtmr2,
+    rtmr3,
+    mrSeam,
+    mrConfigId,
+    mrOwner,
+    mrOwnerConfig,
+  }
+  return Object.entries(set).every(([name, expected]) =>
+    equalBytes(measured[name] ?? new Uint8Array(), expected),
+  )
+}
+
+/** Compares the report data in constant time. */
+export function checkReportData(
+  { reportData }: TdxBody,
+  { reportData: expected }: Pick<ResolvedTdxPolicy, 'reportData'>,
+): Established<true> | NotMade {
+  if (expected === null) return waived('no report data was asked for')
+  if (!equalBytes(reportData, expected))
+    throw tdxFault('report_data_mismatch', 'expected other report data')
+  return established(true)
+}
+
+/** A field of 64 bits, little-endian. */
+function bitsOf(bytes: Uint8Array): bigint {
+  return BigInt(`0x${encodeHex(Uint8Array.from(bytes).reverse())}`)
+}
+
+function hex(bits: bigint): string {
+  return `0x${bits.toString(16)}`
+}

@@ -1,0 +1,154 @@
+import type { LinkedChain } from '../../nitro/chain.ts'
+import { isSignatureInRange, P256, verifyEcdsa } from '../../nitro/ecdsa.ts'
+import {
+  findListOfCertificates,
+  parseLists,
+  RevocationListError,
+} from '../../revocation/list-file.ts'
+import { checkProviderLists, parsePemChain, verifyProviderChain } from '../provider-chain.ts'
+import { ProviderEvidenceError } from '../provider-error.ts'
+import type { SignedText, TdxCollateral } from './collateral.ts'
+import { INTEL_CERTIFICATES, type Pck } from './pck.ts'
+import { parseQeIdentity, parseTcbInfo, type QeIdentity, type TcbInfo } from './tcb-info.ts'
+import { type TdxCode, tdxFault } from './tdx-codes.ts'
+import type { ResolvedTdxPolicy } from './tdx-policy.ts'
+
+/** When a judgement is made, and what it accepts. */
+export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
+  readonly atMs: number
+  /** Chains of this judgement by their PEM: one key of Intel signs both texts. */
+  readonly issuers: Map<string, Promise<IssuerChain>>
+}
+
+/** A chain of the root and the TCB signing certificate. */
+type IssuerChain = Awaited<ReturnType<typeof verifyProviderChain>>
+
+type Certificates = LinkedChain['certificates']
+
+/** The time in which evidence is in force. Unix milliseconds, inclusive. */
+export type ForceWindow = { readonly fromMs: number; readonly toMs: number }
+
+/**
+ * Verifies that no certificate of the chains was revoked: by the root's list, and by the list of
+ * the CA that issued the PCK certificate. `chains` have one root, each root first, the PCK chain
+ * first. Returns when both lists are in force. Throws ProviderEvidenceError.
+ */
+export async function verifyLists(
+  { rootCrl, pckCrl }: Pick<TdxCollateral, 'rootCrl' | 'pckCrl'>,
+  {
+    chains: [pckChain = [], ...others],
+    atMs,
+  }: {
+    readonly chains: readonly Certificates[]
+    readonly atMs: number
+  },
+): Promise<ForceWindow> {
+  const [root, authority] = await Promise.all([
+    readList(rootCrl, 'root CRL', pckChain.slice(0, 2)),
+    readList(pckCrl, 'PCK CRL', pckChain.slice(1)),
+  ])
+  await checkProviderLists(pckChain, { lists: [root, authority], atMs })
+  for (const chain of others) await checkProviderLists(chain, { lists: [root], atMs })
+  return {
+    fromMs: Math.max(root.thisUpdateMs, authority.thisUpdateMs),
+    toMs: Math.min(root.nextUpdateMs, authority.nextUpdateMs),
+  }
+}
+
+/** `chain`: the list's issuer, and the certificate that it issued. */
+async function readList(bytes: Uint8Array, source: string, chain: Certificates) {
+  try {
+    const [parsed] = parseLists(bytes, source, P256)
+    if (!parsed) throw tdxFault('crl_malformed', `${source}: expected one list`)
+    const found = await findListOfCertificates(parsed, chain)
+    if (found.kind === 'silent') throw found.error
+    return found.list
+  } catch (fault) {
+    if (!(fault instanceof RevocationListError)) throw fault
+    throw new ProviderEvidenceError(`crl_${fault.code}`, `${source}: ${fault.message}`)
+  }
+}
+
+/** A text of Intel that was verified, with the chain of the key that signed it. */
+export type VerifiedText<Value> = { readonly value: Value; readonly certificates: Certificates }
+
+/** Verifies a TCB info: chain, signature, kind and dates. Throws ProviderEvidenceError. */
+export async function verifyTcbInfo(
+  text: SignedText,
+  demand: CollateralDemand,
+): Promise<VerifiedText<TcbInfo>> {
+  const certificates = await verifyText(text, 'tcb_info_signature', demand)
+  const value = parseTcbInfo(text.signed)
+  if (value.id !== 'TDX' || value.version !== 3 || value.tcbType !== 0)
+    throw tdxFault('tcb_info_id', 'expected a TCB info of TDX, version 3, type 0')
+  checkIssue(value, 'tcb_info', demand)
+  return { value, certificates }
+}
+
+/** Checks that a TCB info is of the platform's kind. Throws ProviderEvidenceError. */
+export function checkPlatformKind(info: TcbInfo, { fmspc, pceId }: Pck): void {
+  if (info.fmspc !== fmspc)
+    throw tdxFault('tcb_info_fmspc', `expected a TCB info for FMSPC ${fmspc}, got ${info.fmspc}`)
+  if (info.pceId !== pceId)
+    throw tdxFault('tcb_info_pce_id', `expected a TCB info for PCEID ${pceId}`)
+}
+
+/** Verifies a QE identity: chain, signature, kind and dates. Throws ProviderEvidenceError. */
+export async function verifyQeIdentity(
+  text: SignedText,
+  demand: CollateralDemand,
+): Promise<VerifiedText<QeIdentity>> {
+  const certificates = await verifyText(text, 'qe_identity_signature', demand)
+  const value = parseQeIdentity(text.signed)
+  if (value.id !== 'TD_QE' || value.version !== 2)
+    throw tdxFault('qe_identity_id', 'expected an identity of TD_QE, version 2')
+  checkIssue(value, 'qe_identity', demand)
+  return { value, certificates }
+}
+
+async function verifyText(
+  { signed, signature, issuerChain }: SignedText,
+  code: TdxCode,
+  { issuers, ...demand }: CollateralDemand,
+): Promise<Certificates> {
+  const started = issuers.get(issuerChain) ?? verifyIssuer(issuerChain, demand)
+  issuers.set(issuerChain, started)
+  const chain = await started
+  const isInRange = isSignatureInRange(signature, P256)
+  if (!isInRange || !(await verifyEcdsa({ key: chain.leafKey, signature, data: signed })))
+    throw tdxFault(code, `expected a signature by ${TCB_SIGNING_NAME}`)
+  return chain.certificates
+}
+
+async function verifyIssuer(
+  pem: string,
+  { roots, atMs }: Omit<CollateralDemand, 'issuers'>,
+): Promise<IssuerChain> {
+  const ders = parsePemChain(pem, 'issuer chain').toReversed()
+  const chain = await verifyProviderChain(ders, { roots, atMs, profile: INTEL_CERTIFICATES })
+  if (ders.length !== 2 || chain.leaf.subject.commonName !== TCB_SIGNING_NAME)
+    throw tdxFault('tcb_signing_names', `expected a chain of the root and ${TCB_SIGNING_NAME}`)
+  return chain
+}
+
+const TCB_SIGNING_NAME = 'Intel SGX TCB Signing'
+
+function checkIssue(
+  { issueDateMs, nextUpdateMs, evaluationNumber }: TcbInfo | QeIdentity,
+  kind: 'tcb_info' | 'qe_identity',
+  { atMs, evaluationNumberMin }: CollateralDemand,
+): void {
+  if (atMs < issueDateMs)
+    throw tdxFault(`${kind}_not_yet_valid`, `expected a text issued by ${isoOf(atMs)}`)
+  if (atMs > nextUpdateMs)
+    throw tdxFault(`${kind}_expired`, `expected a text that is in force at ${isoOf(atMs)}`)
+  if (evaluationNumber < evaluationNumberMin)
+    throw tdxFault(
+      `${kind}_too_old`,
+      `expected tcbEvaluationDataNumber of at least ${evaluationNumberMin}, got ${evaluationNumber}`,
+    )
+}
+
+function isoOf(timeMs: number): string {
+  return new Date(timeMs).toISOString()
+}
