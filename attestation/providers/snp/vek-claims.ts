@@ -1,0 +1,107 @@
+import { DER_TAGS, DerError, type DerNode, decodeDer, latin1 } from '../../nitro/der.ts'
+import { refuseReport, type SnpCode } from './snp-rules.ts'
+import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
+
+/** What a VCEK or VLEK certificate says in AMD's extensions (AMD 57230, section 3.1). */
+export type VekClaims = {
+  readonly product: SnpProduct
+  readonly tcb: TcbVersion
+  /** The first bytes of the chip's id. Null if the certificate is for no chip. */
+  readonly hardwareId: Uint8Array | null
+  /** The cloud provider that a VLEK is for. */
+  readonly provider: string | null
+}
+
+/** AMD's arc. The values of its extensions are read here; the hardware id is not DER. */
+const AMD_ARC = '1.3.6.1.4.1.3704.1.'
+const PRODUCT = `${AMD_ARC}2`
+const HARDWARE_ID = `${AMD_ARC}4`
+const PROVIDER = `${AMD_ARC}5`
+const TCB_PART_TYPES: Readonly<Record<keyof TcbVersion, string>> = {
+  bootloader: `${AMD_ARC}3.1`,
+  tee: `${AMD_ARC}3.2`,
+  snp: `${AMD_ARC}3.3`,
+  microcode: `${AMD_ARC}3.8`,
+  fmc: `${AMD_ARC}3.9`,
+}
+
+/** True for the types of AMD's extensions. */
+export function isAmdExtension(type: string): boolean {
+  return type.startsWith(AMD_ARC)
+}
+
+type Values = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
+
+/** Reads AMD's extensions (rules 13 to 15), by type. Throws ProviderEvidenceError. */
+export function readVekClaims(values: Values): VekClaims {
+  const product = productOf(values)
+  const provider = values.get(PROVIDER)
+  return {
+    product,
+    tcb: tcbOf(values, product),
+    hardwareId: hardwareIdOf(values.get(HARDWARE_ID), product),
+    provider: provider === undefined ? null : textOf(provider, 'provider_extension', 'CSP_ID'),
+  }
+}
+
+/** `Milan-B0` is a stepping of Milan. */
+function productOf(values: Values): SnpProduct {
+  const value = values.get(PRODUCT)
+  if (value === undefined)
+    throw refuseReport('product_malformed', 'expected a certificate with a product name')
+  const [name] = textOf(value, 'product_malformed', 'the product name').split('-')
+  const product = SNP_PRODUCTS.find((one) => one === name)
+  if (product === undefined)
+    throw refuseReport('product_unknown', 'expected a certificate of Milan, Genoa or Turin')
+  return product
+}
+
+/** Every part that the product has, and no part of another product. */
+function tcbOf(values: Values, product: SnpProduct): TcbVersion {
+  const layout = TCB_LAYOUTS[product]
+  if (layout.fmc === undefined && values.has(TCB_PART_TYPES.fmc))
+    throw refuseReport('tcb_extension', `expected no fmc in a certificate of ${product}`)
+  const partOf = (part: keyof TcbVersion) => byteOf(values.get(TCB_PART_TYPES[part]), part)
+  return {
+    ...(layout.fmc === undefined ? {} : { fmc: partOf('fmc') }),
+    bootloader: partOf('bootloader'),
+    tee: partOf('tee'),
+    snp: partOf('snp'),
+    microcode: partOf('microcode'),
+  }
+}
+
+/** An INTEGER from 0 to 255. From 128 on it has two bytes. */
+function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): number {
+  const node = value === undefined ? null : tryDecode(value)
+  const digits = node?.tag === DER_TAGS.integer ? node.content : new Uint8Array()
+  const isByte = digits.length === 1 || (digits.length === 2 && digits[0] === 0)
+  if (!isByte || ((digits[0] ?? 0) & 0x80) !== 0)
+    throw refuseReport('tcb_extension', `expected ${part} in the certificate, from 0 to 255`)
+  return digits.at(-1) ?? 0
+}
+
+/** Turin's ids have eight bytes, all others the 64 of the report. */
+function hardwareIdOf(value: Uint8Array | undefined, product: SnpProduct): Uint8Array | null {
+  if (value === undefined) return null
+  const bytes = product === 'Turin' ? 8 : 64
+  if (value.length !== bytes)
+    throw refuseReport('chip_extension', `expected a hardware id of ${bytes} bytes`)
+  return value
+}
+
+function textOf(value: Uint8Array<ArrayBuffer>, code: SnpCode, name: string): string {
+  const node = tryDecode(value)
+  if (node?.tag !== DER_TAGS.ia5String)
+    throw refuseReport(code, `expected ${name} of the certificate as IA5String`)
+  return latin1(node.content)
+}
+
+function tryDecode(value: Uint8Array<ArrayBuffer>): DerNode | null {
+  try {
+    return decodeDer(value)
+  } catch (fault) {
+    if (fault instanceof DerError) return null
+    throw fault
+  }
+}
