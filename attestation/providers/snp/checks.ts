@@ -5,27 +5,27 @@ import type { ResolvedSnpPolicy } from './policy.ts'
 import type { SnpReport } from './report.ts'
 import { refuseReport } from './snp-rules.ts'
 import { decodeTcb, findBelow, productOfCpu, type SnpProduct, type TcbVersion } from './tcb.ts'
-import { readVekClaims, type VekClaims } from './vek-claims.ts'
+import { hardwareIdOfVek, productOfVek, providerOfVek, tcbOfVek } from './vek-claims.ts'
 
 /** The TCB_VERSIONs of a report, split. */
 export type SnpTcbs = Readonly<Record<keyof SnpReport['tcb'], TcbVersion>>
 
 /**
- * Checks that report, certificate and root are of one product (rule 13). Reports of version 2 do
- * not name their processor. Throws ProviderEvidenceError.
+ * Checks that report, certificate and root are of one product, and the kind of the certificate
+ * (rule 13). Reports of version 2 do not name their processor. Throws ProviderEvidenceError.
  */
 export function checkProduct(
   { cpu, signer }: SnpReport,
   { vek, rootProduct }: SnpChain,
-): Established<{ readonly claims: VekClaims; readonly product: SnpProduct }> {
-  const claims = readVekClaims(vek.opaque)
-  const products = [claims.product, ...(cpu === null ? [] : [productOfCpu(cpu)])]
+): Established<{ readonly product: SnpProduct; readonly provider: string | null }> {
+  const products = [productOfVek(vek.opaque), ...(cpu === null ? [] : [productOfCpu(cpu)])]
   if (products.some((product) => product !== rootProduct))
     throw refuseReport('product_mismatch', `expected report and certificate of ${rootProduct}`)
-  if ((claims.provider !== null) !== (signer === 'VLEK'))
+  const provider = providerOfVek(vek.opaque)
+  if ((provider !== null) !== (signer === 'VLEK'))
     throw refuseReport('provider_extension', 'expected a CSP_ID in a VLEK, and in no VCEK')
   const source = cpu === null ? ', by its certificate alone' : ''
-  return established({ claims, product: rootProduct }, `${rootProduct}${source}`)
+  return established({ product: rootProduct, provider }, `${rootProduct}${source}`)
 }
 
 /**
@@ -34,7 +34,7 @@ export function checkProduct(
  */
 export function checkTcb(
   { tcb }: SnpReport,
-  { claims, product }: { readonly claims: VekClaims; readonly product: SnpProduct },
+  { vek, rootProduct: product }: SnpChain,
 ): Established<SnpTcbs> {
   const tcbs = {
     current: decodeTcb(tcb.current, product),
@@ -42,30 +42,29 @@ export function checkTcb(
     committed: decodeTcb(tcb.committed, product),
     launch: decodeTcb(tcb.launch, product),
   }
-  if (findBelow(tcbs.reported, claims.tcb) ?? findBelow(claims.tcb, tcbs.reported))
+  const certified = tcbOfVek(vek.opaque, product)
+  if (findBelow(tcbs.reported, certified) ?? findBelow(certified, tcbs.reported))
     throw refuseReport('tcb_mismatch', "expected the reported TCB to be the certificate's")
   return established(tcbs, `reported ${describeTcb(tcbs.reported)}`)
 }
 
 /**
  * Checks that the certificate is for the report's chip (rule 15). A masked chip id, all zeros, is
- * any chip of the certificate's. A VLEK is for no chip. Throws ProviderEvidenceError.
+ * any chip. A VLEK is for no chip. Throws ProviderEvidenceError.
  */
 export function checkChip(
   { chipId, signer }: SnpReport,
-  { hardwareId }: VekClaims,
-): Established<true> | NotMade {
-  if (signer === 'VLEK') {
-    if (hardwareId === null) return { notChecked: 'a VLEK is for a provider, not for a chip' }
-    throw refuseReport('chip_extension', 'expected a VLEK without hardware id')
-  }
-  if (hardwareId === null)
-    throw refuseReport('chip_extension', 'expected a VCEK with a hardware id')
+  { vek, rootProduct }: SnpChain,
+): Established<Uint8Array> | NotMade {
+  const hardwareId = hardwareIdOfVek(vek.opaque, rootProduct)
+  if ((hardwareId === null) !== (signer === 'VLEK'))
+    throw refuseReport('chip_extension', 'expected a hardware id in a VCEK, and in no VLEK')
+  if (hardwareId === null) return { notChecked: 'a VLEK is for a provider, not for a chip' }
   if (isZero(chipId)) return { notChecked: "the report's chip id is masked" }
   const { length } = hardwareId
   if (!equalBytes(chipId.subarray(0, length), hardwareId) || !isZero(chipId.subarray(length)))
     throw refuseReport('chip_mismatch', "expected the certificate's hardware id")
-  return established(true, `chip ${encodeHex(hardwareId)}`)
+  return established(hardwareId, `chip ${encodeHex(hardwareId)}`)
 }
 
 /** Refuses debugging and migration (rule 16). Throws ProviderEvidenceError. */

@@ -29,7 +29,6 @@ import { decodeSnpReport, type FirmwareVersion, type SnpReport } from './report.
 import { checkRevocation } from './revocation.ts'
 import { SNP_CHECKS, type SnpCheckName } from './snp-rules.ts'
 import type { SnpProduct } from './tcb.ts'
-import type { VekClaims } from './vek-claims.ts'
 
 /** A report with all that its judgement needs. All of it may be written by an attacker. */
 export type SnpEvidence = SnpCertificates & {
@@ -47,7 +46,7 @@ export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> &
   readonly isProvisional: boolean
   /** The certificate, and the reported TCB, are of older firmware than the firmware that runs. */
   readonly isReportedBehind: boolean
-  /** The chip, if the certificate names it. */
+  /** The chip, if the report names the chip of the certificate. */
   readonly hardwareId: Uint8Array | null
   /** The cloud provider that a VLEK is for. */
   readonly provider: string | null
@@ -95,9 +94,10 @@ function checkForm({ report, vek, ask, ark, revocationList }: SnpEvidence): void
 
 type Authentic = {
   readonly report: SnpReport
-  readonly claims: VekClaims
   readonly product: SnpProduct
+  readonly provider: string | null
   readonly tcbs: SnpTcbs
+  readonly hardwareId: Uint8Array | null
 }
 
 /** The report and what its chain proves about it. Null if a check failed. */
@@ -130,9 +130,10 @@ async function establish(
   if (hasFailed(list)) return null
   const found = await list.make('product', () => checkProduct(report, chain))
   if (found === null) return null
-  const tcbs = await list.make('TCB of the certificate', () => checkTcb(report, found))
-  await list.make('chip', () => checkChip(report, found.claims))
-  return tcbs === null || hasFailed(list) ? null : { report, ...found, tcbs }
+  const tcbs = await list.make('TCB of the certificate', () => checkTcb(report, chain))
+  if (tcbs === null) return null
+  const hardwareId = await list.make('chip', () => checkChip(report, chain))
+  return hasFailed(list) ? null : { report, ...found, tcbs, hardwareId }
 }
 
 async function checkPolicy(
@@ -154,18 +155,16 @@ function hasFailed({ checks }: ProviderChecks<SnpCheckName>): boolean {
   return checks.some(({ outcome }) => outcome === 'failed')
 }
 
-function factsOf({ report, claims, product, tcbs }: Authentic, verifiedAtMs: number): SnpFacts {
+function factsOf({ report, tcbs, ...found }: Authentic, verifiedAtMs: number): SnpFacts {
   const { tcb: _tcb, cpu: _cpu, signed: _signed, signature: _signature, ...fields } = report
   return {
     ...fields,
-    product,
+    ...found,
     tcb: tcbs,
     isProvisional:
       !equalBytes(report.tcb.current, report.tcb.committed) ||
       !isSameFirmware(report.currentFirmware, report.committedFirmware),
     isReportedBehind: !equalBytes(report.tcb.reported, report.tcb.current),
-    hardwareId: claims.hardwareId,
-    provider: claims.provider,
     verifiedAtMs,
   }
 }

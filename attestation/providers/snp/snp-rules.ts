@@ -70,6 +70,7 @@ export const SNP_CODES = {
   certificate_duplicate_extension: 6,
   certificate_critical_extension: 6,
   issuer_mismatch: 7,
+  chain_order: 7,
   certificate_name: 7,
   ca_basic_constraints: 8,
   ca_key_usage: 8,

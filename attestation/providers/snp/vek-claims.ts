@@ -2,16 +2,6 @@ import { DER_TAGS, DerError, type DerNode, decodeDer, latin1 } from '../../nitro
 import { refuseReport, type SnpCode } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
-/** What a VCEK or VLEK certificate says in AMD's extensions (AMD 57230, section 3.1). */
-export type VekClaims = {
-  readonly product: SnpProduct
-  readonly tcb: TcbVersion
-  /** The first bytes of the chip's id. Null if the certificate is for no chip. */
-  readonly hardwareId: Uint8Array | null
-  /** The cloud provider that a VLEK is for. */
-  readonly provider: string | null
-}
-
 /** AMD's arc. The values of its extensions are read here; the hardware id is not DER. */
 const AMD_ARC = '1.3.6.1.4.1.3704.1.'
 const PRODUCT = `${AMD_ARC}2`
@@ -30,22 +20,11 @@ export function isAmdExtension(type: string): boolean {
   return type.startsWith(AMD_ARC)
 }
 
+/** The values of AMD's extensions in a VCEK or VLEK certificate, by type (AMD 57230, section 3.1). */
 type Values = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 
-/** Reads AMD's extensions (rules 13 to 15), by type. Throws ProviderEvidenceError. */
-export function readVekClaims(values: Values): VekClaims {
-  const product = productOf(values)
-  const provider = values.get(PROVIDER)
-  return {
-    product,
-    tcb: tcbOf(values, product),
-    hardwareId: hardwareIdOf(values.get(HARDWARE_ID), product),
-    provider: provider === undefined ? null : textOf(provider, 'provider_extension', 'CSP_ID'),
-  }
-}
-
-/** `Milan-B0` is a stepping of Milan. */
-function productOf(values: Values): SnpProduct {
+/** The product; `Milan-B0` is a stepping of Milan (rule 13). Throws ProviderEvidenceError. */
+export function productOfVek(values: Values): SnpProduct {
   const value = values.get(PRODUCT)
   if (value === undefined)
     throw refuseReport('product_malformed', 'expected a certificate with a product name')
@@ -56,8 +35,14 @@ function productOf(values: Values): SnpProduct {
   return product
 }
 
-/** Every part that the product has, and no part of another product. */
-function tcbOf(values: Values, product: SnpProduct): TcbVersion {
+/** The cloud provider of a VLEK (rule 13). Null for a VCEK. Throws ProviderEvidenceError. */
+export function providerOfVek(values: Values): string | null {
+  const value = values.get(PROVIDER)
+  return value === undefined ? null : textOf(value, 'provider_extension', 'CSP_ID')
+}
+
+/** Every part that the product has, and no other (rule 14). Throws ProviderEvidenceError. */
+export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
   const layout = TCB_LAYOUTS[product]
   if (layout.fmc === undefined && values.has(TCB_PART_TYPES.fmc))
     throw refuseReport('tcb_extension', `expected no fmc in a certificate of ${product}`)
@@ -81,8 +66,12 @@ function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): numbe
   return digits.at(-1) ?? 0
 }
 
-/** Turin's ids have eight bytes, all others the 64 of the report. */
-function hardwareIdOf(value: Uint8Array | undefined, product: SnpProduct): Uint8Array | null {
+/**
+ * The first bytes of the chip's id (rule 15): eight of Turin, all 64 of others. Null if the
+ * certificate is for no chip. Throws ProviderEvidenceError.
+ */
+export function hardwareIdOfVek(values: Values, product: SnpProduct): Uint8Array | null {
+  const value = values.get(HARDWARE_ID)
   if (value === undefined) return null
   const bytes = product === 'Turin' ? 8 : 64
   if (value.length !== bytes)
