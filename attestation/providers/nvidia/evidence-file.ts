@@ -4,8 +4,8 @@ import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import type { Json } from '../../json/value.ts'
 import { refuseGpu } from './gpu-rules.ts'
-import type { GpuEvidence } from './judge-gpu-evidence.ts'
 import { decodeSpdmEvidence } from './spdm-evidence.ts'
+import type { GpuEvidence } from './verify-gpu-evidence.ts'
 
 /** Evidence of one device, with the architecture that the sender states. */
 export type ArchivedGpuEvidence = GpuEvidence & { readonly arch: string }

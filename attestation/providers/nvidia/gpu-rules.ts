@@ -1,30 +1,30 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** The checks of evidence of a GPU or a switch, in order. */
-export const GPU_CHECKS = [
-  'evidence layout',
-  'nonce',
-  'device chain',
-  'evidence signature',
-  'firmware id',
-  'reference values',
-  'revocation',
-] as const
+/** All checks of a device's evidence, in their order, each with the statement that is then true. */
+export const GPU_CHECKS = {
+  'evidence layout': 'an SPDM request for all measurements and its signed response',
+  nonce: 'the evidence is for the expected nonce',
+  'device chain': "the device's chain leads to NVIDIA's root",
+  'evidence signature': "the device's key signed the evidence",
+  'firmware id': 'the certificate is for the firmware that the device reports',
+  'reference values': "the measurements are NVIDIA's reference values",
+  'device revocation': "NVIDIA did not revoke the device's chain",
+} as const satisfies Readonly<Record<string, string>>
 
-export type GpuCheckName = (typeof GPU_CHECKS)[number]
+export type GpuCheckName = keyof typeof GPU_CHECKS
 
-/** The checks of an answer of NVIDIA's remote attestation service, in order. */
-export const NRAS_CHECKS = [
-  'answer',
-  'tokens',
-  'overall token',
-  'device tokens',
-  'token nonce',
-  'overall result',
-  'device results',
-] as const
+/** All checks of an answer of NVIDIA's remote attestation service, as above. */
+export const NRAS_CHECKS = {
+  answer: 'an overall token, a token for each device, and a key set',
+  tokens: 'the issuer signed every token, and all are valid at the time',
+  'overall token': 'the overall token names exactly the devices',
+  'device tokens': 'the overall token has the digest of every other',
+  'token nonce': 'every token is for the expected nonce',
+  'overall result': 'the service states that attestation succeeded',
+  'device results': 'the service states good measurements, secure boot and no debugging',
+} as const satisfies Readonly<Record<string, string>>
 
-export type NrasCheckName = (typeof NRAS_CHECKS)[number]
+export type NrasCheckName = keyof typeof NRAS_CHECKS
 
 /** All rules of rules.md, each with the check that it belongs to. */
 export const NVIDIA_RULES = {

@@ -3,7 +3,6 @@ import { type CertificateFields, pointOf, readCertificate } from '../../nitro/ce
 import { checkAuthority, checkIssuer, checkValidity } from '../../nitro/chain.ts'
 import { importPoint, P384, verifyEcdsa } from '../../nitro/ecdsa.ts'
 import { asProviderFault } from '../provider-chain.ts'
-import { type Established, established } from '../provider-checks.ts'
 import type { SnpRoots } from './policy.ts'
 import type { SnpReport } from './report.ts'
 import { checkRsaKey, isPssSha384, verifyPss } from './rsa-pss.ts'
@@ -65,11 +64,10 @@ export async function verifySnpChain(
 export async function verifyReportSignature(
   { signed, signature }: SnpReport,
   { point }: Pick<SnpChain, 'point'>,
-): Promise<Established<true>> {
+): Promise<void> {
   const key = await importPoint(point, P384)
   if (key === null || !(await verifyEcdsa({ key, signature, data: signed })))
     throw refuseReport('signature_invalid', "expected a signature by the certificate's key")
-  return established(true)
 }
 
 function copyOf(der: Uint8Array, where: string): Uint8Array<ArrayBuffer> {

@@ -1,5 +1,5 @@
 import { encodeHex, equalBytes } from '../../bytes.ts'
-import { type Established, established, type NotMade } from '../provider-checks.ts'
+import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
 import type { SnpChain } from './chain.ts'
 import type { ResolvedSnpPolicy } from './policy.ts'
 import type { SnpReport } from './report.ts'
@@ -59,8 +59,8 @@ export function checkChip(
   const hardwareId = hardwareIdOfVek(vek.opaque, rootProduct)
   if ((hardwareId === null) !== (signer === 'VLEK'))
     throw refuseReport('chip_extension', 'expected a hardware id in a VCEK, and in no VLEK')
-  if (hardwareId === null) return { notChecked: 'a VLEK is for a provider, not for a chip' }
-  if (isZero(chipId)) return { notChecked: "the report's chip id is masked" }
+  if (hardwareId === null) return waived('a VLEK is for a provider, not for a chip')
+  if (isZero(chipId)) return waived("the report's chip id is masked")
   const { length } = hardwareId
   if (!equalBytes(chipId.subarray(0, length), hardwareId) || !isZero(chipId.subarray(length)))
     throw refuseReport('chip_mismatch', "expected the certificate's hardware id")
@@ -89,10 +89,10 @@ export function checkVmpl({ vmpl }: SnpReport, { vmpl: expected }: ResolvedSnpPo
 
 /** Checks the reported, committed and launch TCB (rule 18). Throws ProviderEvidenceError. */
 export function checkFloors(
-  tcbs: SnpTcbs,
-  { floors, product }: Pick<ResolvedSnpPolicy, 'floors'> & { readonly product: SnpProduct },
+  { tcbs, product }: { readonly tcbs: SnpTcbs; readonly product: SnpProduct },
+  { floors }: ResolvedSnpPolicy,
 ): Established<true> | NotMade {
-  if (floors === null) return { notChecked: 'the policy has no floors' }
+  if (floors === null) return waived('the policy has no floors')
   const floor = floors[product]
   if (floor === undefined)
     throw refuseReport('tcb_floor_missing', `expected a product with a floor, got ${product}`)
@@ -112,7 +112,7 @@ export function checkMeasurement(
   { measurement }: SnpReport,
   { measurements }: ResolvedSnpPolicy,
 ): Established<number> | NotMade {
-  if (measurements === null) return { notChecked: 'any measurement is accepted' }
+  if (measurements === null) return waived('any measurement is accepted')
   const index = measurements.findIndex((one) => equalBytes(one, measurement))
   if (index < 0)
     throw refuseReport('measurement_mismatch', 'expected a measurement that is accepted')
@@ -124,7 +124,7 @@ export function checkHostData(
   { hostData }: SnpReport,
   { hostData: accepted }: ResolvedSnpPolicy,
 ): Established<true> | NotMade {
-  if (accepted === null) return { notChecked: 'any host data is accepted' }
+  if (accepted === null) return waived('any host data is accepted')
   if (!accepted.some((one) => equalBytes(one, hostData)))
     throw refuseReport('host_data_mismatch', 'expected host data that is accepted')
   return established(true, encodeHex(hostData))
@@ -135,7 +135,7 @@ export function checkReportData(
   { reportData }: SnpReport,
   { reportData: expected }: ResolvedSnpPolicy,
 ): Established<true> | NotMade {
-  if (expected === null) return { notChecked: 'no report data was asked for' }
+  if (expected === null) return waived('no report data was asked for')
   if (!equalBytes(expected, reportData))
     throw refuseReport('report_data_mismatch', 'expected the report data that was asked for')
   return established(true)

@@ -1,7 +1,6 @@
 import { decodeHex } from '../../bytes.ts'
-import { isBytes } from '../../nitro/document.ts'
-import { PolicyError } from '../../nitro/policy.ts'
-import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
+import { hasOwnMembersAlone } from '../../own-members.ts'
+import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
 /** SHA-256 of the DER of the trusted ARKs, by product. */
@@ -24,6 +23,11 @@ export type SnpPolicy = {
   readonly floors?: Readonly<Partial<Record<SnpProduct, TcbVersion>>>
   /** The trusted ARKs. Default AMD_ROOTS. */
   readonly roots?: SnpRoots
+  /**
+   * Whether evidence without the ARK's revocation list is incomplete. Default true. False waives
+   * the check, for evidence that was kept without a list.
+   */
+  readonly needsRevocationList?: boolean
 }
 
 /** A policy with its defaults. Null: not checked. */
@@ -34,6 +38,7 @@ export type ResolvedSnpPolicy = {
   readonly vmpl: number
   readonly floors: NonNullable<SnpPolicy['floors']> | null
   readonly roots: SnpRoots
+  readonly needsRevocationList: boolean
 }
 
 /**
@@ -51,20 +56,16 @@ export const AMD_ROOTS: SnpRoots = {
  * would demand nothing. Throws PolicyError.
  */
 export function resolveSnpPolicy(given: SnpPolicy): ResolvedSnpPolicy {
-  if (!hasOwnMembersAlone(given)) throw new PolicyError('expected the policy as an object')
-  const policy = ownMembers(given)
-  for (const [name, value] of Object.entries(policy))
-    if (!OPTIONS.has(name) || value === undefined || value === null)
-      throw new PolicyError(`expected the options ${[...OPTIONS].join(', ')}, each with a value`)
+  const policy = optionsOf(given, OPTIONS, 'the policy of a report')
   const { measurements, hostData, reportData, vmpl = 0, floors, roots = AMD_ROOTS } = policy
-  if (measurements !== 'any') checkAllowlist('measurements', measurements, 48)
-  if (hostData !== undefined) checkAllowlist('hostData', hostData, 32)
-  if (reportData !== undefined && !isBytes(reportData, { bytesMin: 64, bytesMax: 64 }))
-    throw new PolicyError('expected reportData as Uint8Array of 64 bytes')
-  if (!(Number.isInteger(vmpl) && vmpl >= 0 && vmpl <= 3))
-    throw new PolicyError('expected vmpl to be 0, 1, 2 or 3')
-  checkByProduct('floors', floors ?? {}, isFloor)
-  checkByProduct('roots', roots, isRoots)
+  const { needsRevocationList = true } = policy
+  if (measurements !== 'any') demandAllowlist('measurements', measurements, 48)
+  if (hostData !== undefined) demandAllowlist('hostData', hostData, 32)
+  demand(reportData === undefined || isBytesOf(reportData, 64), 'reportData of 64 bytes')
+  demand([0, 1, 2, 3].includes(vmpl), 'vmpl to be 0, 1, 2 or 3')
+  demandByProduct('floors', floors ?? {}, isFloor)
+  demandByProduct('roots', roots, (value) => isListOf(value, (root) => isBytesOf(root, 32)))
+  demand(typeof needsRevocationList === 'boolean', 'needsRevocationList to be true or false')
   return {
     measurements: measurements === 'any' ? null : measurements,
     hostData: hostData ?? null,
@@ -72,38 +73,39 @@ export function resolveSnpPolicy(given: SnpPolicy): ResolvedSnpPolicy {
     vmpl,
     floors: floors ?? null,
     roots,
+    needsRevocationList,
   }
 }
 
-const OPTIONS: ReadonlySet<string> = new Set([
-  'measurements',
-  'hostData',
-  'reportData',
-  'vmpl',
-  'floors',
-  'roots',
-] satisfies readonly (keyof SnpPolicy)[])
-
-/** An empty list would accept nothing, and is more likely a lookup that failed. */
-function checkAllowlist(name: string, list: unknown, bytes: number): void {
-  const isList =
-    Array.isArray(list) &&
-    list.length > 0 &&
-    Array.from(list).every((item) => isBytes(item, { bytesMin: bytes, bytesMax: bytes }))
-  if (!isList)
-    throw new PolicyError(`expected ${name} to be one or more Uint8Arrays of ${bytes} bytes`)
+const OPTIONS: Readonly<Record<keyof SnpPolicy, true>> = {
+  measurements: true,
+  hostData: true,
+  reportData: true,
+  vmpl: true,
+  floors: true,
+  roots: true,
+  needsRevocationList: true,
 }
 
-type ProductTest = (value: unknown, product: SnpProduct) => boolean
+/** An empty list would accept nothing, and is more likely a lookup that failed. */
+function demandAllowlist(name: string, list: unknown, bytes: number): void {
+  const isWhole = isListOf(list, (item) => isBytesOf(item, bytes)) && list.length > 0
+  demand(isWhole, `${name} to be one or more Uint8Arrays of ${bytes} bytes`)
+}
 
-function checkByProduct(name: string, value: unknown, isValid: ProductTest): void {
+function demandByProduct(
+  name: string,
+  value: unknown,
+  isValid: (item: unknown, product: SnpProduct) => boolean,
+): void {
+  const products: ReadonlySet<string> = new Set(SNP_PRODUCTS)
   const isWhole =
     hasOwnMembersAlone(value) &&
-    Object.entries(value).every(([key, item]) => {
-      const product = SNP_PRODUCTS.find((known) => known === key)
-      return product !== undefined && isValid(item, product)
+    Object.keys(value).every((key) => products.has(key)) &&
+    SNP_PRODUCTS.every((product) => {
+      return !Object.hasOwn(value, product) || isValid(Reflect.get(value, product), product)
     })
-  if (!isWhole) throw new PolicyError(`expected ${name} by the products ${SNP_PRODUCTS.join(', ')}`)
+  demand(isWhole, `${name} by the products ${SNP_PRODUCTS.join(', ')}`)
 }
 
 /** Exactly the parts that the product has, each a byte: a part left out would demand nothing. */
@@ -112,17 +114,10 @@ function isFloor(value: unknown, product: SnpProduct): boolean {
   const parts = Object.keys(TCB_LAYOUTS[product])
   return (
     Object.keys(value).length === parts.length &&
-    parts.every((part) => isByte(Reflect.get(value, part)))
+    parts.every((part) => Object.hasOwn(value, part) && isByte(Reflect.get(value, part)))
   )
 }
 
 function isByte(value: unknown): boolean {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 0xff
-}
-
-function isRoots(value: unknown): boolean {
-  return (
-    Array.isArray(value) &&
-    Array.from(value).every((root) => isBytes(root, { bytesMin: 32, bytesMax: 32 }))
-  )
 }

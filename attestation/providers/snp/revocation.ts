@@ -6,8 +6,15 @@ import {
   parseList,
   RevocationListError,
 } from '../../revocation/list-file.ts'
-import { type Established, established, type NotMade } from '../provider-checks.ts'
+import {
+  type Established,
+  established,
+  type NotMade,
+  notGiven,
+  waived,
+} from '../provider-checks.ts'
 import type { SnpChain } from './chain.ts'
+import type { ResolvedSnpPolicy } from './policy.ts'
 import { isPssSha384, verifyPss } from './rsa-pss.ts'
 import { refuseReport } from './snp-rules.ts'
 
@@ -20,9 +27,15 @@ const LIST_BYTES_MAX = 65_536
  */
 export async function checkRevocation(
   list: Uint8Array | null,
-  { ark, ask, atMs }: SnpChain & { readonly atMs: number },
+  {
+    ark,
+    ask,
+    atMs,
+    needsRevocationList,
+  }: SnpChain & Pick<ResolvedSnpPolicy, 'needsRevocationList'> & { readonly atMs: number },
 ): Promise<Established<true> | NotMade> {
-  if (list === null) return { notChecked: 'no revocation list was given' }
+  if (list === null && !needsRevocationList) return waived('no revocation list is needed')
+  if (list === null) return notGiven("AMD's revocation list was")
   const parsed = parse(list)
   if (!equalBytes(parsed.issuer, ark.subject.encoding) || !ark.keyUsage?.cRLSign)
     throw refuseReport('revocation_list_foreign', "expected a list of the chain's ARK")

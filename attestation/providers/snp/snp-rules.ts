@@ -1,23 +1,23 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** The checks of a report, in order. A report has the outcome of each. */
-export const SNP_CHECKS = [
-  'report layout',
-  'certificate chain',
-  'revocation',
-  'report signature',
-  'product',
-  'TCB of the certificate',
-  'chip',
-  'debug and migration off',
-  'VMPL',
-  'TCB floor',
-  'measurement',
-  'host data',
-  'report data',
-] as const
+/** All checks of a report, in their order, each with the statement that is true if it passed. */
+export const SNP_CHECKS = {
+  'report layout': 'a report of version 2 to 5 with reserved bytes zero',
+  'certificate chain': "the chain of the report's key leads to AMD's root of a product",
+  revocation: "AMD's list does not revoke the intermediate authority",
+  'report signature': "the certificate's key signed the report",
+  product: 'processor, certificate and root are of one product',
+  'TCB of the certificate': 'the certificate is for exactly the reported TCB',
+  chip: "the certificate is for the report's chip",
+  'debug and migration off': "the host cannot read the guest's memory, or move the guest",
+  VMPL: 'the expected privilege level asked for the report',
+  'TCB floor': 'reported, committed and launch TCB are not below the floor',
+  measurement: 'the launch measurement is accepted',
+  'host data': 'the host data is accepted',
+  'report data': 'the report data is the expected one',
+} as const satisfies Readonly<Record<string, string>>
 
-export type SnpCheckName = (typeof SNP_CHECKS)[number]
+export type SnpCheckName = keyof typeof SNP_CHECKS
 
 /** All rules of rules.md, each with the check that it belongs to. */
 export const SNP_RULES = {

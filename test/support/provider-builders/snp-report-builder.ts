@@ -1,11 +1,11 @@
 import { sign } from 'node:crypto'
-import type { SnpEvidence } from '../../../attestation/providers/snp/judge-snp-report.ts'
 import type { SnpPolicy } from '../../../attestation/providers/snp/policy.ts'
 import {
   type SnpProduct,
   TCB_LAYOUTS,
   type TcbVersion,
 } from '../../../attestation/providers/snp/tcb.ts'
+import type { SnpEvidence } from '../../../attestation/providers/snp/verify-snp-report.ts'
 import type { CertificateParts } from '../nitro-builder/certificate-builder.ts'
 import {
   amdExtensions,
@@ -68,13 +68,14 @@ export function buildSnp(change: SnpChange = {}): {
   signReport(report)
   change.signed?.(report)
   return {
-    evidence: { ...chain, report: new Uint8Array(report) },
+    evidence: { ...chain, report: new Uint8Array(report), revocationList: null },
     policy: {
       measurements: [SNP_MEASUREMENT],
       reportData: SNP_REPORT_DATA,
       hostData: [SNP_HOST_DATA],
       floors: { [product]: SNP_TCBS[product] },
       roots: { [product]: [arkSha256] },
+      needsRevocationList: false,
     },
   }
 }

@@ -2,37 +2,58 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../../attestation/bytes.ts'
-import { judgeSnpReport } from '../../../../attestation/providers/snp/judge-snp-report.ts'
+import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
 import { AMD_ROOTS } from '../../../../attestation/providers/snp/policy.ts'
 import {
   SNP_CHECKS,
   SNP_CODES,
   SNP_RULES,
 } from '../../../../attestation/providers/snp/snp-rules.ts'
+import { verifySnpReport } from '../../../../attestation/providers/snp/verify-snp-report.ts'
 import { SNP_AT } from '../../../support/provider-builders/snp-pki.ts'
+import { buildSnp, SNP_MEASUREMENT } from '../../../support/provider-builders/snp-report-builder.ts'
 import { listRuleRows } from '../../../support/provider-cases/rule-rows.ts'
 import { caseOf, snpAcceptances, snpRefusals } from '../../../support/provider-cases/snp-cases.ts'
 
 describe('a rule of reports', () => {
   it.each(snpAcceptances)('rule $rule of reports accepts $name', async (acceptance) => {
     const { evidence, policy } = caseOf(acceptance)
-    const { facts, checks } = await judgeSnpReport(evidence, policy, acceptance.at ?? SNP_AT)
-    expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
-    expect(checks.map(({ name }) => name)).toEqual(SNP_CHECKS)
-    expect(facts).not.toBeNull()
+    const { facts, checks } = await verifySnpReport(evidence, policy, acceptance.at ?? SNP_AT)
+    expect(() => requireChecks(checks)).not.toThrow()
+    expect(checks.map(({ name }) => name)).toEqual(Object.keys(SNP_CHECKS))
+    expect(facts?.measurement).toEqual(SNP_MEASUREMENT)
   })
 
-  it.each(snpRefusals)('judgeSnpReport refuses with $code: $name', async (refusal) => {
+  it.each(snpRefusals)('verifySnpReport refuses with $code: $name', async (refusal) => {
     const { evidence, policy } = caseOf(refusal)
-    const { facts, checks } = await judgeSnpReport(evidence, policy, refusal.at ?? SNP_AT)
+    const { facts, checks } = await verifySnpReport(evidence, policy, refusal.at ?? SNP_AT)
     const failed = checks.filter(({ outcome }) => outcome === 'failed')
-    expect(failed.map(({ code, name }) => ({ code, name }))).toEqual([
-      { code: refusal.code, name: SNP_RULES[SNP_CODES[refusal.code]] },
-    ])
-    expect(checks.map(({ name }) => name)).toEqual(SNP_CHECKS)
-    expect(facts).toBeNull()
+    const name = SNP_RULES[SNP_CODES[refusal.code]]
+    expect(failed.map((check) => [check.code, check.name])).toEqual([[refusal.code, name]])
+    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+    expect(facts === null).toBe(AUTHENTICITY.has(name))
+  })
+
+  it('a report without the list that the policy needs is refused as not checked', async () => {
+    const { evidence, policy } = buildSnp()
+    const { needsRevocationList: _, ...rest } = policy
+    const { checks } = await verifySnpReport(evidence, rest, SNP_AT)
+    expect(
+      checks.filter(({ outcome, isWaived }) => outcome === 'not checked' && !isWaived),
+    ).toEqual([expect.objectContaining({ name: 'revocation' })])
+    expect(() => requireChecks(checks)).toThrow('revocation')
   })
 })
+
+/** The checks without which a report establishes no facts. */
+const AUTHENTICITY: ReadonlySet<string> = new Set([
+  'report layout',
+  'certificate chain',
+  'report signature',
+  'product',
+  'TCB of the certificate',
+])
 
 describe('the cases of reports', () => {
   it('the cases of reports have a refusal for each code', () => {

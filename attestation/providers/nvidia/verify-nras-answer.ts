@@ -3,10 +3,9 @@ import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { isJsonArray, isJsonObject, type Json, memberOf } from '../../json/value.ts'
-import { isBytes } from '../../nitro/document.ts'
-import { PolicyError } from '../../nitro/policy.ts'
-import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
+import { demand, isBytesOf, judgedAt, optionsOf } from '../policy-options.ts'
 import {
+  blockedBy,
   createProviderChecks,
   type Established,
   established,
@@ -43,65 +42,59 @@ export type NrasDevice = {
   readonly vbios: string | null
 }
 
-export type NrasFacts = {
-  readonly devices: readonly NrasDevice[]
-  readonly verifiedAtMs: number
-}
-
-/** A judged answer. `facts` is null if any check failed. */
+/** The result: the devices, null unless all tokens hold together; and every check. */
 export type NrasJudgement = {
-  readonly facts: NrasFacts | null
-  /** Each check of NRAS_CHECKS once, in order. A check that was not made has not passed. */
+  readonly devices: readonly NrasDevice[] | null
   readonly checks: readonly ProviderCheck<NrasCheckName>[]
 }
 
 /**
- * Judges an answer of NVIDIA's remote attestation service under `policy` at the time `at`, by rules
- * 9 to 15 of rules.md. It proves what the holder of a key of the key set states, and rests on the
- * key set: that it is NVIDIA's must be known from elsewhere. Throws PolicyError for a call to fix.
+ * Judges an attacker-controlled answer of NVIDIA's remote attestation service under `policy` at the
+ * time `at`, by rules 9 to 15 of rules.md. Accept it only if `requireChecks(checks)` returns.
+ *
+ * It proves what the holder of a key of the key set states. That the key set is NVIDIA's must be
+ * known from elsewhere. Throws PolicyError for a call to fix, and no other error.
+ *
+ * @example
+ * const { devices, checks } = await verifyNrasAnswer({ answer, keySet }, { nonce }, at)
+ * requireChecks(checks)
+ * console.log(devices?.[0]?.hardware) // GH100 A01 GSP BROM
  */
-export async function judgeNrasAnswer(
+export async function verifyNrasAnswer(
   { answer, keySet }: NrasEvidence,
   policy: NrasPolicy,
   at: Date,
 ): Promise<NrasJudgement> {
   const { nonce, issuer } = resolvePolicy(policy)
-  const atMs = at.getTime()
-  if (Number.isNaN(atMs)) throw new PolicyError('expected a valid time as Date')
-  const list = createProviderChecks<NrasCheckName>()
-  const texts = await list.make('answer', () => {
-    const parsed = parseAnswer(answer)
-    return established({ ...parsed, keys: parseTokenKeys(keySet) })
-  })
-  const tokens = texts && (await list.make('tokens', () => readTokens(texts, { issuer, atMs })))
-  if (tokens !== null) {
-    const { overall, devices } = tokens
-    const digests = await list.make('overall token', () => established(digestsOf(overall, devices)))
-    if (digests !== null) await list.make('device tokens', () => checkDigests(devices, digests))
-    await list.make('token nonce', () => checkNonces([overall, ...devices.values()], nonce))
-    await list.make('overall result', () => checkOverall(overall))
-    await list.make('device results', () => checkResults(devices))
-  }
-  const made = new Set(list.checks.map(({ name }) => name))
-  for (const name of NRAS_CHECKS)
-    if (!made.has(name)) await list.make(name, () => ({ notChecked: 'an earlier check failed' }))
-  const hasFailed = list.checks.some(({ outcome }) => outcome === 'failed')
-  const facts =
-    tokens === null || hasFailed
-      ? null
-      : { devices: [...tokens.devices].map(describeDevice), verifiedAtMs: atMs }
-  return { facts, checks: list.checks }
+  const atMs = judgedAt(at)
+  const areBytes = answer instanceof Uint8Array && keySet instanceof Uint8Array
+  demand(areBytes, 'answer and keySet as Uint8Arrays')
+  const { make, list } = createProviderChecks(NRAS_CHECKS)
+  const texts = await make('answer', () =>
+    established({ ...parseAnswer(answer), keys: parseTokenKeys(keySet) }),
+  )
+  const tokens = await make('tokens', () =>
+    texts ? readTokens(texts, { issuer, atMs }) : blockedBy('answer'),
+  )
+  const blocked = blockedBy('tokens')
+  const digests = await make('overall token', () => (tokens ? digestsOf(tokens) : blocked))
+  const bound = await make('device tokens', () =>
+    tokens && digests ? checkDigests(tokens, digests) : blockedBy('overall token'),
+  )
+  await make('token nonce', () => (tokens ? checkNonces(tokens, nonce) : blocked))
+  await make('overall result', () => (tokens ? checkOverall(tokens) : blocked))
+  await make('device results', () => (tokens ? checkResults(tokens) : blocked))
+  return { devices: bound && [...bound].map(describeDevice), checks: list() }
 }
 
 function resolvePolicy(given: NrasPolicy): Required<NrasPolicy> {
-  if (!hasOwnMembersAlone(given)) throw new PolicyError('expected the policy as an object')
-  const { nonce, issuer = NRAS_ISSUER, ...rest } = ownMembers(given)
-  if (Object.keys(rest).length > 0) throw new PolicyError('expected nonce and issuer alone')
-  if (!isBytes(nonce, { bytesMin: 32, bytesMax: 32 }))
-    throw new PolicyError('expected the nonce as Uint8Array of 32 bytes')
-  if (typeof issuer !== 'string' || issuer === '') throw new PolicyError('expected an issuer')
+  const { nonce, issuer = NRAS_ISSUER } = optionsOf(given, OPTIONS, 'the policy of NRAS tokens')
+  demand(isBytesOf(nonce, 32), 'a nonce of 32 bytes')
+  demand(typeof issuer === 'string' && issuer !== '', 'an issuer')
   return { nonce, issuer }
 }
+
+const OPTIONS: Readonly<Record<keyof NrasPolicy, true>> = { nonce: true, issuer: true }
 
 type AnswerTexts = { readonly overall: string; readonly devices: ReadonlyMap<string, string> }
 type AnswerTokens = { readonly overall: Token; readonly devices: ReadonlyMap<string, Token> }
@@ -158,50 +151,47 @@ function secondsOf({ claims }: Token, name: 'nbf' | 'exp'): number {
 }
 
 /** Rule 11: the overall token names exactly the devices, each with a SHA-256. */
-function digestsOf(
-  { claims }: Token,
-  devices: ReadonlyMap<string, Token>,
-): ReadonlyMap<string, string> {
+function digestsOf({
+  overall: { claims },
+  devices,
+}: AnswerTokens): Established<ReadonlyMap<string, string>> {
   const submodules = memberOf(claims, 'submods')
-  const found = new Map<string, string>()
-  for (const [name, value] of isJsonObject(submodules) ? Object.entries(submodules) : []) {
-    const digest = digestIn(value)
-    if (digest !== null && devices.has(name)) found.set(name, digest)
-    else throw refuseGpu('token_submodules', 'expected a digest of the token of each device')
-  }
-  if (found.size !== devices.size)
+  const entries = isJsonObject(submodules) ? Object.entries(submodules) : []
+  const digests = new Map(entries.map(([name, value]) => [name, digestIn(value)]))
+  if (digests.size !== devices.size || [...devices.keys()].some((name) => !digests.get(name)))
     throw refuseGpu('token_submodules', 'expected a digest of the token of each device')
-  return found
+  return established(digests)
 }
 
 /** `["DIGEST", ["SHA-256", hex]]` */
-function digestIn(value: Json): string | null {
+function digestIn(value: Json): string {
   const [kind, pair] = isJsonArray(value) && value.length === 2 ? value : []
   const [hash, digest] = isJsonArray(pair) && pair.length === 2 ? pair : []
-  return kind === 'DIGEST' && hash === 'SHA-256' && typeof digest === 'string' ? digest : null
+  return kind === 'DIGEST' && hash === 'SHA-256' && typeof digest === 'string' ? digest : ''
 }
 
 /** Rule 12. */
 function checkDigests(
-  devices: ReadonlyMap<string, Token>,
+  { devices }: AnswerTokens,
   digests: ReadonlyMap<string, string>,
-): Established<true> {
+): Established<AnswerTokens['devices']> {
   for (const [name, { text }] of devices)
     if (encodeHex(sha256(encodeUtf8(text))) !== digests.get(name))
       throw refuseGpu('token_digest_mismatch', "expected each device's token to have its digest")
-  return established(true, [...devices.keys()].join(', '))
+  return established(devices, [...devices.keys()].join(', '))
 }
 
 /** Rule 13. */
-function checkNonces(tokens: readonly Token[], nonce: Uint8Array): Established<true> {
+function checkNonces({ overall, devices }: AnswerTokens, nonce: Uint8Array): Established<true> {
   const expected = encodeHex(nonce)
+  const tokens = [overall, ...devices.values()]
   if (tokens.every(({ claims }) => memberOf(claims, 'eat_nonce') === expected))
     return established(true, expected)
   throw refuseGpu('token_nonce_mismatch', 'expected tokens for the nonce that was asked for')
 }
 
 /** Rule 14. */
-function checkOverall({ claims }: Token): Established<true> {
+function checkOverall({ overall: { claims } }: AnswerTokens): Established<true> {
   if (memberOf(claims, 'x-nvidia-overall-att-result') === true) return established(true)
   throw refuseGpu('overall_result_false', 'expected the overall result true')
 }
@@ -209,7 +199,7 @@ function checkOverall({ claims }: Token): Established<true> {
 /** Rule 15: what each device's token must state. */
 const RESULTS = { measres: 'success', secboot: true, dbgstat: 'disabled' } as const
 
-function checkResults(devices: ReadonlyMap<string, Token>): Established<true> {
+function checkResults({ devices }: AnswerTokens): Established<true> {
   for (const { claims } of devices.values())
     for (const [name, expected] of Object.entries(RESULTS))
       if (memberOf(claims, name) !== expected)
