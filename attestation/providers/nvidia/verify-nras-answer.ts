@@ -122,7 +122,7 @@ function parseAnswer(bytes: Uint8Array): AnswerTexts {
   }
 }
 
-/** Rule 10: every token, the overall one and each device's, is signed, by the issuer, in its time. */
+/** Rule 10: the overall token and each device's are signed, by the issuer, and valid at the time. */
 async function readTokens(
   { overall, devices, keys }: AnswerTexts & { readonly keys: TokenKeys },
   { issuer, atMs }: { readonly issuer: string; readonly atMs: number },

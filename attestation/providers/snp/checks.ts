@@ -108,7 +108,7 @@ export function checkFloors(
 }
 
 /** Checks the launch measurement (rule 19). Throws ProviderEvidenceError. */
-export function checkMeasurement(
+export function matchMeasurement(
   { measurement }: SnpReport,
   { measurements }: ResolvedSnpPolicy,
 ): Established<number> | NotMade {
@@ -120,7 +120,7 @@ export function checkMeasurement(
 }
 
 /** Checks what the host handed in at launch (rule 20). Throws ProviderEvidenceError. */
-export function checkHostData(
+export function matchHostData(
   { hostData }: SnpReport,
   { hostData: accepted }: ResolvedSnpPolicy,
 ): Established<true> | NotMade {
@@ -131,7 +131,7 @@ export function checkHostData(
 }
 
 /** Checks what the guest handed in (rule 21). Throws ProviderEvidenceError. */
-export function checkReportData(
+export function matchReportData(
   { reportData }: SnpReport,
   { reportData: expected }: ResolvedSnpPolicy,
 ): Established<true> | NotMade {

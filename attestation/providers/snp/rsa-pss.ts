@@ -9,8 +9,9 @@ import {
 import { refuseReport } from './snp-rules.ts'
 
 /**
- * AlgorithmIdentifiers of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055
- * section 3.1), DER in hex. AMD's authorities write the default trailer field, which DER leaves out.
+ * AlgorithmIdentifiers of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC
+ * 4055 section 3.1), DER in hex. AMD's authorities write the default trailer field, though DER
+ * leaves it out.
  */
 const SHA384 = '300d06096086480165030402020500'
 const MGF1 = `301a06092a864886f70d010108${SHA384}`
@@ -71,8 +72,8 @@ function keyNumbers({ content }: DerNode): readonly DerNode[] {
 
 /**
  * True if `signature` over `data` was made with the private key of `publicKey`
- * (SubjectPublicKeyInfo): RSASSA-PSS, SHA-384, MGF1 with SHA-384, exactly 48 bytes of salt (RFC 8017
- * section 8.1.2). Never rejects: returns false if WebCrypto refuses the input.
+ * (SubjectPublicKeyInfo): RSASSA-PSS, SHA-384, MGF1 with SHA-384, exactly 48 bytes of salt (RFC
+ * 8017 section 8.1.2). Never rejects: returns false if WebCrypto refuses the input.
  */
 export async function verifyPss({
   publicKey,

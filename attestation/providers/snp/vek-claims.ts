@@ -20,7 +20,7 @@ export function isAmdExtension(type: string): boolean {
   return type.startsWith(AMD_ARC)
 }
 
-/** The values of AMD's extensions in a VCEK or VLEK certificate, by type (AMD 57230, section 3.1). */
+/** The values of AMD's extensions in a certificate, by type (AMD 57230, section 3.1). */
 type Values = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 
 /** The product; `Milan-B0` is a stepping of Milan (rule 13). Throws ProviderEvidenceError. */

@@ -12,12 +12,12 @@ import {
   checkChip,
   checkFloors,
   checkGuestPolicy,
-  checkHostData,
-  checkMeasurement,
   checkProduct,
-  checkReportData,
   checkTcb,
   checkVmpl,
+  matchHostData,
+  matchMeasurement,
+  matchReportData,
   type SnpTcbs,
 } from './checks.ts'
 import { type ResolvedSnpPolicy, resolveSnpPolicy, type SnpPolicy } from './policy.ts'
@@ -142,9 +142,9 @@ async function checkPolicy(
   await make('debug and migration off', () => (report ? checkGuestPolicy(report) : blocked))
   await make('VMPL', () => (report ? checkVmpl(report, demanded) : blocked))
   await make('TCB floor', () => (authentic ? checkFloors(authentic, demanded) : blocked))
-  await make('measurement', () => (report ? checkMeasurement(report, demanded) : blocked))
-  await make('host data', () => (report ? checkHostData(report, demanded) : blocked))
-  await make('report data', () => (report ? checkReportData(report, demanded) : blocked))
+  await make('measurement', () => (report ? matchMeasurement(report, demanded) : blocked))
+  await make('host data', () => (report ? matchHostData(report, demanded) : blocked))
+  await make('report data', () => (report ? matchReportData(report, demanded) : blocked))
 }
 
 function factsOf({ report, ...found }: Authentic): SnpFacts {

@@ -15,6 +15,7 @@ import {
   VERSION_3,
   validityOf,
 } from '../nitro-builder/certificate-builder.ts'
+import { type ListParts, listBy } from '../nitro-builder/crl-builder.ts'
 import {
   bitString,
   encodeDer,
@@ -201,6 +202,14 @@ export function buildSnpChain(parts: SnpChainParts, change: SnpChainChange = {})
   }
   const ark = build('ark')
   return { vek: build('vek'), ask: build('ask'), ark, arkSha256: hashOf(ark) }
+}
+
+/** A list by the development ARK of Milan, with changes. */
+export function buildSnpList(changed: Partial<ListParts> = {}): Uint8Array<ArrayBuffer> {
+  const algorithm = pssAlgorithm({ trailer: true })
+  const issuer = { name: nameOf('ARK-Milan'), key: arkKey }
+  const made = { innerAlgorithm: algorithm, outerAlgorithm: algorithm, sign: pssWith(arkKey) }
+  return listBy(issuer, { ...made, ...changed })
 }
 
 const standard = new Map<string, Uint8Array<ArrayBuffer>>()

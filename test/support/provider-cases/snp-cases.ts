@@ -15,7 +15,7 @@ import {
   signWith,
   validityOf,
 } from '../nitro-builder/certificate-builder.ts'
-import { entry, type ListParts, listBy } from '../nitro-builder/crl-builder.ts'
+import { entry, type ListParts } from '../nitro-builder/crl-builder.ts'
 import {
   bitString,
   encodeDer,
@@ -27,6 +27,7 @@ import {
   AMD_TYPES,
   arkKey,
   askKey,
+  buildSnpList,
   generateRsaKey,
   ia5String,
   PSS_SHA256,
@@ -89,20 +90,7 @@ const levels = ['ark', 'ask', 'vek'] as const
 const milanRoot = nameOf('ARK-Milan')
 const brokenPoint = publicKeyInfo(generateKey()).with(-1, 0).with(-2, 0)
 
-/** A list by the development ARK of Milan. */
-function listOf(changed: Partial<ListParts> = {}): Uint8Array {
-  return listBy(
-    { name: milanRoot, key: arkKey },
-    {
-      innerAlgorithm: pssAlgorithm({ trailer: true }),
-      outerAlgorithm: pssAlgorithm({ trailer: true }),
-      sign: pssWith(arkKey),
-      ...changed,
-    },
-  )
-}
-
-const listed = (changed: Partial<ListParts> = {}) => ({ revocationList: listOf(changed) })
+const listed = (changed: Partial<ListParts> = {}) => ({ revocationList: buildSnpList(changed) })
 const critical = (type: string) => [extension(type, { critical: true, value: integer(1) })]
 const scope = (tag: number) => [
   extension('2.5.29.28', { critical: true, value: sequence(encodeDer(tag, Uint8Array.of(0xff))) }),
