@@ -20,7 +20,7 @@ export type SnpCertificates = {
   readonly ark: Uint8Array
 }
 
-/** A verified chain, and the product that its root is for. */
+/** A chain whose form and names hold, and the product that its root is for. */
 export type SnpChain = {
   readonly vek: CertificateFields
   readonly ask: CertificateFields
@@ -33,17 +33,22 @@ export type SnpChain = {
 const CERTIFICATE_BYTES_MAX = 4096
 
 /**
- * Verifies that `vek` leads to a trusted ARK, and that all three certificates are valid at `atMs`
- * (rules 5 to 10). Does not prove that none was revoked. Throws ProviderEvidenceError.
+ * Reads the chain from `vek` to a trusted ARK, whose certificates must be valid at `atMs` (rules 5
+ * to 9). Verifies no signature: see verifySnpLinks. Throws ProviderEvidenceError.
  */
-export async function verifySnpChain(
+export async function readSnpChain(
   given: SnpCertificates,
-  { signer, roots, atMs }: Pick<SnpReport, 'signer'> & { roots: SnpRoots; atMs: number },
+  {
+    signer,
+    roots,
+    atMs,
+  }: Pick<SnpReport, 'signer'> & { readonly roots: SnpRoots; readonly atMs: number },
 ): Promise<SnpChain> {
-  const rootProduct = productOfRoot(copyOf(given.ark, 'ark'), roots)
-  return await asProviderFault(async () => {
-    const ark = readAuthority(copyOf(given.ark, 'ark'), 'ark')
-    const ask = readAuthority(copyOf(given.ask, 'ask'), 'ask')
+  const ders = { ark: copyOf(given.ark, 'ark'), ask: copyOf(given.ask, 'ask') }
+  const rootProduct = productOfRoot(ders.ark, roots)
+  return await asProviderFault(() => {
+    const ark = readAuthority(ders.ark, 'ark')
+    const ask = readAuthority(ders.ask, 'ask')
     const vek = readSigned(copyOf(given.vek, 'vek'), 'vek')
     const point = pointOf(vek.publicKey, 'vek', P384)
     const certificates = [ark, ask, vek]
@@ -54,20 +59,34 @@ export async function verifySnpChain(
     checkAuthority(ask, { following: 0 })
     checkEnd(vek)
     checkValidity(certificates, { atMs, skewMs: 0 })
-    await verifyLink(ask, ark)
-    await verifyLink(vek, ask)
     return { vek, ask, ark, point, rootProduct }
   })
 }
 
-/** Verifies that the chain's key signed the report (rule 12). Throws ProviderEvidenceError. */
-export async function verifyReportSignature(
-  { signed, signature }: SnpReport,
+/** Verifies the two links of a chain at once (rule 10). Throws ProviderEvidenceError. */
+export async function verifySnpLinks({ vek, ask, ark }: SnpChain): Promise<void> {
+  const links = [
+    { certificate: ask, issuer: ark },
+    { certificate: vek, issuer: ask },
+  ]
+  const held = await Promise.all(
+    links.map(({ certificate: { signed: data, signature }, issuer: { publicKey } }) =>
+      verifyPss({ publicKey: publicKey.encoding, signature, data }),
+    ),
+  )
+  const broken = links[held.indexOf(false)]
+  if (broken === undefined) return
+  const message = `${broken.certificate.where}: expected a signature by the certificate above it`
+  throw refuseReport('certificate_signature_invalid', message)
+}
+
+/** True if the chain's key signed the report (rule 12). Never rejects. */
+export async function isSignedByChain(
+  { signed: data, signature }: SnpReport,
   { point }: Pick<SnpChain, 'point'>,
-): Promise<void> {
+): Promise<boolean> {
   const key = await importPoint(point, P384)
-  if (key === null || !(await verifyEcdsa({ key, signature, data: signed })))
-    throw refuseReport('signature_invalid', "expected a signature by the certificate's key")
+  return key !== null && (await verifyEcdsa({ key, signature, data }))
 }
 
 function copyOf(der: Uint8Array, where: string): Uint8Array<ArrayBuffer> {
@@ -136,15 +155,4 @@ function checkEnd({ basicConstraints, keyUsage }: CertificateFields): void {
   if (basicConstraints?.ca) throw refuseReport('leaf_is_ca', 'vek: expected no CA certificate')
   if (keyUsage !== null && !keyUsage.digitalSignature)
     throw refuseReport('leaf_key_usage', 'vek: expected keyUsage with digitalSignature, or none')
-}
-
-async function verifyLink(
-  { signed, signature, where }: CertificateFields,
-  { publicKey }: CertificateFields,
-): Promise<void> {
-  if (!(await verifyPss({ publicKey: publicKey.encoding, signature, data: signed })))
-    throw refuseReport(
-      'certificate_signature_invalid',
-      `${where}: expected a signature by the certificate above it`,
-    )
 }

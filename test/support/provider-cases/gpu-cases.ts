@@ -29,7 +29,7 @@ import {
   measurementBlock,
   opaqueField,
   tcbInfo,
-} from '../provider-builders/gpu-builder.ts'
+} from '../provider-builder/gpu-builder.ts'
 
 type GpuCase = {
   readonly name: string

@@ -6,7 +6,7 @@ import {
   NRAS_AT,
   NRAS_NONCE,
   type NrasChange,
-} from '../provider-builders/nras-builder.ts'
+} from '../provider-builder/nras-builder.ts'
 
 type NrasCase = {
   readonly name: string

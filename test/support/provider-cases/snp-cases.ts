@@ -34,13 +34,13 @@ import {
   pssAlgorithm,
   pssWith,
   SNP_AT,
-} from '../provider-builders/snp-pki.ts'
+} from '../provider-builder/snp-pki.ts'
 import {
   buildSnp,
   SNP_MEASUREMENT,
   SNP_TCBS,
   type SnpChange,
-} from '../provider-builders/snp-report-builder.ts'
+} from '../provider-builder/snp-report-builder.ts'
 
 /** How a case is judged. */
 type SnpCase = {

@@ -9,13 +9,9 @@ import {
 import { verifyNrasAnswer } from '../../../../attestation/providers/nvidia/verify-nras-answer.ts'
 import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
-import { buildGpu } from '../../../support/provider-builders/gpu-builder.ts'
-import {
-  PROVIDER_FIXTURES,
-  readProviderFixture,
-  readProviderPem,
-  readProviderText,
-} from '../../../support/provider-fixtures.ts'
+import { readProviderPem, readProviderText } from '../../../support/hardware-fixtures.ts'
+import { buildGpu } from '../../../support/provider-builder/gpu-builder.ts'
+import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'
 
 const title = (text: string) => PROVIDER_FIXTURES.title(text)
 const real = it.runIf(PROVIDER_FIXTURES.isMet)

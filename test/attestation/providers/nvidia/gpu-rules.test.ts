@@ -18,8 +18,8 @@ import {
   requireChecks,
 } from '../../../../attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
-import { FIRMWARE_ID, GPU_AT } from '../../../support/provider-builders/gpu-builder.ts'
-import { NRAS_AT } from '../../../support/provider-builders/nras-builder.ts'
+import { FIRMWARE_ID, GPU_AT } from '../../../support/provider-builder/gpu-builder.ts'
+import { NRAS_AT } from '../../../support/provider-builder/nras-builder.ts'
 import {
   gpuAcceptances,
   gpuCaseOf,

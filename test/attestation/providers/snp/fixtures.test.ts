@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../../attestation/bytes.ts'
 import { readCertificate } from '../../../../attestation/nitro/certificate.ts'
 import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
-import { verifySnpChain } from '../../../../attestation/providers/snp/chain.ts'
+import { readSnpChain, verifySnpLinks } from '../../../../attestation/providers/snp/chain.ts'
 import { AMD_ROOTS } from '../../../../attestation/providers/snp/policy.ts'
 import { verifyPss } from '../../../../attestation/providers/snp/rsa-pss.ts'
 import { hardwareIdOfVek, tcbOfVek } from '../../../../attestation/providers/snp/vek-claims.ts'
@@ -12,12 +12,8 @@ import {
   type SnpEvidence,
   verifySnpReport,
 } from '../../../../attestation/providers/snp/verify-snp-report.ts'
-import {
-  PROVIDER_FIXTURES,
-  readProviderFixture,
-  readProviderPem,
-  readProviderText,
-} from '../../../support/provider-fixtures.ts'
+import { readProviderPem, readProviderText } from '../../../support/hardware-fixtures.ts'
+import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'
 
 const title = (text: string) => PROVIDER_FIXTURES.title(text)
 const real = it.runIf(PROVIDER_FIXTURES.isMet)
@@ -124,7 +120,8 @@ describe('reports of real processors', () => {
     const { ask, ark } = authoritiesOf('virtee-cert_chain_turin')
     const vek = readProviderFixture('snp/virtee-vcek_turin.der')
     const options = { signer: 'VCEK', roots: AMD_ROOTS, atMs: Date.UTC(2026, 0) } as const
-    const chain = await verifySnpChain({ vek, ask, ark }, options)
+    const chain = await readSnpChain({ vek, ask, ark }, options)
+    await verifySnpLinks(chain)
     expect(chain.rootProduct).toBe('Turin')
     expect(encodeHex(hardwareIdOfVek(chain.vek.opaque, 'Turin') ?? nothing)).toBe(
       '1e550a8ee5cf9f4d',

@@ -11,8 +11,8 @@ import {
   SNP_RULES,
 } from '../../../../attestation/providers/snp/snp-rules.ts'
 import { verifySnpReport } from '../../../../attestation/providers/snp/verify-snp-report.ts'
-import { SNP_AT } from '../../../support/provider-builders/snp-pki.ts'
-import { buildSnp, SNP_MEASUREMENT } from '../../../support/provider-builders/snp-report-builder.ts'
+import { SNP_AT } from '../../../support/provider-builder/snp-pki.ts'
+import { buildSnp, SNP_MEASUREMENT } from '../../../support/provider-builder/snp-report-builder.ts'
 import { listRuleRows } from '../../../support/provider-cases/rule-rows.ts'
 import { caseOf, snpAcceptances, snpRefusals } from '../../../support/provider-cases/snp-cases.ts'
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { fuzzProviders } from '../../support/provider-fuzz.ts'
+import { fuzzProviders } from '../../support/hardware-fuzz.ts'
 
 it('800 mutated reports, device evidence and tokens are refused with our error', async () => {
   const { failures, refused, accepted } = await fuzzProviders({ count: 800, seed: 20_260_304 })

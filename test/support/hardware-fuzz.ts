@@ -14,10 +14,10 @@ import { sequence } from './nitro-builder/der-encoder.ts'
 import { byteMutations, type Mutation } from './nitro-fuzz/byte-mutations.ts'
 import { derMutations } from './nitro-fuzz/der-mutations.ts'
 import { createRandom, type Random } from './nitro-fuzz/random.ts'
-import { buildGpu, GPU_AT, keyAt } from './provider-builders/gpu-builder.ts'
-import { buildNras, NRAS_AT, nrasKey, writeToken } from './provider-builders/nras-builder.ts'
-import { askKey, buildSnpList, pssAlgorithm, pssWith, SNP_AT } from './provider-builders/snp-pki.ts'
-import { buildSnp, signReport } from './provider-builders/snp-report-builder.ts'
+import { buildGpu, GPU_AT, keyAt } from './provider-builder/gpu-builder.ts'
+import { buildNras, NRAS_AT, nrasKey, writeToken } from './provider-builder/nras-builder.ts'
+import { askKey, buildSnpList, pssAlgorithm, pssWith, SNP_AT } from './provider-builder/snp-pki.ts'
+import { buildSnp, signReport } from './provider-builder/snp-report-builder.ts'
 
 /** The results of a run. */
 export type ProviderFuzzReport = {
