@@ -1,0 +1,126 @@
+import { sha384 } from '@noble/hashes/sha2.js'
+import { concatBytes, decodeHex, encodeHex, encodeUtf8, equalBytes } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { canonicalizeJson } from '../../json/canonical.ts'
+import { formsOf } from '../../json/forms.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { type Json, memberOf } from '../../json/value.ts'
+import { dstackFault } from './dstack-codes.ts'
+
+/** Most events in a log. Real ones have about 30; an application can add some. */
+export const EVENTS_MAX = 4096
+
+/** The type of the events that dstack and applications log at run time. */
+export const RUNTIME_EVENT_TYPE = 0x08000001
+
+/** One event. Only claimed until the replay equals the quote. */
+export type DstackEvent = {
+  /** The register that it extends, 0 to 3. */
+  readonly register: number
+  readonly type: number
+  readonly name: string
+  readonly payload: Uint8Array
+  /** SHA-384, of a runtime event computed from its content. */
+  readonly digest: Uint8Array
+}
+
+/**
+ * Parses the attacker-controlled log: a JSON array, or a JSON string that holds one. The digest of
+ * a runtime event is always computed: a true digest beside a false payload would replay. Other
+ * events are only digests. Throws ProviderEvidenceError.
+ */
+export function parseEventLog(bytes: Uint8Array): readonly DstackEvent[] {
+  try {
+    const outer = parseExactJson(bytes)
+    const log = typeof outer === 'string' ? parseExactJson(encodeUtf8(outer)) : outer
+    const events = forms.arrayOf(log, 'the log')
+    if (events.length > EVENTS_MAX)
+      throw dstackFault('event_log_too_long', `expected at most ${EVENTS_MAX} events`)
+    return events.map(parseEvent)
+  } catch (fault) {
+    if (fault instanceof FormatError) throw dstackFault('event_log_malformed', fault.message)
+    throw fault
+  }
+}
+
+const forms = formsOf('event_log_malformed', 'event log: ')
+
+function parseEvent(json: Json, index: number): DstackEvent {
+  const where = `event ${index}`
+  const event = forms.objectOf(json, where)
+  const register = forms.countOf(memberOf(event, 'imr'), `imr of ${where}`)
+  const type = forms.countOf(memberOf(event, 'event_type'), `event_type of ${where}`)
+  if (register > 3 || type > 0xffffffff)
+    throw forms.invalid(where, 'of register 0 to 3 and a type of 32 bits')
+  const name = forms.textOf(memberOf(event, 'event'), `event of ${where}`)
+  const payload = bytesOf(memberOf(event, 'event_payload'), `event_payload of ${where}`)
+  const given = bytesOf(memberOf(event, 'digest'), `digest of ${where}`)
+  const version = versionOf(memberOf(event, 'version') ?? 1, where)
+  if (type !== RUNTIME_EVENT_TYPE) {
+    if (given.length !== DIGEST_BYTES)
+      throw dstackFault('event_digest_missing', `${where}: expected a digest of SHA-384`)
+    return { register, type, name, payload, digest: given }
+  }
+  const digest = digestOf(name, payload, version)
+  if (given.length > 0 && !equalBytes(given, digest))
+    throw dstackFault('event_digest_mismatch', `${where}: expected the digest of its content`)
+  return { register, type, name, payload, digest }
+}
+
+const DIGEST_BYTES = 48
+
+function bytesOf(json: Json | undefined, name: string): Uint8Array {
+  return decodeHex(forms.textOf(json, name, HEX))
+}
+
+const HEX = { form: /^(?:[0-9a-fA-F]{2})*$/, expectation: 'hex' }
+
+function versionOf(json: Json, where: string): 1 | 2 {
+  if (json !== 1 && json !== 2) throw forms.invalid(`version of ${where}`, '1 or 2')
+  return json
+}
+
+/** The digest of a runtime event (dstack, cc-eventlog, versions 1 and 2). */
+function digestOf(name: string, payload: Uint8Array, version: 1 | 2): Uint8Array {
+  if (version === 2) {
+    const content = { name, payload: encodeHex(payload), type: RUNTIME_EVENT_TYPE }
+    return sha384(encodeUtf8(canonicalizeJson(content)))
+  }
+  const type = Uint8Array.of(1, 0, 0, 8)
+  return sha384(concatBytes(type, COLON, encodeUtf8(name), COLON, payload))
+}
+
+const COLON = encodeUtf8(':')
+
+/** RTMR0 to RTMR3 after these events: each extends its register, from zeros. */
+export function replayEvents(events: readonly DstackEvent[]): readonly Uint8Array[] {
+  const registers = Array.from({ length: 4 }, () => new Uint8Array(DIGEST_BYTES))
+  for (const { register, digest } of events)
+    registers[register] = sha384(concatBytes(registers[register] ?? new Uint8Array(), digest))
+  return registers
+}
+
+/** What the system logged before the application could log anything, by name. */
+export type SystemEvents = ReadonlyMap<string, Uint8Array>
+
+/**
+ * The runtime events in RTMR3 before `system-ready`: the application can extend RTMR3 from then on,
+ * under any name. An event of version 1 whose name holds a colon is of no known name. Throws
+ * ProviderEvidenceError if the system was not ready, or a name occurs twice.
+ */
+export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {
+  const logged = events.filter(
+    ({ register, type }) => register === 3 && type === RUNTIME_EVENT_TYPE,
+  )
+  const ready = logged.findIndex(({ name }) => name === SYSTEM_READY)
+  if (ready < 0) throw dstackFault('system_ready_missing', `expected an event ${SYSTEM_READY}`)
+  const system = new Map<string, Uint8Array>()
+  for (const { name, payload } of logged.slice(0, ready)) {
+    if (system.has(name))
+      throw dstackFault('system_event_repeated', `expected each event before ${SYSTEM_READY} once`)
+    system.set(name, payload)
+  }
+  return system
+}
+
+const SYSTEM_READY = 'system-ready'

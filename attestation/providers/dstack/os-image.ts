@@ -1,0 +1,58 @@
+import { encodeHex, equalBytes, sha256 } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { memberAt } from '../../json/value.ts'
+import { latin1 } from '../../nitro/der.ts'
+import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
+import type { TdxBody } from '../tdx/quote.ts'
+import { hasMeasurements } from '../tdx/td-checks.ts'
+import { dstackFault } from './dstack-codes.ts'
+import type { DstackImage, ResolvedDstackPolicy } from './dstack-policy.ts'
+
+/**
+ * Finds the accepted image whose measurements the quote has. `logged`: the hash that the system
+ * logged, which proves nothing by itself and must be the image's; null if it logged none. Throws
+ * ProviderEvidenceError.
+ */
+export function matchImage(
+  body: TdxBody,
+  logged: Uint8Array | null,
+  { images }: Pick<ResolvedDstackPolicy, 'images'>,
+): Established<DstackImage> | NotMade {
+  if (images === 'any') return waived('any image is accepted')
+  const image = images.find(({ measurements }) =>
+    measurements.some((set) => hasMeasurements(body, set)),
+  )
+  if (!image)
+    throw dstackFault('os_image_not_accepted', 'expected MRTD and RTMR0 to 2 of an accepted image')
+  const hash = sha256(image.checksums)
+  if (logged !== null && !equalBytes(logged, hash))
+    throw dstackFault('os_image_hash_mismatch', 'expected the logged hash of the measured image')
+  return established(image, `os_image_hash ${encodeHex(hash)}`)
+}
+
+/**
+ * Checks that an image is a release: its checksums pin its metadata, which say `is_dev`. A
+ * development image lets its operator log in. Throws ProviderEvidenceError.
+ */
+export function checkImageRelease(
+  { checksums, metadata }: DstackImage,
+  { allowDevImages }: Pick<ResolvedDstackPolicy, 'allowDevImages'>,
+): Established<boolean> {
+  const line = `${encodeHex(sha256(metadata))}  metadata.json`
+  const isDev = latin1(checksums).split('\n').includes(line) ? isDevOf(metadata) : null
+  if (typeof isDev !== 'boolean')
+    throw dstackFault('os_image_metadata', "expected metadata of the image's checksums with is_dev")
+  if (isDev && !allowDevImages)
+    throw dstackFault('os_image_is_dev', 'expected a release image, got a development image')
+  return established(isDev, isDev ? 'a development image, which the policy allows' : '')
+}
+
+function isDevOf(metadata: Uint8Array): unknown {
+  try {
+    return memberAt(parseExactJson(metadata), 'is_dev')
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
+}

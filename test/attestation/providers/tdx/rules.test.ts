@@ -1,0 +1,57 @@
+import { describe, expect, it } from 'vitest'
+import { PolicyError } from '../../../../attestation/nitro/policy.ts'
+import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
+import { TDX_CHECKS, TDX_CODES } from '../../../../attestation/providers/tdx/tdx-codes.ts'
+import type { TdxPolicy } from '../../../../attestation/providers/tdx/tdx-policy.ts'
+import { verifyTdxQuote } from '../../../../attestation/providers/tdx/verify-tdx-quote.ts'
+import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
+import { buildTdxEvidence, TDX_POLICY } from '../../../support/provider-builder/tdx-builder.ts'
+import {
+  brokenTdxPolicies,
+  evidenceOf,
+  tdxAcceptances,
+  tdxRefusals,
+} from '../../../support/provider-cases/tdx-cases.ts'
+
+const codes: Readonly<Record<string, string>> = TDX_CODES
+
+describe('a rule', () => {
+  it.each(tdxAcceptances)('the check "$check" accepts $name', async (acceptance) => {
+    const { policy, at = MADE_AT } = acceptance
+    const { facts, checks } = await verifyTdxQuote(
+      evidenceOf(acceptance),
+      { ...TDX_POLICY, ...policy },
+      at,
+    )
+    expect(checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
+    expect(checks.map(({ name }) => name)).toEqual(Object.keys(TDX_CHECKS))
+    expect(facts?.tcb).not.toBeNull()
+  })
+
+  it.each(tdxRefusals)('verifyTdxQuote refuses with $code: $name', async (refusal) => {
+    const { code, check = codes[code], policy, at = MADE_AT } = refusal
+    const { checks } = await verifyTdxQuote(evidenceOf(refusal), { ...TDX_POLICY, ...policy }, at)
+    const failed = checks.filter(({ outcome }) => outcome === 'failed')
+    expect(failed.map(({ name, code: found }) => [name, found])).toEqual([[check, code]])
+    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  })
+
+  it.each(brokenTdxPolicies)('verifyTdxQuote throws PolicyError for %s', async (_, policy) => {
+    await expect(verifyTdxQuote(buildTdxEvidence(), policy as TdxPolicy, MADE_AT)).rejects.toThrow(
+      PolicyError,
+    )
+  })
+})
+
+describe('the cases', () => {
+  it('the cases have a refusal for each code', () => {
+    const tried = new Set<string>(tdxRefusals.map(({ code }) => code))
+    expect(Object.keys(TDX_CODES).filter((code) => !tried.has(code))).toEqual([])
+  })
+
+  it('the cases have an acceptance for each check', () => {
+    const tried = new Set<string>(tdxAcceptances.map(({ check }) => check))
+    expect(Object.keys(TDX_CHECKS).filter((name) => !tried.has(name))).toEqual([])
+  })
+})
