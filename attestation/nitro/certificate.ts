@@ -9,7 +9,15 @@ import {
   decodeTime,
   latin1,
 } from './der.ts'
-import { type EcdsaCurve, isPointOnCurve, isSignatureInRange, P384, pointBytes } from './ecdsa.ts'
+import {
+  type EcdsaCurve,
+  type EcdsaKey,
+  importPoint,
+  isPointOnCurve,
+  isSignatureInRange,
+  P384,
+  pointBytes,
+} from './ecdsa.ts'
 
 /** What the certificates of one authority are made of. */
 export type CertificateProfile = {
@@ -72,6 +80,16 @@ export function parseCertificate(
   const { algorithm, publicKey, ...fields } = readCertificate(der, where, profile)
   checkAlgorithm(algorithm, where, curve)
   return { ...fields, curve, point: pointOf(publicKey, where, curve) }
+}
+
+/** Imports are as slow as verifications, and a CA's key verifies certificates and lists. */
+const keys = new WeakMap<Certificate, Promise<EcdsaKey | null>>()
+
+/** The key of a certificate, imported once. Null if WebCrypto refuses the point. */
+export function importKeyOf(certificate: Certificate): Promise<EcdsaKey | null> {
+  const key = keys.get(certificate) ?? importPoint(certificate.point, certificate.curve)
+  keys.set(certificate, key)
+  return key
 }
 
 /**

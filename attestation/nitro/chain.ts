@@ -3,12 +3,13 @@ import { AttestationError } from './attestation-error.ts'
 import {
   type Certificate,
   type CertificateProfile,
+  importKeyOf,
   NITRO_CERTIFICATES,
   parseCertificate,
   parseCertificateSignature,
 } from './certificate.ts'
 import type { AttestationDocument } from './document.ts'
-import { type EcdsaKey, importPoint, verifyEcdsa } from './ecdsa.ts'
+import { type EcdsaKey, verifyEcdsa } from './ecdsa.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
 import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
@@ -146,7 +147,7 @@ async function verifyLinks([root, ...descendants]: readonly Certificate[]): Prom
 }
 
 async function importKey(certificate: Certificate | undefined): Promise<EcdsaKey> {
-  const key = certificate ? await importPoint(certificate.point, certificate.curve) : null
+  const key = certificate ? await importKeyOf(certificate) : null
   if (key === null) {
     throw new AttestationError(
       'certificate_point',

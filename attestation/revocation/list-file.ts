@@ -3,6 +3,7 @@ import { FormatError } from '../errors.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
 import {
   type Certificate,
+  importKeyOf,
   parseCertificate,
   parseCertificateSignature,
   parseName,
@@ -16,7 +17,7 @@ import {
   decodeTime,
   latin1,
 } from '../nitro/der.ts'
-import { type EcdsaCurve, importPoint, P384, verifyEcdsa } from '../nitro/ecdsa.ts'
+import { type EcdsaCurve, P384, verifyEcdsa } from '../nitro/ecdsa.ts'
 import type { RevocationList } from '../nitro/revocation-list.ts'
 
 /** The fault in a revocation list. Each code stands for one check. */
@@ -389,9 +390,10 @@ function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
 
 async function isSignedBy(
   { signed, signature }: ParsedList,
-  { point, curve }: Certificate,
+  certificate: Certificate,
 ): Promise<boolean> {
-  const key = await importPoint(point, curve)
+  const { curve } = certificate
+  const key = await importKeyOf(certificate)
   if (key === null) return false
   try {
     const pair = parseCertificateSignature({ signature, where: 'list', curve })

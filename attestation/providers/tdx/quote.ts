@@ -67,7 +67,7 @@ export type TdxQuote = {
 export function decodeTdxQuote(given: Uint8Array): TdxQuote {
   if (given.length < HEADER_BYTES + BODY_BYTES['1.0'] || given.length > TDX_QUOTE_BYTES_MAX)
     throw tdxFault('quote_size', `expected a quote of at most ${TDX_QUOTE_BYTES_MAX} bytes`)
-  const bytes = given.slice()
+  const bytes = new Uint8Array(given)
   const version = decodeHeader(bytes)
   const { start, tdVersion } = locateBody(bytes, version)
   const end = start + BODY_BYTES[tdVersion]

@@ -16,7 +16,12 @@ import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 /** When a judgement is made, and what it accepts. */
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
+  /** Chains of this judgement by their PEM: one key of Intel signs both texts. */
+  readonly issuers: Map<string, Promise<IssuerChain>>
 }
+
+/** A chain of the root and the TCB signing certificate. */
+type IssuerChain = Awaited<ReturnType<typeof verifyProviderChain>>
 
 type Certificates = LinkedChain['certificates']
 
@@ -67,24 +72,25 @@ async function readList(bytes: Uint8Array, source: string, chain: Certificates) 
 /** A text of Intel that was verified, with the chain of the key that signed it. */
 export type VerifiedText<Value> = { readonly value: Value; readonly certificates: Certificates }
 
-/**
- * Verifies a TCB info: chain, signature, kind, dates, and that it is of the platform's FMSPC and
- * PCEID. Throws ProviderEvidenceError.
- */
+/** Verifies a TCB info: chain, signature, kind and dates. Throws ProviderEvidenceError. */
 export async function verifyTcbInfo(
   text: SignedText,
-  { fmspc, pceId, ...demand }: CollateralDemand & Pick<Pck, 'fmspc' | 'pceId'>,
+  demand: CollateralDemand,
 ): Promise<VerifiedText<TcbInfo>> {
   const certificates = await verifyText(text, 'tcb_info_signature', demand)
   const value = parseTcbInfo(text.signed)
   if (value.id !== 'TDX' || value.version !== 3 || value.tcbType !== 0)
     throw tdxFault('tcb_info_id', 'expected a TCB info of TDX, version 3, type 0')
   checkIssue(value, 'tcb_info', demand)
-  if (value.fmspc !== fmspc)
-    throw tdxFault('tcb_info_fmspc', `expected a TCB info for FMSPC ${fmspc}, got ${value.fmspc}`)
-  if (value.pceId !== pceId)
-    throw tdxFault('tcb_info_pce_id', `expected a TCB info for PCEID ${pceId}`)
   return { value, certificates }
+}
+
+/** Checks that a TCB info is of the platform's kind. Throws ProviderEvidenceError. */
+export function checkPlatformKind(info: TcbInfo, { fmspc, pceId }: Pck): void {
+  if (info.fmspc !== fmspc)
+    throw tdxFault('tcb_info_fmspc', `expected a TCB info for FMSPC ${fmspc}, got ${info.fmspc}`)
+  if (info.pceId !== pceId)
+    throw tdxFault('tcb_info_pce_id', `expected a TCB info for PCEID ${pceId}`)
 }
 
 /** Verifies a QE identity: chain, signature, kind and dates. Throws ProviderEvidenceError. */
@@ -103,16 +109,26 @@ export async function verifyQeIdentity(
 async function verifyText(
   { signed, signature, issuerChain }: SignedText,
   code: TdxCode,
-  { roots, atMs }: CollateralDemand,
+  { issuers, ...demand }: CollateralDemand,
 ): Promise<Certificates> {
-  const ders = parsePemChain(issuerChain, 'issuer chain').toReversed()
-  const chain = await verifyProviderChain(ders, { roots, atMs, profile: INTEL_CERTIFICATES })
-  if (ders.length !== 2 || chain.leaf.subject.commonName !== TCB_SIGNING_NAME)
-    throw tdxFault('tcb_signing_names', `expected a chain of the root and ${TCB_SIGNING_NAME}`)
+  const started = issuers.get(issuerChain) ?? verifyIssuer(issuerChain, demand)
+  issuers.set(issuerChain, started)
+  const chain = await started
   const isInRange = isSignatureInRange(signature, P256)
   if (!isInRange || !(await verifyEcdsa({ key: chain.leafKey, signature, data: signed })))
     throw tdxFault(code, `expected a signature by ${TCB_SIGNING_NAME}`)
   return chain.certificates
+}
+
+async function verifyIssuer(
+  pem: string,
+  { roots, atMs }: Omit<CollateralDemand, 'issuers'>,
+): Promise<IssuerChain> {
+  const ders = parsePemChain(pem, 'issuer chain').toReversed()
+  const chain = await verifyProviderChain(ders, { roots, atMs, profile: INTEL_CERTIFICATES })
+  if (ders.length !== 2 || chain.leaf.subject.commonName !== TCB_SIGNING_NAME)
+    throw tdxFault('tcb_signing_names', `expected a chain of the root and ${TCB_SIGNING_NAME}`)
+  return chain
 }
 
 const TCB_SIGNING_NAME = 'Intel SGX TCB Signing'

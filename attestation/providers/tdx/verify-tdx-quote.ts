@@ -37,6 +37,8 @@ import {
 import { TDX_CHECKS, type TdxCheckName, tdxFault } from './tdx-codes.ts'
 import { type ResolvedTdxPolicy, resolveTdxPolicy, type TdxPolicy } from './tdx-policy.ts'
 import {
+  type CollateralDemand,
+  checkPlatformKind,
   type ForceWindow,
   verifyLists,
   verifyQeIdentity,
@@ -105,20 +107,20 @@ export async function verifyTdxQuote(
   policy: TdxPolicy,
   at: Date,
 ): Promise<TdxJudgement> {
-  const demand: Demand = { ...resolveTdxPolicy(policy), atMs: judgedAt(at) }
+  const demand = { ...resolveTdxPolicy(policy), atMs: judgedAt(at), issuers: new Map() }
   const checks = createProviderChecks(TDX_CHECKS)
   const quote = await checks.make('format', () => {
     const decoded = decodeTdxQuote(bytes)
     return established(decoded, `version ${decoded.version}, TD ${decoded.body.tdVersion}`)
   })
-  const pck = await checks.make('PCK chain', async () => {
+  const started = checks.make('PCK chain', async () => {
     if (quote === null) return blockedBy('format')
     const verified = await verifyPck(quote.pckChain, demand)
     return established(verified, `FMSPC ${verified.fmspc}`)
   })
   const [signed, intel] = await Promise.all([
-    verifySignatures(checks, quote, pck),
-    verifyCollateral(checks, { collateral, pck, demand }),
+    verifySignatures(checks, quote, started),
+    verifyCollateral(checks, { collateral, started, demand }),
   ])
   const tcb = await judgeTcb(checks, { signed, intel, demand })
   const matchedSet = await checkTd(checks, signed, demand)
@@ -127,7 +129,7 @@ export async function verifyTdxQuote(
 }
 
 type Checks = ProviderChecks<TdxCheckName>
-type Demand = ResolvedTdxPolicy & { readonly atMs: number }
+type Demand = ResolvedTdxPolicy & CollateralDemand
 
 /** A quote whose signatures hold, and its platform. */
 type SignedQuote = { readonly quote: TdxQuote; readonly pck: Pck }
@@ -139,9 +141,10 @@ type SignedQuote = { readonly quote: TdxQuote; readonly pck: Pck }
 async function verifySignatures(
   { make }: Checks,
   quote: TdxQuote | null,
-  pck: Pck | null,
+  started: Promise<Pck | null>,
 ): Promise<SignedQuote | null> {
-  const quoteHolds = quote === null || pck === null ? null : verifyQuoteSignature(quote)
+  const quoteHolds = quote === null ? null : verifyQuoteSignature(quote)
+  const pck = await started
   const stated = await make('QE report', async () => {
     if (quote === null || pck === null) return blockedBy('PCK chain')
     const { qeReport, qeSignature } = quote
@@ -202,29 +205,34 @@ async function verifyCollateral(
   { make }: Checks,
   {
     collateral,
-    pck,
+    started,
     demand,
   }: {
     readonly collateral: TdxCollateral | null
-    readonly pck: Pck | null
+    readonly started: Promise<Pck | null>
     readonly demand: Demand
   },
 ): Promise<IntelStatements> {
-  const missing = pck === null ? blockedBy('PCK chain') : notGiven("Intel's collateral was")
+  const missing = notGiven("Intel's collateral was")
   const [info, identity] = await Promise.all([
     make('TCB info', async () => {
-      if (pck === null || collateral === null) return missing
-      const text = await verifyTcbInfo(collateral.tcbInfo, { ...demand, ...pck })
+      if (collateral === null) return missing
+      const text = await verifyTcbInfo(collateral.tcbInfo, demand)
+      const pck = await started
+      if (pck === null) return blockedBy('PCK chain')
+      checkPlatformKind(text.value, pck)
       return established(text, sayIssue(text.value))
     }),
     make('QE identity', async () => {
-      if (pck === null || collateral === null) return missing
+      if (collateral === null) return missing
       const text = await verifyQeIdentity(collateral.qeIdentity, demand)
       return established(text, sayIssue(text.value))
     }),
   ])
+  const pck = await started
   const lists = await make('revocation', async () => {
-    if (pck === null || collateral === null) return missing
+    if (collateral === null) return missing
+    if (pck === null) return blockedBy('PCK chain')
     const chains = [pck, info, identity].flatMap((one) => (one ? [one.certificates] : []))
     return established(await verifyLists(collateral, { chains, atMs: demand.atMs }))
   })
