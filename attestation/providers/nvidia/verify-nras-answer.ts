@@ -122,7 +122,7 @@ function parseAnswer(bytes: Uint8Array): AnswerTexts {
   }
 }
 
-/** Rule 10: the overall token and each device's are signed, by the issuer, and valid at the time. */
+/** Rule 10: each token is signed, of the issuer, and valid at the time. */
 async function readTokens(
   { overall, devices, keys }: AnswerTexts & { readonly keys: TokenKeys },
   { issuer, atMs }: { readonly issuer: string; readonly atMs: number },
