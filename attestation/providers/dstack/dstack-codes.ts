@@ -9,7 +9,7 @@ export const DSTACK_CHECKS = {
   'application id': 'the application id is the accepted one',
   'configuration id': 'MRCONFIGID states the same application',
   'OS image': 'the measurements are those of an accepted image',
-  'OS image release': 'the image is no development image',
+  'OS image release': 'the image is not a development image',
 } as const satisfies Readonly<Record<string, string>>
 
 export type DstackCheckName = keyof typeof DSTACK_CHECKS

@@ -93,7 +93,7 @@ function digestOf(name: string, payload: Uint8Array, version: 1 | 2): Uint8Array
 const COLON = encodeUtf8(':')
 
 /** RTMR0 to RTMR3 after these events: each extends its register, from zeros. */
-export function replayEvents(events: readonly DstackEvent[]): readonly Uint8Array[] {
+export function replayRegisters(events: readonly DstackEvent[]): readonly Uint8Array[] {
   const registers = Array.from({ length: 4 }, () => new Uint8Array(DIGEST_BYTES))
   for (const { register, digest } of events)
     registers[register] = sha384(concatBytes(registers[register] ?? new Uint8Array(), digest))

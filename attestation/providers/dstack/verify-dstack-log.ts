@@ -17,7 +17,7 @@ import {
   type ResolvedDstackPolicy,
   resolveDstackPolicy,
 } from './dstack-policy.ts'
-import { parseEventLog, replayEvents, type SystemEvents, systemEventsOf } from './event-log.ts'
+import { parseEventLog, replayRegisters, type SystemEvents, systemEventsOf } from './event-log.ts'
 import { checkImageRelease, matchImage } from './os-image.ts'
 
 /** What a dstack machine gives beside its quote. All of it is attacker-controlled. */
@@ -50,8 +50,8 @@ export type DstackJudgement = {
 }
 
 /**
- * Judges the event log of a dstack machine against its verified quote: all checks of tdx/rules.md
- * for dstack. Accept the evidence only if `requireChecks(checks)` returns.
+ * Judges the event log of a dstack machine against its verified quote: all checks of rules.md,
+ * in their order. Accept the evidence only if `requireChecks(checks)` returns.
  *
  * It proves which application the OS image says that it started. It proves no more than that image
  * does: without accepted `images`, another OS can log what it likes. Throws PolicyError for a call
@@ -77,7 +77,7 @@ export async function verifyDstackLog(
   })
   const events = await make('register replay', () => {
     if (parsed === null) return blockedBy('event log')
-    const odd = replayEvents(parsed).findIndex(
+    const odd = replayRegisters(parsed).findIndex(
       (value, index) => !equalBytes(value, body.rtmrs[index] ?? new Uint8Array()),
     )
     if (odd >= 0) throw dstackFault('register_mismatch', `expected events that give RTMR${odd}`)

@@ -37,7 +37,7 @@ export type PlatformLevel = TcbVerdict & {
 }
 
 /** The signer and attributes that a TDX module must have. Lower-case hex, as all hex here. */
-export type ModuleIdentity = {
+export type TdxModuleIdentity = {
   /** 48 bytes. */
   readonly mrSigner: string
   /** 8 bytes. Only the bits of the mask count. */
@@ -63,11 +63,11 @@ export type TcbInfo = Issue & {
   readonly fmspc: string
   readonly pceId: string
   /** For module version 0. */
-  readonly tdxModule: ModuleIdentity
+  readonly tdxModule: TdxModuleIdentity
   /** For other versions, by id: `TDX_01` is version 1. */
   readonly moduleIdentities: ReadonlyMap<
     string,
-    ModuleIdentity & { readonly levels: readonly SvnLevel[] }
+    TdxModuleIdentity & { readonly levels: readonly SvnLevel[] }
   >
   /** The highest first, as Intel sorts them. */
   readonly levels: readonly PlatformLevel[]
@@ -210,7 +210,7 @@ function readersOf(code: TdxCode, prefix: string) {
       ),
     }),
 
-    moduleOf: (json: JsonObject): ModuleIdentity => ({
+    moduleOf: (json: JsonObject): TdxModuleIdentity => ({
       mrSigner: hexOf(memberOf(json, 'mrsigner'), 'mrsigner', 48),
       attributes: hexOf(memberOf(json, 'attributes'), 'attributes', 8),
       attributesMask: hexOf(memberOf(json, 'attributesMask'), 'attributesMask', 8),

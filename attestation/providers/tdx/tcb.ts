@@ -2,7 +2,6 @@ import { decodeHex, encodeHex } from '../../bytes.ts'
 import type { Pck } from './pck.ts'
 import type { QeReport, TdxBody } from './quote.ts'
 import {
-  type ModuleIdentity,
   type PlatformLevel,
   type QeIdentity,
   type SvnLevel,
@@ -10,6 +9,7 @@ import {
   type TcbInfo,
   type TcbStatus,
   type TcbVerdict,
+  type TdxModuleIdentity,
 } from './tcb-info.ts'
 import { tdxFault } from './tdx-codes.ts'
 import type { ResolvedTdxPolicy } from './tdx-policy.ts'
@@ -85,7 +85,7 @@ function moduleVersion(teeTcbSvn: Uint8Array): number {
 
 function checkModule(
   { mrSignerSeam, seamAttributes }: Pick<TdxBody, 'mrSignerSeam' | 'seamAttributes'>,
-  { mrSigner, attributes, attributesMask }: ModuleIdentity,
+  { mrSigner, attributes, attributesMask }: TdxModuleIdentity,
 ): void {
   if (encodeHex(mrSignerSeam) !== mrSigner)
     throw tdxFault('module_mr_signer', 'expected the MRSIGNERSEAM of the module identity')

@@ -31,7 +31,7 @@ export function checkXfam(
   return established(true, `XFAM ${hex(bits)}`)
 }
 
-/** Checks that no service TD is bound, which could migrate the TD. Reports of TD 1.0 have none. */
+/** Checks that no service TD is bound, which could migrate the TD. TD 1.0 cannot have one. */
 export function checkServiceTd({ mrServiceTd }: TdxBody): Established<true> {
   if (mrServiceTd?.some((byte) => byte !== 0))
     throw tdxFault('service_td', 'expected no service TD: MRSERVICETD of zeros')

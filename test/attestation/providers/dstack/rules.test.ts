@@ -21,6 +21,7 @@ import {
   dstackAcceptances,
   dstackRefusals,
 } from '../../../support/provider-cases/dstack-cases.ts'
+import { listRuleRows } from '../../../support/provider-cases/list-rule-rows.ts'
 import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'
 
 describe('a rule', () => {
@@ -70,6 +71,17 @@ describe('a rule', () => {
     })
     requireChecks(checks)
     expect(facts).toMatchObject({ isDevImage: null, osImageHash: null, hasCompose: true })
+  })
+})
+
+describe('rules.md', () => {
+  it('rules.md has a row for each check with all its codes, and no others', () => {
+    const codes: Readonly<Record<string, string>> = DSTACK_CODES
+    const expected = Object.keys(DSTACK_CHECKS).map((name) => [
+      name,
+      Object.keys(codes).filter((code) => codes[code] === name),
+    ])
+    expect(listRuleRows('dstack')).toEqual(expected)
   })
 })
 

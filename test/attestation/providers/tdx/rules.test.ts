@@ -7,6 +7,7 @@ import type { TdxPolicy } from '../../../../attestation/providers/tdx/tdx-policy
 import { verifyTdxQuote } from '../../../../attestation/providers/tdx/verify-tdx-quote.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import { buildTdxEvidence, TDX_POLICY } from '../../../support/provider-builder/tdx-builder.ts'
+import { listRuleRows } from '../../../support/provider-cases/list-rule-rows.ts'
 import {
   brokenTdxPolicies,
   evidenceOf,
@@ -41,6 +42,16 @@ describe('a rule', () => {
     await expect(verifyTdxQuote(buildTdxEvidence(), policy as TdxPolicy, MADE_AT)).rejects.toThrow(
       PolicyError,
     )
+  })
+})
+
+describe('rules.md', () => {
+  it('rules.md has a row for each check with all its codes, and no others', () => {
+    const expected = Object.keys(TDX_CHECKS).map((name) => [
+      name,
+      Object.keys(TDX_CODES).filter((code) => codes[code] === name),
+    ])
+    expect(listRuleRows('tdx')).toEqual(expected)
   })
 })
 
