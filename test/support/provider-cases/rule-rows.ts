@@ -1,5 +1,5 @@
-/** The rows of a page of rules: number, check, and codes in the last column. */
-export function listRuleRows(page: string) {
+/** The rows of a page whose rules have numbers: number, check, and the codes of the last column. */
+export function listNumberedRules(page: string) {
   const rows = page.matchAll(/^\| +(\d+) \| ([^|]+?) +\| .* \| (.*?) +\|$/gm)
   return [...rows].map(([, rule, check, codes = '']) => ({
     rule: Number(rule),

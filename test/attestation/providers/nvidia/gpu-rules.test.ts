@@ -30,7 +30,7 @@ import {
   nrasCaseOf,
   nrasRefusals,
 } from '../../../support/provider-cases/nras-cases.ts'
-import { listRuleRows } from '../../../support/provider-cases/rule-rows.ts'
+import { listNumberedRules } from '../../../support/provider-cases/rule-rows.ts'
 
 function expectRefusal(checks: readonly ProviderCheck[], code: keyof typeof NVIDIA_CODES): void {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
@@ -100,7 +100,7 @@ describe("rules.md of NVIDIA's evidence", () => {
   const page = readFileSync(file, 'utf8')
 
   it("rules.md of NVIDIA's evidence has a row for each rule with all its codes", () => {
-    expect(listRuleRows(page)).toEqual(
+    expect(listNumberedRules(page)).toEqual(
       Object.entries(NVIDIA_RULES).map(([rule, check]) => ({
         rule: Number(rule),
         check,

@@ -13,7 +13,7 @@ import {
 import { verifySnpReport } from '../../../../attestation/providers/snp/verify-snp-report.ts'
 import { SNP_AT } from '../../../support/provider-builder/snp-pki.ts'
 import { buildSnp, SNP_MEASUREMENT } from '../../../support/provider-builder/snp-report-builder.ts'
-import { listRuleRows } from '../../../support/provider-cases/rule-rows.ts'
+import { listNumberedRules } from '../../../support/provider-cases/rule-rows.ts'
 import { caseOf, snpAcceptances, snpRefusals } from '../../../support/provider-cases/snp-cases.ts'
 
 describe('a rule of reports', () => {
@@ -72,7 +72,7 @@ describe('rules.md of reports', () => {
   const page = readFileSync(file, 'utf8')
 
   it('rules.md of reports has a row for each rule with all its codes, and no others', () => {
-    expect(listRuleRows(page)).toEqual(
+    expect(listNumberedRules(page)).toEqual(
       Object.entries(SNP_RULES).map(([rule, check]) => ({
         rule: Number(rule),
         check,
