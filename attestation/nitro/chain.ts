@@ -24,6 +24,9 @@ type ChainExpectation = Pick<
   readonly profile?: CertificateProfile
 }
 
+/** What the checks of a chain read of a certificate, with any kind of key. */
+type LinkedCertificate = Omit<Certificate, 'curve' | 'point'>
+
 /** A verified chain, root first, with the leaf and its key. */
 type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
@@ -85,8 +88,8 @@ function parseChain(
  * Validity includes its start and its end (RFC 5280 section 4.1.2.5). A clock that is `skewMs` slow
  * still accepts a new certificate.
  */
-function checkValidity(
-  certificates: readonly Certificate[],
+export function checkValidity(
+  certificates: readonly LinkedCertificate[],
   { atMs, skewMs }: { readonly atMs: number; readonly skewMs: number },
 ): void {
   const early = certificates.find(({ notBeforeMs }) => atMs + skewMs < notBeforeMs)
@@ -178,12 +181,15 @@ function checkLinks(certificates: readonly Certificate[]): void {
 }
 
 /** RFC 5280 section 6.1.3 (a)(4). Comparing names by bytes is enough for these chains. */
-function checkIssuer(
-  certificate: Certificate,
+export function checkIssuer(
+  certificate: LinkedCertificate,
   {
     parent,
     certificates,
-  }: { readonly parent: Certificate; readonly certificates: readonly Certificate[] },
+  }: {
+    readonly parent: LinkedCertificate
+    readonly certificates: readonly LinkedCertificate[]
+  },
 ): void {
   if (isSameName(certificate, parent)) return
   const elsewhere = certificates.some(
@@ -200,15 +206,15 @@ function checkIssuer(
       )
 }
 
-function isSameName({ issuer }: Certificate, { subject }: Certificate): boolean {
+function isSameName({ issuer }: LinkedCertificate, { subject }: LinkedCertificate): boolean {
   return equalBytes(issuer.encoding, subject.encoding)
 }
 
 /**
  * `following`: the number of CA certificates between this one and the leaf, self-issued ones too.
  */
-function checkAuthority(
-  certificate: Certificate,
+export function checkAuthority(
+  certificate: LinkedCertificate,
   { following }: { readonly following: number },
 ): void {
   const { basicConstraints, keyUsage, where } = certificate

@@ -50,7 +50,7 @@ export async function checkProviderLists(
 }
 
 /** Runs a check of attestation/nitro. Its fault becomes ProviderEvidenceError of the same code. */
-async function asProviderFault<Value>(check: () => Promise<Value> | Value): Promise<Value> {
+export async function asProviderFault<Value>(check: () => Promise<Value> | Value): Promise<Value> {
   try {
     return await check()
   } catch (fault) {

@@ -82,12 +82,16 @@ export function parseLists(
   source: string,
   curve: EcdsaCurve = P384,
 ): readonly ParsedList[] {
-  if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source, curve)]
+  const signer = { name: `ECDSA with ${curve.hash}`, isAlgorithm: isAlgorithmOf(curve) }
+  if (file[0] === DER_TAGS.sequence) return [parseList(file.slice(), source, signer)]
   const text = new TextDecoder().decode(file)
   const blocks = [...text.matchAll(/-----BEGIN X509 CRL-----([^-]*)-----END X509 CRL-----/g)]
   if (blocks.length === 0) throw malformed(source, 'expected a revocation list in DER or PEM')
-  return blocks.map(([, base64 = '']) => parseList(bytesOf(base64, source), source, curve))
+  return blocks.map(([, base64 = '']) => parseList(bytesOf(base64, source), source, signer))
 }
+
+/** How the lists of an authority are signed. */
+type ListSigner = { readonly name: string; isAlgorithm(node: DerNode | undefined): boolean }
 
 const DELTA_INDICATOR = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
@@ -102,15 +106,20 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
 /** Extensions in an entry: reason and date. Every reason leads to refusal. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
-function parseList(der: Uint8Array<ArrayBuffer>, source: string, curve: EcdsaCurve): ParsedList {
+/** Parses one list in DER, as parseLists does, of any kind of signature. */
+export function parseList(
+  der: Uint8Array<ArrayBuffer>,
+  source: string,
+  { name, isAlgorithm }: ListSigner,
+): ParsedList {
   const [signed, algorithm, signature] = childrenOf(decode(der, source), source)
   const fields = splitFields(signed, source)
   if (signature?.tag !== DER_TAGS.bitString || signature.content[0] !== 0)
     throw malformed(source, 'expected a certificate revocation list (RFC 5280)')
-  if (![fields.algorithm, algorithm].every((node) => isAlgorithm(node, curve)))
+  if (![fields.algorithm, algorithm].every(isAlgorithm))
     throw new RevocationListError('algorithm', {
       source,
-      message: `expected a signature by ECDSA with ${curve.hash}`,
+      message: `expected a signature by ${name}`,
     })
   const extensions = readExtensions(fields.extensions, UNDERSTOOD, source)
   const serials = fields.revoked.map((entry) => serialOf(entry, source))
@@ -170,9 +179,11 @@ function timeOf(node: DerNode | undefined): number | null {
   return node && isTime ? decodeTime(node.tag, node.content) : null
 }
 
-function isAlgorithm(node: DerNode | undefined, curve: EcdsaCurve): boolean {
-  const [type, ...parameters] = node?.tag === DER_TAGS.sequence ? node.children : []
-  return parameters.length === 0 && identifierOf(type) === curve.algorithm
+function isAlgorithmOf({ algorithm }: EcdsaCurve): ListSigner['isAlgorithm'] {
+  return (node) => {
+    const [type, ...parameters] = node?.tag === DER_TAGS.sequence ? node.children : []
+    return parameters.length === 0 && identifierOf(type) === algorithm
+  }
 }
 
 function identifierOf(node: DerNode | undefined): string | null {
@@ -357,7 +368,7 @@ export async function findListOfCertificates(
       'signature',
       `expected a signature by ${issuer.subject.text}, as it is in the document's chain`,
     )
-  if (!isAbout(parsed, issued, at + 2 < certificates.length))
+  if (!coversCertificate(parsed, issued, at + 2 < certificates.length))
     return silent(
       'scope',
       `expected a list that is about ${issued.subject.text}: it is for other certificates`,
@@ -394,10 +405,10 @@ async function isSignedBy(
   }
 }
 
-/** `isAuthority`: true if another certificate follows in the chain. */
-function isAbout(
+/** True if a list covers a certificate. `isAuthority`: true if another follows in the chain. */
+export function coversCertificate(
   { scope }: ParsedList,
-  { distributionPoints }: Certificate,
+  { distributionPoints }: Pick<Certificate, 'distributionPoints'>,
   isAuthority: boolean,
 ): boolean {
   if (scope.only !== null && (scope.only === 'authorities') !== isAuthority) return false

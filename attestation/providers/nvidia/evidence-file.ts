@@ -1,0 +1,45 @@
+import { decodeBase64, decodeHex, equalBytes } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { formsOf } from '../../json/forms.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import type { Json } from '../../json/value.ts'
+import { refuseGpu } from './gpu-rules.ts'
+import { decodeSpdmEvidence } from './spdm-evidence.ts'
+import type { GpuEvidence } from './verify-gpu-evidence.ts'
+
+/** Evidence of one device, with the architecture that the sender states. */
+export type ArchivedGpuEvidence = GpuEvidence & { readonly arch: string }
+
+/** Most devices in one file: eight GPUs and four switches, and as many again. */
+const DEVICES_MAX = 24
+
+/**
+ * Parses the attacker-controlled JSON in which NVIDIA's tools pass evidence on: an array of objects
+ * of arch, certificate (base64 of PEM), evidence (base64) and nonce (hex), which must be the nonce
+ * of the evidence. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
+ */
+export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidence[] {
+  const { arrayOf } = formsOf('answer_malformed')
+  try {
+    const items = arrayOf(parseExactJson(bytes), 'the evidence', { min: 1, max: DEVICES_MAX })
+    return items.map(parseDevice)
+  } catch (fault) {
+    if (!(fault instanceof FormatError)) throw fault
+    throw refuseGpu('answer_malformed', fault.message)
+  }
+}
+
+function parseDevice(json: Json): ArchivedGpuEvidence {
+  const { membersOf, textOf, hexOf } = formsOf('answer_malformed')
+  const members = membersOf(json, 'each', ['arch', 'certificate', 'evidence', 'nonce'])
+  const evidence = decodeBase64(textOf(members.evidence, 'evidence'))
+  const nonce = decodeHex(hexOf(members.nonce, 'nonce', 32))
+  if (!equalBytes(nonce, decodeSpdmEvidence(evidence).nonce))
+    throw refuseGpu('nonce_mismatch', "expected the evidence's own nonce beside it")
+  const pem = decodeBase64(textOf(members.certificate, 'certificate'))
+  return {
+    arch: textOf(members.arch, 'arch'),
+    evidence,
+    certificates: new TextDecoder().decode(pem),
+  }
+}

@@ -1,0 +1,55 @@
+import {
+  DER_TAGS,
+  DerError,
+  type DerNode,
+  decodeDer,
+  decodeObjectIdentifier,
+} from '../../nitro/der.ts'
+
+/** DICE's extensions: of Hopper the composite id, of Blackwell the TcbInfo (TCG DICE, 6.1). */
+const COMPOSITE_ID = '2.23.133.5.4.1'
+const TCB_INFO = '2.23.133.5.4.1.1'
+const SHA384 = '2.16.840.1.101.3.4.2.2'
+const FIRMWARE_IDS_FIELD = 0xa6
+
+/** True for the extensions that firmwareIdsOf reads. */
+export function isDiceExtension(type: string): boolean {
+  return type === COMPOSITE_ID || type === TCB_INFO
+}
+
+/**
+ * The digests of firmware in a leaf's DICE extension, SHA-384. Empty if the leaf has no such
+ * extension, or an extension of another form.
+ */
+export function firmwareIdsOf(
+  values: ReadonlyMap<string, Uint8Array<ArrayBuffer>>,
+): readonly Uint8Array[] {
+  const composite = childrenOf(values.get(COMPOSITE_ID))
+  const fields = childrenOf(values.get(TCB_INFO)).filter(({ tag }) => tag === FIRMWARE_IDS_FIELD)
+  const ids =
+    composite.length === 3 ? composite.slice(2) : fields.flatMap(({ children }) => children)
+  return ids.flatMap(digestOf)
+}
+
+function childrenOf(value: Uint8Array<ArrayBuffer> | undefined): readonly DerNode[] {
+  if (value === undefined) return []
+  try {
+    const { tag, children } = decodeDer(value)
+    return tag === DER_TAGS.sequence ? children : []
+  } catch (fault) {
+    if (fault instanceof DerError) return []
+    throw fault
+  }
+}
+
+/** FWID: an algorithm and a digest. */
+function digestOf({ tag, children }: DerNode): readonly Uint8Array[] {
+  const [algorithm, digest, ...rest] = children
+  const isDigest =
+    tag === DER_TAGS.sequence &&
+    algorithm?.tag === DER_TAGS.objectIdentifier &&
+    decodeObjectIdentifier(algorithm.content) === SHA384 &&
+    digest?.tag === DER_TAGS.octetString &&
+    rest.length === 0
+  return isDigest ? [digest.content] : []
+}

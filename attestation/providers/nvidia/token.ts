@@ -1,0 +1,105 @@
+import { decodeBase64, encodeBase64, encodeUtf8 } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { formsOf } from '../../json/forms.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
+import { type EcdsaKey, importPoint, isPointOnCurve, P384, verifyEcdsa } from '../../nitro/ecdsa.ts'
+import { refuseGpu } from './gpu-rules.ts'
+
+/** The keys of a key set (RFC 7517) that may sign tokens, by key id. */
+export type TokenKeys = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
+
+/** Most characters of a token. Real tokens have about 3,000. */
+const TOKEN_CHARACTERS_MAX = 65_536
+const COORDINATE_BYTES = P384.coordinateBytes
+
+/**
+ * Parses the attacker-controlled JSON of a key set: `keys`, of which the keys on P-384 are taken,
+ * each with a key id of its own. Throws ProviderEvidenceError `key_set_malformed`.
+ */
+export function parseTokenKeys(bytes: Uint8Array): TokenKeys {
+  const { objectOf, arrayOf, textOf } = formsOf('key_set_malformed')
+  return orRefuse('key_set_malformed', () => {
+    const keys = new Map<string, Uint8Array<ArrayBuffer>>()
+    const set = objectOf(parseExactJson(bytes), 'the key set')
+    for (const json of arrayOf(memberOf(set, 'keys'), 'keys')) {
+      const key = objectOf(json, 'each key')
+      if (memberOf(key, 'kty') !== 'EC' || memberOf(key, 'crv') !== P384.name) continue
+      const kid = textOf(memberOf(key, 'kid'), 'kid')
+      const [x, y] = ['x', 'y'].map((name) => decodeBase64Url(textOf(memberOf(key, name), name)))
+      const point = Uint8Array.from([4, ...(x ?? []), ...(y ?? [])])
+      if (keys.has(kid) || x?.length !== COORDINATE_BYTES || !isPointOnCurve(point, P384))
+        throw new FormatError('key_set_malformed', 'expected points on P-384, each with its own id')
+      keys.set(kid, point)
+    }
+    return keys
+  })
+}
+
+/** A token (RFC 7519, RFC 7515 section 7.1), decoded. Nothing is verified. */
+export type Token = {
+  /** The ASCII of the whole token. */
+  readonly text: string
+  readonly kid: string
+  readonly claims: JsonObject
+  readonly signed: Uint8Array<ArrayBuffer>
+  readonly signature: Uint8Array<ArrayBuffer>
+}
+
+/**
+ * Decodes an attacker-controlled token (rule 10). Its algorithm must be ES384: `none`, and every
+ * other, is refused, and so is a header that makes demands. Throws ProviderEvidenceError.
+ */
+export function decodeToken(text: string): Token {
+  const [header = '', payload = '', signature = '', ...rest] = text.split('.')
+  if (text.length > TOKEN_CHARACTERS_MAX || rest.length > 0 || payload === '')
+    throw refuseGpu('token_malformed', 'expected a token of header, claims and signature')
+  const { alg, kid, crit } = objectIn(header)
+  if (alg !== 'ES384') throw refuseGpu('token_algorithm', 'expected a token signed by ES384')
+  if (typeof kid !== 'string' || crit !== undefined)
+    throw refuseGpu('token_malformed', 'expected a header with a key id, and without crit')
+  return {
+    text,
+    kid,
+    claims: objectIn(payload),
+    signed: new Uint8Array(encodeUtf8(`${header}.${payload}`)),
+    signature: orRefuse('token_malformed', () => decodeBase64Url(signature)),
+  }
+}
+
+/** Verifies a token's signature by the key that it names. Throws ProviderEvidenceError. */
+export async function verifyToken(token: Token, keys: TokenKeys): Promise<void> {
+  const point = keys.get(token.kid)
+  if (point === undefined)
+    throw refuseGpu('token_key_unknown', 'expected a token by a key of the stored key set')
+  const key: EcdsaKey | null = await importPoint(point, P384)
+  const { signed: data, signature } = token
+  if (key === null || !(await verifyEcdsa({ key, signature, data })))
+    throw refuseGpu('token_signature_invalid', 'expected a token that its key signed')
+}
+
+function objectIn(part: string): JsonObject {
+  return orRefuse('token_malformed', () => {
+    const json = parseExactJson(decodeBase64Url(part))
+    if (isJsonObject(json)) return json
+    throw new FormatError('token_malformed', 'expected a JSON object in the token')
+  })
+}
+
+/** Base64url without padding (RFC 7515 section 2). No two texts decode to the same bytes. */
+function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
+  const base64 = text.replaceAll('-', '+').replaceAll('_', '/')
+  const bytes = decodeBase64(base64.padEnd(Math.ceil(text.length / 4) * 4, '='))
+  const again = encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
+  if (again !== text) throw new FormatError('invalid_base64', 'expected base64url without padding')
+  return new Uint8Array(bytes)
+}
+
+function orRefuse<Value>(code: 'token_malformed' | 'key_set_malformed', read: () => Value): Value {
+  try {
+    return read()
+  } catch (fault) {
+    if (!(fault instanceof FormatError)) throw fault
+    throw refuseGpu(code, fault.message)
+  }
+}

@@ -1,0 +1,158 @@
+import { encodeHex, equalBytes, sha256 } from '../../bytes.ts'
+import { type CertificateFields, pointOf, readCertificate } from '../../nitro/certificate.ts'
+import { checkAuthority, checkIssuer, checkValidity } from '../../nitro/chain.ts'
+import { importPoint, P384, verifyEcdsa } from '../../nitro/ecdsa.ts'
+import { asProviderFault } from '../provider-chain.ts'
+import type { SnpRoots } from './policy.ts'
+import type { SnpReport } from './report.ts'
+import { checkRsaKey, isPssSha384, verifyPss } from './rsa-pss.ts'
+import { refuseReport } from './snp-rules.ts'
+import { SNP_PRODUCTS, type SnpProduct } from './tcb.ts'
+import { isAmdExtension } from './vek-claims.ts'
+
+/** The certificates of a report, DER. */
+export type SnpCertificates = {
+  /** The certificate of the key that signed the report: a VCEK's or a VLEK's. */
+  readonly vek: Uint8Array
+  /** AMD's intermediate authority: the ASK, or the ASVK of VLEKs. */
+  readonly ask: Uint8Array
+  /** AMD's root for the product. */
+  readonly ark: Uint8Array
+}
+
+/** A chain whose form and names hold, and the product that its root is for. */
+export type SnpChain = {
+  readonly vek: CertificateFields
+  readonly ask: CertificateFields
+  readonly ark: CertificateFields
+  readonly point: Uint8Array<ArrayBuffer>
+  readonly rootProduct: SnpProduct
+}
+
+/** Most bytes of a certificate. AMD's largest has 1,639. */
+const CERTIFICATE_BYTES_MAX = 4096
+
+/**
+ * Reads the chain from `vek` to a trusted ARK, whose certificates must be valid at `atMs` (rules 5
+ * to 9). Verifies no signature: see verifySnpLinks. Throws ProviderEvidenceError.
+ */
+export async function readSnpChain(
+  given: SnpCertificates,
+  {
+    signer,
+    roots,
+    atMs,
+  }: Pick<SnpReport, 'signer'> & { readonly roots: SnpRoots; readonly atMs: number },
+): Promise<SnpChain> {
+  const ders = { ark: copyOf(given.ark, 'ark'), ask: copyOf(given.ask, 'ask') }
+  const rootProduct = productOfRoot(ders.ark, roots)
+  return await asProviderFault(() => {
+    const ark = readAuthority(ders.ark, 'ark')
+    const ask = readAuthority(ders.ask, 'ask')
+    const vek = readSigned(copyOf(given.vek, 'vek'), 'vek')
+    const point = pointOf(vek.publicKey, 'vek', P384)
+    const certificates = [ark, ask, vek]
+    checkIssuer(ask, { parent: ark, certificates })
+    checkIssuer(vek, { parent: ask, certificates })
+    checkNames({ ask, vek }, { signer, rootProduct })
+    checkAuthority(ark, { following: 1 })
+    checkAuthority(ask, { following: 0 })
+    checkEnd(vek)
+    checkValidity(certificates, { atMs, skewMs: 0 })
+    return { vek, ask, ark, point, rootProduct }
+  })
+}
+
+/** Verifies the two links of a chain at once (rule 10). Throws ProviderEvidenceError. */
+export async function verifySnpLinks({ vek, ask, ark }: SnpChain): Promise<void> {
+  const links = [
+    { certificate: ask, issuer: ark },
+    { certificate: vek, issuer: ask },
+  ]
+  const held = await Promise.all(
+    links.map(({ certificate: { signed: data, signature }, issuer: { publicKey } }) =>
+      verifyPss({ publicKey: publicKey.encoding, signature, data }),
+    ),
+  )
+  const broken = links[held.indexOf(false)]
+  if (broken === undefined) return
+  const message = `${broken.certificate.where}: expected a signature by the certificate above it`
+  throw refuseReport('certificate_signature_invalid', message)
+}
+
+/** True if the chain's key signed the report (rule 12). Never rejects. */
+export async function isSignedByChain(
+  { signed: data, signature }: SnpReport,
+  { point }: Pick<SnpChain, 'point'>,
+): Promise<boolean> {
+  const key = await importPoint(point, P384)
+  return key !== null && (await verifyEcdsa({ key, signature, data }))
+}
+
+function copyOf(der: Uint8Array, where: string): Uint8Array<ArrayBuffer> {
+  if (der.length >= 1 && der.length <= CERTIFICATE_BYTES_MAX) return new Uint8Array(der)
+  const message = `${where}: expected 1 to ${CERTIFICATE_BYTES_MAX} bytes`
+  throw refuseReport('certificate_size', message)
+}
+
+function productOfRoot(der: Uint8Array, roots: SnpRoots): SnpProduct {
+  const fingerprint = sha256(der)
+  const product = SNP_PRODUCTS.find((one) =>
+    roots[one]?.some((root) => equalBytes(root, fingerprint)),
+  )
+  if (product === undefined) throw refuseReport('root_untrusted', 'expected a trusted ARK')
+  return product
+}
+
+function readAuthority(der: Uint8Array<ArrayBuffer>, where: string): CertificateFields {
+  const certificate = readSigned(der, where)
+  checkRsaKey(certificate.publicKey, where)
+  return certificate
+}
+
+function readSigned(der: Uint8Array<ArrayBuffer>, where: string): CertificateFields {
+  const certificate = readCertificate(der, where, { isOpaque })
+  if (!isPssSha384(certificate.algorithm)) {
+    const message = `${where}: expected RSASSA-PSS with SHA-384 and 48 bytes of salt`
+    throw refuseReport('certificate_algorithm', message)
+  }
+  const usage = certificate.opaque.get(KEY_USAGE)
+  const keyUsage = usage === undefined ? null : KEY_USAGES[encodeHex(usage)]
+  if (keyUsage === undefined)
+    throw refuseReport('certificate_der', `${where}: expected a keyUsage as AMD writes it`)
+  return { ...certificate, keyUsage }
+}
+
+const KEY_USAGE = '2.5.29.15'
+
+function isOpaque(type: string): boolean {
+  return type === KEY_USAGE || isAmdExtension(type)
+}
+
+const NO_USAGE = { digitalSignature: false, keyCertSign: false, cRLSign: false }
+
+/** By the bytes of the extension. AMD's ASKs have a trailing zero bit, which DER leaves out. */
+const KEY_USAGES: Readonly<Record<string, CertificateFields['keyUsage']>> = {
+  '03020106': { ...NO_USAGE, keyCertSign: true, cRLSign: true },
+  '03020204': { ...NO_USAGE, keyCertSign: true },
+  '03020104': { ...NO_USAGE, keyCertSign: true },
+  '03020102': { ...NO_USAGE, cRLSign: true },
+  '03020780': { ...NO_USAGE, digitalSignature: true },
+}
+
+/** VCEKs and VLEKs have authorities of different names under one root. */
+function checkNames(
+  { ask, vek }: Pick<SnpChain, 'ask' | 'vek'>,
+  { signer, rootProduct }: Pick<SnpReport, 'signer'> & Pick<SnpChain, 'rootProduct'>,
+): void {
+  const authority = signer === 'VCEK' ? `SEV-${rootProduct}` : `SEV-VLEK-${rootProduct}`
+  if (vek.subject.commonName !== `SEV-${signer}` || ask.subject.commonName !== authority)
+    throw refuseReport('certificate_name', `expected a SEV-${signer} by ${authority}`)
+}
+
+/** AMD's leaves have neither extension. */
+function checkEnd({ basicConstraints, keyUsage }: CertificateFields): void {
+  if (basicConstraints?.ca) throw refuseReport('leaf_is_ca', 'vek: expected no CA certificate')
+  if (keyUsage !== null && !keyUsage.digitalSignature)
+    throw refuseReport('leaf_key_usage', 'vek: expected keyUsage with digitalSignature, or none')
+}

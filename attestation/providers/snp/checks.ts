@@ -1,0 +1,152 @@
+import { encodeHex, equalBytes } from '../../bytes.ts'
+import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
+import type { SnpChain } from './chain.ts'
+import type { ResolvedSnpPolicy } from './policy.ts'
+import type { SnpReport } from './report.ts'
+import { refuseReport } from './snp-rules.ts'
+import { decodeTcb, findBelow, productOfCpu, type SnpProduct, type TcbVersion } from './tcb.ts'
+import { hardwareIdOfVek, productOfVek, providerOfVek, tcbOfVek } from './vek-claims.ts'
+
+/** The TCB_VERSIONs of a report, split. */
+export type SnpTcbs = Readonly<Record<keyof SnpReport['tcb'], TcbVersion>>
+
+/**
+ * Checks that report, certificate and root are of one product, and the kind of the certificate
+ * (rule 13). Reports of version 2 do not name their processor. Throws ProviderEvidenceError.
+ */
+export function checkProduct(
+  { cpu, signer }: SnpReport,
+  { vek, rootProduct }: SnpChain,
+): Established<{ readonly product: SnpProduct; readonly provider: string | null }> {
+  const products = [productOfVek(vek.opaque), ...(cpu === null ? [] : [productOfCpu(cpu)])]
+  if (products.some((product) => product !== rootProduct))
+    throw refuseReport('product_mismatch', `expected report and certificate of ${rootProduct}`)
+  const provider = providerOfVek(vek.opaque)
+  if ((provider !== null) !== (signer === 'VLEK'))
+    throw refuseReport('provider_extension', 'expected a CSP_ID in a VLEK, and in no VCEK')
+  const source = cpu === null ? ', by its certificate alone' : ''
+  return established({ product: rootProduct, provider }, `${rootProduct}${source}`)
+}
+
+/**
+ * Splits the report's TCBs, and checks that the certificate is for exactly the reported TCB (rule
+ * 14). Throws ProviderEvidenceError.
+ */
+export function checkTcb(
+  { tcb }: SnpReport,
+  { vek, rootProduct: product }: SnpChain,
+): Established<SnpTcbs> {
+  const tcbs = {
+    current: decodeTcb(tcb.current, product),
+    reported: decodeTcb(tcb.reported, product),
+    committed: decodeTcb(tcb.committed, product),
+    launch: decodeTcb(tcb.launch, product),
+  }
+  const certified = tcbOfVek(vek.opaque, product)
+  if (findBelow(tcbs.reported, certified) ?? findBelow(certified, tcbs.reported))
+    throw refuseReport('tcb_mismatch', "expected the reported TCB to be the certificate's")
+  return established(tcbs, `reported ${describeTcb(tcbs.reported)}`)
+}
+
+/**
+ * Checks that the certificate is for the report's chip (rule 15). A masked chip id, all zeros, is
+ * any chip. A VLEK is for no chip. Throws ProviderEvidenceError.
+ */
+export function checkChip(
+  { chipId, signer }: SnpReport,
+  { vek, rootProduct }: SnpChain,
+): Established<Uint8Array> | NotMade {
+  const hardwareId = hardwareIdOfVek(vek.opaque, rootProduct)
+  if ((hardwareId === null) !== (signer === 'VLEK'))
+    throw refuseReport('chip_extension', 'expected a hardware id in a VCEK, and in no VLEK')
+  if (hardwareId === null) return waived('a VLEK is for a provider, not for a chip')
+  if (isZero(chipId)) return waived("the report's chip id is masked")
+  const { length } = hardwareId
+  if (!equalBytes(chipId.subarray(0, length), hardwareId) || !isZero(chipId.subarray(length)))
+    throw refuseReport('chip_mismatch', "expected the certificate's hardware id")
+  return established(hardwareId, `chip ${encodeHex(hardwareId)}`)
+}
+
+/** Refuses debugging and migration (rule 16). Throws ProviderEvidenceError. */
+export function checkGuestPolicy({
+  policy,
+  migrationAgentReportId: agent,
+}: SnpReport): Established<true> {
+  if (policy.debug)
+    throw refuseReport('debug_allowed', 'expected a guest whose memory the host cannot read')
+  if (policy.migration)
+    throw refuseReport('migration_allowed', 'expected a guest without migration agent')
+  if (!isZero(agent) && agent.some((byte) => byte !== 0xff))
+    throw refuseReport('migration_agent', 'expected no report id of a migration agent')
+  return established(true)
+}
+
+/** Checks who asked for the report in the guest (rule 17). Throws ProviderEvidenceError. */
+export function checkVmpl({ vmpl }: SnpReport, { vmpl: expected }: ResolvedSnpPolicy) {
+  if (vmpl === expected) return established(true, `VMPL ${vmpl}`)
+  throw refuseReport('vmpl_unexpected', `expected a report for VMPL ${expected}`)
+}
+
+/** Checks the reported, committed and launch TCB (rule 18). Throws ProviderEvidenceError. */
+export function checkFloors(
+  { tcbs, product }: { readonly tcbs: SnpTcbs; readonly product: SnpProduct },
+  { floors }: ResolvedSnpPolicy,
+): Established<true> | NotMade {
+  if (floors === null) return waived('the policy has no floors')
+  const floor = floors[product]
+  if (floor === undefined)
+    throw refuseReport('tcb_floor_missing', `expected a product with a floor, got ${product}`)
+  for (const name of ['reported', 'committed', 'launch'] as const) {
+    const below = findBelow(tcbs[name], floor)
+    if (below !== null)
+      throw refuseReport(
+        'tcb_below_floor',
+        `expected ${below} of the ${name} TCB to be ${floor[below]} or more, got ${tcbs[name][below]}`,
+      )
+  }
+  return established(true, `at least ${describeTcb(floor)}`)
+}
+
+/** Checks the launch measurement (rule 19). Throws ProviderEvidenceError. */
+export function matchMeasurement(
+  { measurement }: SnpReport,
+  { measurements }: ResolvedSnpPolicy,
+): Established<number> | NotMade {
+  if (measurements === null) return waived('any measurement is accepted')
+  const index = measurements.findIndex((one) => equalBytes(one, measurement))
+  if (index < 0)
+    throw refuseReport('measurement_mismatch', 'expected a measurement that is accepted')
+  return established(index, encodeHex(measurement))
+}
+
+/** Checks what the host handed in at launch (rule 20). Throws ProviderEvidenceError. */
+export function matchHostData(
+  { hostData }: SnpReport,
+  { hostData: accepted }: ResolvedSnpPolicy,
+): Established<true> | NotMade {
+  if (accepted === null) return waived('any host data is accepted')
+  if (!accepted.some((one) => equalBytes(one, hostData)))
+    throw refuseReport('host_data_mismatch', 'expected host data that is accepted')
+  return established(true, encodeHex(hostData))
+}
+
+/** Checks what the guest handed in (rule 21). Throws ProviderEvidenceError. */
+export function matchReportData(
+  { reportData }: SnpReport,
+  { reportData: expected }: ResolvedSnpPolicy,
+): Established<true> | NotMade {
+  if (expected === null) return waived('no report data was asked for')
+  if (!equalBytes(expected, reportData))
+    throw refuseReport('report_data_mismatch', 'expected the report data that was asked for')
+  return established(true)
+}
+
+function isZero(bytes: Uint8Array): boolean {
+  return bytes.every((byte) => byte === 0)
+}
+
+function describeTcb(tcb: TcbVersion): string {
+  return Object.entries(tcb)
+    .map(([part, version]) => `${part} ${version}`)
+    .join(', ')
+}

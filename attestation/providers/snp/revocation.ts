@@ -1,0 +1,68 @@
+import { equalBytes } from '../../bytes.ts'
+import { trimSerial } from '../../nitro/revocation-list.ts'
+import {
+  coversCertificate,
+  type ParsedList,
+  parseList,
+  RevocationListError,
+} from '../../revocation/list-file.ts'
+import {
+  type Established,
+  established,
+  type NotMade,
+  notGiven,
+  waived,
+} from '../provider-checks.ts'
+import type { SnpChain } from './chain.ts'
+import type { ResolvedSnpPolicy } from './policy.ts'
+import { isPssSha384, verifyPss } from './rsa-pss.ts'
+import { refuseReport } from './snp-rules.ts'
+
+/** Most bytes of a list. AMD's have about 1,000. */
+const LIST_BYTES_MAX = 65_536
+
+/**
+ * Checks the ASK against the list of the chain's ARK (rule 11), DER. VCEKs have no list: all their
+ * serials are zero. Throws ProviderEvidenceError.
+ */
+export async function checkRevocation(
+  list: Uint8Array | null,
+  {
+    ark,
+    ask,
+    atMs,
+    needsRevocationList,
+  }: SnpChain & Pick<ResolvedSnpPolicy, 'needsRevocationList'> & { readonly atMs: number },
+): Promise<Established<true> | NotMade> {
+  if (list === null && !needsRevocationList) return waived('no revocation list is needed')
+  if (list === null) return notGiven("AMD's revocation list was")
+  const parsed = parse(list)
+  if (!equalBytes(parsed.issuer, ark.subject.encoding) || !ark.keyUsage?.cRLSign)
+    throw refuseReport('revocation_list_foreign', "expected a list of the chain's ARK")
+  const { signed: data, signature } = parsed
+  if (!(await verifyPss({ publicKey: ark.publicKey.encoding, signature, data })))
+    throw refuseReport('revocation_list_signature', "expected a list that the ARK's key signed")
+  if (!coversCertificate(parsed, ask, true))
+    throw refuseReport('revocation_list_unsupported', 'expected a list that covers the ASK')
+  if (parsed.thisUpdateMs > atMs)
+    throw refuseReport('revocation_list_not_yet_valid', 'expected a list that is in force')
+  if (parsed.nextUpdateMs < atMs)
+    throw refuseReport('revocation_list_expired', 'expected a list that has not expired')
+  if (parsed.serials.some((one) => equalBytes(trimSerial(one), trimSerial(ask.serial))))
+    throw refuseReport('certificate_revoked', 'ask is revoked, says its ARK')
+  return established(true, `by the list of ${new Date(parsed.thisUpdateMs).toISOString()}`)
+}
+
+function parse(list: Uint8Array): ParsedList {
+  if (list.length > LIST_BYTES_MAX)
+    throw refuseReport('revocation_list_malformed', `expected at most ${LIST_BYTES_MAX} bytes`)
+  const signer = { name: 'RSASSA-PSS with SHA-384', isAlgorithm: isPssSha384 }
+  try {
+    return parseList(new Uint8Array(list), 'list', signer)
+  } catch (fault) {
+    if (!(fault instanceof RevocationListError)) throw fault
+    const code =
+      fault.code === 'algorithm' || fault.code === 'unsupported' ? fault.code : 'malformed'
+    throw refuseReport(`revocation_list_${code}`, fault.message)
+  }
+}

@@ -1,0 +1,97 @@
+import { encodeHex } from '../../bytes.ts'
+import {
+  DER_TAGS,
+  DerError,
+  type DerNode,
+  decodeDer,
+  decodeObjectIdentifier,
+} from '../../nitro/der.ts'
+import { refuseReport } from './snp-rules.ts'
+
+/**
+ * AlgorithmIdentifiers of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC
+ * 4055 section 3.1), DER in hex. AMD's authorities write the default trailer field, though DER
+ * leaves it out.
+ */
+const SHA384 = '300d06096086480165030402020500'
+const MGF1 = `301a06092a864886f70d010108${SHA384}`
+const PARAMETERS = `a00f${SHA384}a11c${MGF1}a203020130`
+const PSS_SHA384: ReadonlySet<string> = new Set([
+  `304106092a864886f70d01010a3034${PARAMETERS}`,
+  `304606092a864886f70d01010a3039${PARAMETERS}a303020101`,
+])
+
+/** True for RSASSA-PSS with exactly the parameters that AMD uses. */
+export function isPssSha384(algorithm: DerNode | undefined): boolean {
+  return algorithm !== undefined && PSS_SHA384.has(encodeHex(algorithm.encoding))
+}
+
+const RSA_ENCRYPTION = '1.2.840.113549.1.1.1'
+const MODULUS_BYTES = 512
+const EXPONENT = '010001'
+
+/**
+ * Checks that a SubjectPublicKeyInfo has an RSA key of AMD's size. Throws
+ * ProviderEvidenceError.
+ */
+export function checkRsaKey(publicKey: DerNode, where: string): void {
+  const [algorithm, bits] = publicKey.children
+  const [type, parameters] = algorithm?.children ?? []
+  if (
+    type?.tag !== DER_TAGS.objectIdentifier ||
+    decodeObjectIdentifier(type.content) !== RSA_ENCRYPTION
+  )
+    throw refuseReport('certificate_key_type', `${where}: expected an RSA key`)
+  const [modulus, exponent] = bits?.tag === DER_TAGS.bitString ? keyNumbers(bits) : []
+  const isWhole =
+    publicKey.children.length === 2 &&
+    algorithm?.children.length === 2 &&
+    parameters?.tag === DER_TAGS.null
+  // The modulus has its highest bit set, so a zero byte comes before it.
+  const hasSize =
+    modulus?.content.length === MODULUS_BYTES + 1 &&
+    modulus.content[0] === 0 &&
+    ((modulus.content.at(-1) ?? 0) & 1) === 1
+  if (!isWhole || !hasSize || encodeHex(exponent?.content ?? new Uint8Array()) !== EXPONENT)
+    throw refuseReport(
+      'certificate_rsa_key',
+      `${where}: expected a modulus of 4096 bits and the exponent 65537`,
+    )
+}
+
+function keyNumbers({ content }: DerNode): readonly DerNode[] {
+  try {
+    const { tag, children } = decodeDer(content.subarray(1))
+    const isPair = tag === DER_TAGS.sequence && children.length === 2
+    return isPair && content[0] === 0 ? children.filter((one) => one.tag === DER_TAGS.integer) : []
+  } catch (fault) {
+    if (fault instanceof DerError) return []
+    throw fault
+  }
+}
+
+/**
+ * True if `signature` over `data` was made with the private key of `publicKey`
+ * (SubjectPublicKeyInfo): RSASSA-PSS, SHA-384, MGF1 with SHA-384, exactly 48 bytes of salt (RFC
+ * 8017 section 8.1.2). Never rejects: returns false if WebCrypto refuses the input.
+ */
+export async function verifyPss({
+  publicKey,
+  signature,
+  data,
+}: {
+  readonly publicKey: Uint8Array<ArrayBuffer>
+  readonly signature: Uint8Array<ArrayBuffer>
+  readonly data: Uint8Array<ArrayBuffer>
+}): Promise<boolean> {
+  const { subtle } = globalThis.crypto
+  try {
+    const key = await subtle.importKey('spki', publicKey, KEY_ALGORITHM, false, ['verify'])
+    return await subtle.verify(SIGNATURE_ALGORITHM, key, signature, data)
+  } catch {
+    return false
+  }
+}
+
+const KEY_ALGORITHM = { name: 'RSA-PSS', hash: 'SHA-384' } as const
+const SIGNATURE_ALGORITHM = { name: 'RSA-PSS', saltLength: 48 } as const

@@ -1,0 +1,96 @@
+import { DER_TAGS, DerError, type DerNode, decodeDer, latin1 } from '../../nitro/der.ts'
+import { refuseReport, type SnpCode } from './snp-rules.ts'
+import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
+
+/** AMD's arc. The values of its extensions are read here; the hardware id is not DER. */
+const AMD_ARC = '1.3.6.1.4.1.3704.1.'
+const PRODUCT = `${AMD_ARC}2`
+const HARDWARE_ID = `${AMD_ARC}4`
+const PROVIDER = `${AMD_ARC}5`
+const TCB_PART_TYPES: Readonly<Record<keyof TcbVersion, string>> = {
+  bootloader: `${AMD_ARC}3.1`,
+  tee: `${AMD_ARC}3.2`,
+  snp: `${AMD_ARC}3.3`,
+  microcode: `${AMD_ARC}3.8`,
+  fmc: `${AMD_ARC}3.9`,
+}
+
+/** True for the types of AMD's extensions. */
+export function isAmdExtension(type: string): boolean {
+  return type.startsWith(AMD_ARC)
+}
+
+/** The values of AMD's extensions in a certificate, by type (AMD 57230, section 3.1). */
+type Values = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
+
+/** The product; `Milan-B0` is a stepping of Milan (rule 13). Throws ProviderEvidenceError. */
+export function productOfVek(values: Values): SnpProduct {
+  const value = values.get(PRODUCT)
+  if (value === undefined)
+    throw refuseReport('product_malformed', 'expected a certificate with a product name')
+  const [name] = textOf(value, 'product_malformed', 'the product name').split('-')
+  const product = SNP_PRODUCTS.find((one) => one === name)
+  if (product === undefined)
+    throw refuseReport('product_unknown', 'expected a certificate of Milan, Genoa or Turin')
+  return product
+}
+
+/** The cloud provider of a VLEK (rule 13). Null for a VCEK. Throws ProviderEvidenceError. */
+export function providerOfVek(values: Values): string | null {
+  const value = values.get(PROVIDER)
+  return value === undefined ? null : textOf(value, 'provider_extension', 'CSP_ID')
+}
+
+/** Every part that the product has, and no other (rule 14). Throws ProviderEvidenceError. */
+export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
+  const layout = TCB_LAYOUTS[product]
+  if (layout.fmc === undefined && values.has(TCB_PART_TYPES.fmc))
+    throw refuseReport('tcb_extension', `expected no fmc in a certificate of ${product}`)
+  const partOf = (part: keyof TcbVersion) => byteOf(values.get(TCB_PART_TYPES[part]), part)
+  return {
+    ...(layout.fmc === undefined ? {} : { fmc: partOf('fmc') }),
+    bootloader: partOf('bootloader'),
+    tee: partOf('tee'),
+    snp: partOf('snp'),
+    microcode: partOf('microcode'),
+  }
+}
+
+/** An INTEGER from 0 to 255. From 128 on it has two bytes. */
+function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): number {
+  const node = value === undefined ? null : tryDecode(value)
+  const digits = node?.tag === DER_TAGS.integer ? node.content : new Uint8Array()
+  const isByte = digits.length === 1 || (digits.length === 2 && digits[0] === 0)
+  if (!isByte || ((digits[0] ?? 0) & 0x80) !== 0)
+    throw refuseReport('tcb_extension', `expected ${part} in the certificate, from 0 to 255`)
+  return digits.at(-1) ?? 0
+}
+
+/**
+ * The first bytes of the chip's id (rule 15): eight of Turin, all 64 of others. Null if the
+ * certificate is for no chip. Throws ProviderEvidenceError.
+ */
+export function hardwareIdOfVek(values: Values, product: SnpProduct): Uint8Array | null {
+  const value = values.get(HARDWARE_ID)
+  if (value === undefined) return null
+  const bytes = product === 'Turin' ? 8 : 64
+  if (value.length !== bytes)
+    throw refuseReport('chip_extension', `expected a hardware id of ${bytes} bytes`)
+  return value
+}
+
+function textOf(value: Uint8Array<ArrayBuffer>, code: SnpCode, name: string): string {
+  const node = tryDecode(value)
+  if (node?.tag !== DER_TAGS.ia5String)
+    throw refuseReport(code, `expected ${name} of the certificate as IA5String`)
+  return latin1(node.content)
+}
+
+function tryDecode(value: Uint8Array<ArrayBuffer>): DerNode | null {
+  try {
+    return decodeDer(value)
+  } catch (fault) {
+    if (fault instanceof DerError) return null
+    throw fault
+  }
+}

@@ -1,0 +1,169 @@
+import { equalBytes } from '../../bytes.ts'
+import { demand, judgedAt } from '../policy-options.ts'
+import {
+  blockedBy,
+  createProviderChecks,
+  established,
+  type ProviderCheck,
+  type ProviderChecks,
+} from '../provider-checks.ts'
+import { isSignedByChain, readSnpChain, type SnpCertificates, verifySnpLinks } from './chain.ts'
+import {
+  checkChip,
+  checkFloors,
+  checkGuestPolicy,
+  checkProduct,
+  checkTcb,
+  checkVmpl,
+  matchHostData,
+  matchMeasurement,
+  matchReportData,
+  type SnpTcbs,
+} from './checks.ts'
+import { type ResolvedSnpPolicy, resolveSnpPolicy, type SnpPolicy } from './policy.ts'
+import { decodeSnpReport, type FirmwareVersion, type SnpReport } from './report.ts'
+import { checkRevocation } from './revocation.ts'
+import { refuseReport, SNP_CHECKS, type SnpCheckName } from './snp-rules.ts'
+import type { SnpProduct } from './tcb.ts'
+
+/** A report with all that its judgement needs. All of it may be written by an attacker. */
+export type SnpEvidence = SnpCertificates & {
+  /** The report, 1184 bytes. */
+  readonly report: Uint8Array
+  /** DER of the ARK's certificate revocation list; null if it was not kept. */
+  readonly revocationList: Uint8Array | null
+}
+
+/** What a report establishes. */
+export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> & {
+  readonly product: SnpProduct
+  /** The cloud provider that a VLEK is for. */
+  readonly provider: string | null
+  readonly tcbs: SnpTcbs
+  /** The newer firmware that runs is not committed: the host may still go back to the older. */
+  readonly isProvisional: boolean
+  /** The certificate, and the reported TCB, are of older firmware than the firmware that runs. */
+  readonly isReportedBehind: boolean
+  /** The chip, if the report names the chip of the certificate. */
+  readonly hardwareId: Uint8Array | null
+}
+
+/** The result: facts, null unless chain, signature, product and TCB hold; and every check. */
+export type SnpJudgement = {
+  readonly facts: SnpFacts | null
+  readonly checks: readonly ProviderCheck<SnpCheckName>[]
+}
+
+/**
+ * Judges an attacker-controlled AMD SEV-SNP report under `policy` at the time `at`: all checks of
+ * rules.md, in their order. Accept the report only if `requireChecks(checks)` returns.
+ *
+ * It does not prove that the code is any good, only which launch measurement it has; nor that the
+ * report is new, or that the caller talks to that guest, unless REPORT_DATA ties a nonce or a key.
+ * Throws PolicyError for a call to fix, and no other error.
+ *
+ * @example
+ * const evidence = { report, vek, ask, ark, revocationList }
+ * const { facts, checks } = await verifySnpReport(evidence, { measurements }, at)
+ * requireChecks(checks)
+ * console.log(facts?.product) // Genoa
+ */
+export async function verifySnpReport(
+  evidence: SnpEvidence,
+  policy: SnpPolicy,
+  at: Date,
+): Promise<SnpJudgement> {
+  const demanded: Demand = { ...resolveSnpPolicy(policy), atMs: judgedAt(at) }
+  demandForm(evidence)
+  const checks = createProviderChecks(SNP_CHECKS)
+  const authentic = await establish(checks, evidence, demanded)
+  await checkPolicy(checks, authentic, demanded)
+  return { facts: authentic === null ? null : factsOf(authentic), checks: checks.list() }
+}
+
+type Checks = ProviderChecks<SnpCheckName>
+type Demand = ResolvedSnpPolicy & { readonly atMs: number }
+
+function demandForm({ report, vek, ask, ark, revocationList }: SnpEvidence): void {
+  const parts = [report, vek, ask, ark, ...(revocationList === null ? [] : [revocationList])]
+  const areBytes = parts.every((part) => part instanceof Uint8Array)
+  demand(areBytes, 'report, vek, ask, ark as Uint8Arrays, and revocationList as one or null')
+}
+
+type Authentic = Pick<SnpFacts, 'product' | 'provider' | 'tcbs' | 'hardwareId'> & {
+  readonly report: SnpReport
+}
+
+/** The report and what its chain proves about it. Null if a check failed. */
+async function establish(
+  { make }: Checks,
+  evidence: SnpEvidence,
+  demanded: Demand,
+): Promise<Authentic | null> {
+  const report = await make('report layout', () => {
+    const decoded = decodeSnpReport(evidence.report)
+    return established(decoded, `version ${decoded.version}`)
+  })
+  let holds: Promise<boolean> | null = null
+  const chain = await make('certificate chain', async () => {
+    if (report === null) return blockedBy('report layout')
+    const read = await readSnpChain(evidence, { ...demanded, signer: report.signer })
+    // The report's signature takes longest. It counts only if the links hold too.
+    holds = isSignedByChain(report, read)
+    await verifySnpLinks(read)
+    return established(read, `${report.signer} by the ARK of ${read.rootProduct}`)
+  })
+  await make('revocation', () => {
+    if (chain === null) return blockedBy('certificate chain')
+    return checkRevocation(evidence.revocationList, { ...chain, ...demanded })
+  })
+  const signed = await make('report signature', async () => {
+    if (report === null || chain === null) return blockedBy('certificate chain')
+    if (!(await holds))
+      throw refuseReport('signature_invalid', "expected a signature by the certificate's key")
+    return established({ report, chain })
+  })
+  const found = await make('product', () =>
+    signed ? checkProduct(signed.report, signed.chain) : blockedBy('report signature'),
+  )
+  const ready = found && signed
+  const tcbs = await make('TCB of the certificate', () =>
+    ready ? checkTcb(ready.report, ready.chain) : blockedBy('product'),
+  )
+  const hardwareId = await make('chip', () =>
+    ready ? checkChip(ready.report, ready.chain) : blockedBy('product'),
+  )
+  return found && report && tcbs ? { report, ...found, tcbs, hardwareId } : null
+}
+
+/** Checks what the policy demands of the guest. */
+async function checkPolicy(
+  { make }: Checks,
+  authentic: Authentic | null,
+  demanded: Demand,
+): Promise<void> {
+  const report = authentic?.report
+  const blocked = blockedBy('TCB of the certificate')
+  await make('debug and migration off', () => (report ? checkGuestPolicy(report) : blocked))
+  await make('VMPL', () => (report ? checkVmpl(report, demanded) : blocked))
+  await make('TCB floor', () => (authentic ? checkFloors(authentic, demanded) : blocked))
+  await make('measurement', () => (report ? matchMeasurement(report, demanded) : blocked))
+  await make('host data', () => (report ? matchHostData(report, demanded) : blocked))
+  await make('report data', () => (report ? matchReportData(report, demanded) : blocked))
+}
+
+function factsOf({ report, ...found }: Authentic): SnpFacts {
+  const { tcb: _tcb, cpu: _cpu, signed: _signed, signature: _signature, ...fields } = report
+  return {
+    ...fields,
+    ...found,
+    isProvisional:
+      !equalBytes(report.tcb.current, report.tcb.committed) ||
+      !isSameFirmware(report.currentFirmware, report.committedFirmware),
+    isReportedBehind: !equalBytes(report.tcb.reported, report.tcb.current),
+  }
+}
+
+function isSameFirmware(one: FirmwareVersion, other: FirmwareVersion): boolean {
+  return one.major === other.major && one.minor === other.minor && one.build === other.build
+}

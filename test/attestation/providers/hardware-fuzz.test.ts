@@ -1,0 +1,22 @@
+import { expect, it } from 'vitest'
+import { fuzzProviders } from '../../support/hardware-fuzz.ts'
+
+it('800 mutated reports, device evidence and tokens are refused with our error', async () => {
+  const { failures, refused, accepted } = await fuzzProviders({ count: 800, seed: 20_260_304 })
+  expect(failures).toEqual([])
+  // That every stage was reached, not the first check alone.
+  for (const code of [
+    'report_size',
+    'certificate_der',
+    'certificate_signature_invalid',
+    'signature_invalid',
+    'measurement_mismatch',
+    'nonce_mismatch',
+    'evidence_truncated',
+    'pem_malformed',
+    'token_malformed',
+    'token_signature_invalid',
+  ])
+    expect(refused.get(code) ?? 0, code).toBeGreaterThan(0)
+  expect(accepted.get('signed by the genuine key') ?? 0).toBeGreaterThan(0)
+})
