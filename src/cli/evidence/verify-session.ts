@@ -60,7 +60,7 @@ type SessionProof = {
  * Checks the proofs of a session's checked calls. The proofs are in files beside the session file.
  * The verdict is that of the worst proof, or `missing`. Rejects with CliError.
  */
-export async function verifySession(
+export async function verifyProxySession(
   { calls, isCut }: SavedSession,
   given: {
     readonly source: string

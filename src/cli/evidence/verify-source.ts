@@ -25,7 +25,7 @@ import {
   isEnough,
   type Judged,
   type VerifyOutcome,
-  verifySession,
+  verifyProxySession,
 } from './verify-session.ts'
 
 /** The options of the command, as commander parses them. */
@@ -80,7 +80,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const session = hash === null ? readSession(bytes) : null
   if (session !== null) {
     const verifier = openVerifier({ isOfOne: false })
-    const outcome = await verifySession(session, {
+    const outcome = await verifyProxySession(session, {
       source,
       options,
       judgeFile: (file) =>
