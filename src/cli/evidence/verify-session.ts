@@ -157,9 +157,14 @@ async function verifyProof(
 }
 
 function hashIn(judged: EvidenceJudgement): string | null {
-  return judged.kind === 'bundle'
-    ? (judged.report.facts?.hash ?? null)
-    : (judged.records[0]?.hash ?? null)
+  switch (judged.kind) {
+    case 'bundle':
+      return judged.report.facts?.hash ?? null
+    case 'records':
+      return judged.records[0]?.hash ?? null
+    case 'session':
+      return null
+  }
 }
 
 type SessionReport = {

@@ -101,7 +101,8 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
     readEvidence(bytes, kept.requestBody, options.idempotent),
   )
   if (isHtml(bytes)) process.stderr.write(sayPage(bytes))
-  const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
+  const isOfOne =
+    evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
   const verifier = openVerifier({ isOfOne })
   const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
   if (!isOfOne) checkAllUsed(verifier)
