@@ -2,7 +2,7 @@ import { concatBytes, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } fro
 import { formOf, formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
-const { hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
+const { countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
 
 /** The member of a request in which its caller states its demands to the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
@@ -16,6 +16,8 @@ export type Demands = {
   readonly nonce?: string
   /** Which credential the enclave may present to the provider. */
   readonly credential?: CredentialDemand
+  /** The place of the call in a session. */
+  readonly session?: SessionPlace
   /**
    * The headers of the call's dialect, by their lower-case names. They replace those of the HTTP
    * request, which are not encrypted.
@@ -26,26 +28,49 @@ export type Demands = {
 /** 'operator': not a caller's credential. Else only the caller's credential with this digest. */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
+/** The place of a call in a session: the calls of one run of an agent, in their order. */
+export type SessionPlace = {
+  /** Id of the session: 16 to 32 bytes in lower-case hex. */
+  readonly id: string
+  /** The number of calls before this one in the session. */
+  readonly n: number
+  /** Hash of the call before this one, 64 hex digits. Null exactly for the first call. */
+  readonly previous: string | null
+  /** The caller states that no call follows in the session. */
+  readonly last?: true
+}
+
 /** The form of a nonce. A shorter nonce could be guessed. */
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
  * Returns the demands in a request (attacker-controlled). Null without demands. Throws FormatError
- * `invalid_demand` for any other form: no caller may rely on a demand that the enclave ignores.
+ * as parseDemands does.
  */
 export function demandsOf(request: JsonObject): Demands | null {
   const value = memberOf(request, DEMANDS_MEMBER) ?? null
-  if (value === null) return null
-  const names = ['nonce', 'credential', 'headers'] as const
+  return value === null ? null : parseDemands(value)
+}
+
+/**
+ * Reads the demands in attacker-controlled `value`. Throws FormatError `invalid_demand` for any
+ * unknown form: no caller may rely on a demand that the enclave ignores.
+ */
+export function parseDemands(value: Json): Demands {
+  const names = ['nonce', 'credential', 'session', 'headers'] as const
   const given = isJsonObject(value) ? names.filter((name) => Object.hasOwn(value, name)) : names
-  const { nonce, credential, headers } = membersOf(value, DEMANDS_MEMBER, given) as Partial<
-    Record<(typeof names)[number], Json>
-  >
+  const demands: Partial<Record<(typeof names)[number], Json>> = membersOf(
+    value,
+    DEMANDS_MEMBER,
+    given,
+  )
+  const { nonce, credential, session, headers } = demands
   if (credential !== undefined && nonce === undefined)
     throw invalid(`${DEMANDS_MEMBER}.credential`, 'beside a nonce')
   return {
     ...(nonce === undefined ? {} : { nonce: textOf(nonce, NONCE_NAME, NONCE) }),
     ...(credential === undefined ? {} : { credential: parseCredential(credential) }),
+    ...(session === undefined ? {} : { session: parseSessionPlace(session) }),
     ...(headers === undefined ? {} : { headers: parseHeaders(headers) }),
   }
 }
@@ -59,6 +84,30 @@ function parseHeaders(value: Json): Readonly<Record<string, string>> {
 
 const NONCE_NAME = `${DEMANDS_MEMBER}.nonce`
 const NONCE = { ...formOf(NONCE_FORM), expectation: '16 to 64 bytes in lower-case hex' }
+const SESSION_NAME = `${DEMANDS_MEMBER}.session`
+
+/** The form of a session's id. */
+export const SESSION_ID = {
+  form: /^([0-9a-f]{2}){16,32}$/,
+  expectation: '16 to 32 bytes in lower-case hex',
+}
+
+function parseSessionPlace(value: Json): SessionPlace {
+  const isLast = isJsonObject(value) && Object.hasOwn(value, 'last')
+  const members = ['id', 'n', 'previous', ...(isLast ? (['last'] as const) : [])] as const
+  const place = membersOf(value, SESSION_NAME, members)
+  const n = countOf(place.n, `${SESSION_NAME}.n`)
+  const { previous } = place
+  if ((previous === null) !== (n === 0))
+    throw invalid(`${SESSION_NAME}.previous`, 'null exactly where n is 0')
+  if (isLast && place.last !== true) throw invalid(`${SESSION_NAME}.last`, 'true or left out')
+  return {
+    id: textOf(place.id, `${SESSION_NAME}.id`, SESSION_ID),
+    n,
+    previous: previous === null ? null : hexOf(previous, `${SESSION_NAME}.previous`, HASH_BYTES),
+    ...(isLast ? { last: true } : {}),
+  }
+}
 
 function parseCredential(value: Json): CredentialDemand {
   const name = `${DEMANDS_MEMBER}.credential`

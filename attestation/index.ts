@@ -30,6 +30,7 @@ export {
   type Demands,
   demandsOf,
   digestCredential,
+  type SessionPlace,
 } from './demands.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
@@ -176,6 +177,21 @@ export {
   type SavedProof,
   writeSavedProof,
 } from './saved-proof.ts'
+export type { StepKind, TurnStep } from './session/items.ts'
+export type { CallRelation } from './session/relate-calls.ts'
+export {
+  parseSessionBundle,
+  SESSION_FORMAT,
+  type SessionBundle,
+} from './session/session-bundle.ts'
+export type { SessionCheck, SessionCheckName } from './session/session-checks.ts'
+export {
+  type SessionCallReport,
+  type SessionReport,
+  type TimelineStep,
+  type VerifySessionContext,
+  verifySession,
+} from './session/verify-session.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
 export { parseEncryptionKey, verifyEncryptionKey } from './verify-encryption-key.ts'
 export {

@@ -221,7 +221,7 @@ function createSentCalls() {
     const { nonce, sends } = known
     const demand =
       credential === null ? 'operator' : { sha256: digestCredential(nonce, credential) }
-    const demands = { nonce, credential: own.credential ?? demand }
+    const demands = { ...own, nonce, credential: own.credential ?? demand }
     const isTheirs = memberOf(request, DEMANDS_MEMBER) !== undefined
     const sent = isTheirs ? replaceDemands(request, demands) : addDemands(body, demands)
     return {
@@ -296,7 +296,7 @@ function replaceDemands(request: JsonObject, demands: SentDemands): Uint8Array<A
   return new Uint8Array(encodeUtf8(canonicalizeJson(replaced)))
 }
 
-type SentDemands = { readonly nonce: string; readonly credential: CredentialDemand }
+type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 
 type Answered = {
   readonly call: SentCall

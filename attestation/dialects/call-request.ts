@@ -1,8 +1,8 @@
 import { decodeBase64 } from '../bytes.ts'
-import { DEMANDS_MEMBER, type Demands, demandsOf } from '../demands.ts'
+import { DEMANDS_MEMBER, type Demands, demandsOf, parseDemands } from '../demands.ts'
 import { formsOf } from '../json/forms.ts'
 import { parseStrictJson } from '../json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { DIALECT_HEADERS, type DialectName } from './dialect-names.ts'
 
 const { invalid, membersOf, objectOf, textOf } = formsOf('invalid_call_request')
@@ -77,9 +77,9 @@ export function demandsOfCall({ headers, body }: CallRequest): Demands {
   if ((memberOf(body, DEMANDS_MEMBER) ?? null) !== null)
     throw invalid('the demands', `in the header ${DEMANDS_HEADER} or in the body, not in both`)
   const text = textOf(header, DEMANDS_HEADER, BASE64URL).replaceAll('-', '+').replaceAll('_', '/')
-  const json = parseStrictJson(decodeBase64(text.padEnd(Math.ceil(text.length / 4) * 4, '=')))
-  if (!isJsonObject(json)) throw invalid(DEMANDS_HEADER, 'base64url of a JSON object')
-  return demandsOf({ [DEMANDS_MEMBER]: json }) ?? {}
+  return parseDemands(
+    parseStrictJson(decodeBase64(text.padEnd(Math.ceil(text.length / 4) * 4, '='))),
+  )
 }
 
 /** The headers of a receipt: those that are hashed, without the demands. */

@@ -1,6 +1,7 @@
 import type { BundleFacts } from '../evidence/bundle-report.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { nameRelease } from '../release/release-name.ts'
+import type { SessionReport } from '../session/verify-session.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'
@@ -26,7 +27,14 @@ export type Conclusion = {
 
 /** Describes a judgement in words. Escapes text from outside. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
-  return judged.kind === 'bundle' ? concludeBundle(judged) : concludeRecords(judged)
+  switch (judged.kind) {
+    case 'bundle':
+      return concludeBundle(judged)
+    case 'records':
+      return concludeRecords(judged)
+    case 'session':
+      return concludeSession(judged)
+  }
 }
 
 /** Joins the finding and the facts that are not proved into one text. */
@@ -82,6 +90,32 @@ function concludeRecords({
     headline,
     finding: signed === null ? 'Nothing was found to be changed.' : saySigned(signed, open),
     notShown: listNotShown(open),
+  }
+}
+
+function concludeSession({ verdict, checks, open, calls }: SessionReport): Conclusion {
+  const named = (outcome: string) =>
+    checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
+  const failed = named('failed')
+  const invalid = calls.filter(({ report }) => report.verdict === 'invalid')
+  const isOfCalls = failed.length === 1 && failed[0] === 'evidence of calls'
+  if (isOfCalls && invalid.every(({ report }) => isUndetermined(report.checks)))
+    return undetermined(verdict)
+  const headline = sayVerdict(verdict, { failed, open })
+  if (verdict === 'invalid') return refuted(verdict, headline)
+  const notaries = new Set(calls.map(({ report }) => report.facts?.notary))
+  const one = notaries.size === 1
+  const openOfCalls = calls.flatMap(({ report }) => report.open)
+  return {
+    verdict,
+    standing: verdict,
+    headline,
+    finding: `These are ${calls.length} calls of one session, signed by ${one ? 'one notary' : `${notaries.size} notaries`}, and none was changed since.`,
+    notShown: [
+      ...listNotShown([...openOfCalls, ...open.filter((name) => name !== 'evidence of calls')]),
+      'what a tool did: its answer is what the caller sent',
+      'calls that the caller made outside of the session',
+    ],
   }
 }
 
@@ -151,6 +185,7 @@ function timeOf(seconds: number): string {
 }
 
 const ANCHORED = 'that the answer was recorded on the chain'
+const ALL_CALLS = 'that all calls of the session are here, each once and in order'
 const SET_UP = 'that the enclave was set up as you expect'
 
 /** For each check, the fact that it proves, as a clause. */
@@ -170,4 +205,11 @@ const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'transaction in block': ANCHORED,
   'anchor outcome': ANCHORED,
   'block on chain': 'that the block is on the chain',
+  'one session': ALL_CALLS,
+  'none missing': ALL_CALLS,
+  'none doubled': ALL_CALLS,
+  order: ALL_CALLS,
+  'previous hash': ALL_CALLS,
+  'signed end': 'that no calls came after the last one',
+  'answers in requests': 'that each answer in a request is of an earlier call',
 }

@@ -17,8 +17,8 @@ import {
   memberOf,
 } from '../json/value.ts'
 import {
+  boundMessage,
   SHOWN_MESSAGES_MAX,
-  SHOWN_TEXT_LENGTH_MAX,
   type ShownExchange,
   type ShownMessage,
 } from './shown-exchange.ts'
@@ -91,9 +91,9 @@ function describeRequest(request: JsonObject): readonly ShownMessage[] {
   const rest = Object.keys(parameters).filter((name) => parameters[name] !== null)
   const earlier = Math.max(0, messages.length - SHOWN_MESSAGES_MAX)
   return [
-    bound('model', textOf(memberAt(request, 'model'))),
+    boundMessage('model', textOf(memberAt(request, 'model'))),
     ...describeParameters(rest.map((name) => [name, textOf(parameters[name])])),
-    ...(earlier > 0 ? [bound('…', `${earlier} earlier messages`)] : []),
+    ...(earlier > 0 ? [boundMessage('…', `${earlier} earlier messages`)] : []),
     ...messages.slice(-SHOWN_MESSAGES_MAX).map(describeMessage),
   ]
 }
@@ -113,10 +113,10 @@ function describeParameters(
   const short = lines.filter(isShort)
   const long = lines.filter((line) => !isShort(line))
   return [
-    ...(short.length > 0 ? [bound('with', short.join('\n'))] : []),
-    ...long.slice(0, SHOWN_MESSAGES_MAX).map((line) => bound('with', line)),
+    ...(short.length > 0 ? [boundMessage('with', short.join('\n'))] : []),
+    ...long.slice(0, SHOWN_MESSAGES_MAX).map((line) => boundMessage('with', line)),
     ...(long.length > SHOWN_MESSAGES_MAX
-      ? [bound('…', `${long.length - SHOWN_MESSAGES_MAX} parameters more`)]
+      ? [boundMessage('…', `${long.length - SHOWN_MESSAGES_MAX} parameters more`)]
       : []),
   ]
 }
@@ -134,14 +134,14 @@ function describeResponse(response: JsonObject): readonly ShownMessage[] {
       const number = isJsonObject(choice) ? textOf(memberOf(choice, 'index')) : ''
       return { ...shown, who: `choice ${number}` }
     }),
-    ...(later > 0 ? [bound('…', `${later} choices more`)] : []),
+    ...(later > 0 ? [boundMessage('…', `${later} choices more`)] : []),
   ]
 }
 
 function describeMessage(message: Json | undefined): ShownMessage {
-  if (!isJsonObject(message)) return bound('?', textOf(message))
+  if (!isJsonObject(message)) return boundMessage('?', textOf(message))
   const parts = Object.entries(message).flatMap(([name, value]) => describeMember(name, value))
-  return bound(textOf(memberOf(message, 'role')), parts.join('\n'))
+  return boundMessage(textOf(memberOf(message, 'role')), parts.join('\n'))
 }
 
 function describeMember(name: string, value: Json): readonly string[] {
@@ -171,12 +171,4 @@ function textOf(value: Json | undefined): string {
 
 function listOf(value: Json | undefined): readonly Json[] {
   return isJsonArray(value) ? value : []
-}
-
-function bound(who: string, text: string): ShownMessage {
-  return {
-    who,
-    text: text.slice(0, SHOWN_TEXT_LENGTH_MAX),
-    left_out: Math.max(0, text.length - SHOWN_TEXT_LENGTH_MAX),
-  }
 }

@@ -3,15 +3,10 @@ import type { AttestationPolicy } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { ownMembers } from '../own-members.ts'
 import type { Receipt } from '../receipt.ts'
+import { type SessionReport, verifySession } from '../session/verify-session.ts'
 import { type BundleJudgement, judgeBundle } from './judge-bundle.ts'
 import { judgeRecord, type SubjectReport, verdictOf } from './judge-record.ts'
-import {
-  type Evidence,
-  EvidenceError,
-  type KeptFiles,
-  keptOf,
-  type Subject,
-} from './read-evidence.ts'
+import { type Evidence, EvidenceError, type KeptFiles, keptOf } from './read-evidence.ts'
 
 /** The expectations for evidence of any kind. */
 export type ExpectedEvidence = {
@@ -35,6 +30,7 @@ export type EvidenceJudgement =
       readonly verdict: BundleJudgement['verdict']
       readonly records: readonly SubjectReport[]
     }
+  | ({ readonly kind: 'session' } & SessionReport)
 
 /**
  * Judges evidence of any kind by the expectations, and compares it with the kept exchange. Skips
@@ -68,8 +64,13 @@ export async function judgeEvidence(
     })
     return { kind: 'bundle', ...judged }
   }
+  checkComparable(evidence, kept)
+  if (evidence.kind === 'session') {
+    const context = { attestations: verifier, ...(askChain === null ? {} : { askChain }) }
+    const report = await verifySession(evidence.session, bundlePolicyOf(expected), context)
+    return { kind: 'session', ...report }
+  }
   const { subjects } = evidence
-  checkComparable(subjects, kept)
   const records = await Promise.all(
     subjects.map((subject) =>
       judgeRecord(subject, {
@@ -105,14 +106,17 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
  * A kept exchange can match only one record. Evidence that is an answer cannot be compared with an
  * answer.
  */
-function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
+function checkComparable(
+  evidence: Exclude<Evidence, { kind: 'bundle' }>,
+  { requestBody, answer }: KeptFiles,
+): void {
   if (requestBody === null && answer === null) return
-  if (subjects.length > 1)
+  if (evidence.kind === 'session' || evidence.subjects.length > 1)
     throw new EvidenceError(
       'several_records',
-      'expected one record with a request or an answer, got a page of records',
+      'expected one record with a request or an answer, got several',
     )
-  if (answer !== null && subjects[0]?.request !== undefined)
+  if (answer !== null && evidence.subjects[0]?.request !== undefined)
     throw new EvidenceError(
       'answer_twice',
       'expected no answer beside an answer: give the evidence to compare it with',

@@ -12,6 +12,7 @@ import {
   memberOf,
 } from '../json/value.ts'
 import { parseSavedProof, SAVED_PROOF_FORMAT, type SavedProof } from '../saved-proof.ts'
+import { SESSION_FORMAT } from '../session/session-bundle.ts'
 import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { printable } from './printable.ts'
@@ -24,7 +25,7 @@ export type EvidenceCode =
   | 'request_twice' //     a request with a saved call, which already has one
   | 'answer_unfit' //      the kept answer does not have the form of an answer
   | 'answer_twice' //      two answers
-  | 'several_records' //   a page of records with a request or answer of one call
+  | 'several_records' //   a page of records, or a session, with a request or answer of one call
 
 /** The files cannot be checked together. Choosing other files corrects that. */
 export class EvidenceError extends FormatError {
@@ -51,20 +52,21 @@ export type Subject = {
 }
 
 /**
- * The evidence to check: a bundle of any version, or records. `kept`: the saved call, if the bundle
- * comes from a saved proof.
+ * The evidence to check: a bundle of any version, records, or the bundles of a session. `kept`: the
+ * saved call, if the bundle comes from a saved proof.
  */
 export type Evidence =
   | { readonly kind: 'bundle'; readonly bundle: JsonObject; readonly kept?: KeptExchange }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
+  | { readonly kind: 'session'; readonly session: JsonObject }
 
 /**
- * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a call
- * that the client saved, a stored record, a page of the history (each of its records), an answer of
- * the verified endpoint, or its unchanged event stream. An answer or a stream needs the request's
- * body. A saved page may contain any of these except a stream. `idempotent`: true if the call of an
- * event stream was sent with an `Idempotency-Key`. Throws EvidenceError for other input, and for a
- * saved call with a request body: it has its own.
+ * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a
+ * session bundle, a call that the client saved, a stored record, a page of the history (each of its
+ * records), an answer of the verified endpoint, or its unchanged event stream. An answer or a
+ * stream needs the request's body. A saved page may contain any of these except a stream.
+ * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. Throws
+ * EvidenceError for other input, and for a saved call with a request body: it has its own.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -79,6 +81,7 @@ export function readEvidence(
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null) throw requestTwice()
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT) return readProof(value)
+  if (memberOf(value, 'format') === SESSION_FORMAT) return { kind: 'session', session: value }
   if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }

@@ -23,6 +23,15 @@ export type ShownExchange = {
   readonly said: readonly ShownMessage[] | null
 }
 
+/** The first characters of a text, and how many are left out. */
+export function boundMessage(who: string, text: string): ShownMessage {
+  return {
+    who,
+    text: text.slice(0, SHOWN_TEXT_LENGTH_MAX),
+    left_out: Math.max(0, text.length - SHOWN_TEXT_LENGTH_MAX),
+  }
+}
+
 /** For invalid evidence: shows no part. */
 export const NOTHING_SHOWN: ShownExchange = { asked: null, said: null }
 

@@ -77,11 +77,10 @@ export async function bundleSaved(): Promise<{
 }
 
 async function buildSaved(run: typeof build) {
-  const sources: string[] = []
   const { outputFiles, metafile } = await run({
-    ...BROWSER_OPTIONS,
-    plugins: [workerTexts((more) => sources.push(...more))],
-    entryPoints: { verify: startOf('verify') },
+    ...SCRIPT_OPTIONS,
+    plugins: [ownText, withoutGateway],
+    stdin: { contents: SAVED_ENTRY, resolveDir: ROOT },
     format: 'iife',
     outdir: OUT,
   })
@@ -89,18 +88,15 @@ async function buildSaved(run: typeof build) {
     outputFiles.find(({ path }) => path.endsWith(extension))?.text ?? ''
   return {
     saved: { script: textOf('.js'), style: textOf('.css') },
-    sources: [...Object.keys(metafile.inputs), ...sources].filter((path) => !path.includes(':')),
+    sources: Object.keys(metafile.inputs).filter((path) => !/[:<]/.test(path)),
   }
 }
 
 /** The root folder of the sources. */
 const ROOT = join(import.meta.dirname, '../..')
 
-/**
- * Makes an import with `?text` return the text of a worker's script. `addSources` is called with
- * the sources of this script.
- */
-const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin => ({
+/** Makes an import with `?text` return the text of a worker's script. */
+const workerTexts: Plugin = {
   name: 'worker-texts',
   setup({ onResolve, onLoad, esbuild }) {
     onResolve({ filter: /\.ts\?text$/ }, ({ path, resolveDir }) => ({
@@ -108,16 +104,49 @@ const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin =
       namespace: 'worker-text',
     }))
     onLoad({ filter: /.*/, namespace: 'worker-text' }, async ({ path }) => {
-      const { outputFiles, metafile } = await esbuild.build({
+      const { outputFiles } = await esbuild.build({
         ...SCRIPT_OPTIONS,
         entryPoints: [path],
         format: 'iife',
       })
-      addSources(Object.keys(metafile.inputs))
       return { contents: outputFiles[0]?.text ?? '', loader: 'text' }
     })
   },
-})
+}
+
+/**
+ * Starts the saved page. Page and worker run the same script, which so contains what both use only
+ * once.
+ */
+const SAVED_ENTRY = `
+if (globalThis.document === undefined) require('./src/web/verify/worker.ts')
+else {
+  require('./src/web/verify/worker.ts?text')
+  require('./src/web/verify/start.tsx')
+}`
+
+/** Makes an import with `?text` return the script that is running: the worker of a saved page. */
+const ownText: Plugin = {
+  name: 'own-text',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /\.ts\?text$/ }, () => ({ path: 'script', namespace: 'own-text' }))
+    onLoad({ filter: /.*/, namespace: 'own-text' }, () => ({
+      contents: 'export default document.currentScript.textContent',
+    }))
+  },
+}
+
+/** Leaves out the modules that ask a gateway, since a saved page has no gateway. */
+const withoutGateway: Plugin = {
+  name: 'without-gateway',
+  setup({ onLoad }) {
+    onLoad({ filter: /\/(kit\/search-box\.tsx|verify\/development-expectations\.ts)$/ }, () => ({
+      contents:
+        'export const SearchBox = () => null; export const takeDevelopmentExpectations = async () => {}',
+      loader: 'js',
+    }))
+  },
+}
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
@@ -140,7 +169,7 @@ const SCRIPT_OPTIONS = {
 /** Options for bundling the scripts and styles of pages. */
 export const BROWSER_OPTIONS = {
   ...SCRIPT_OPTIONS,
-  plugins: [workerTexts(() => undefined)],
+  plugins: [workerTexts],
 } satisfies BuildOptions
 
 /** The bundler needs a folder here, but the bundled files stay in memory. */

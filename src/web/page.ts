@@ -81,8 +81,7 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
 }
 
 /**
- * The permissions of a page that checks evidence in a worker. The page's own script contains the
- * worker's text.
+ * The permissions of a page that checks evidence in a worker, which it starts from a text.
  */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],

@@ -549,6 +549,17 @@ describe('a nonce', () => {
     expect(client.bodies[0]).toMatch(form)
   })
 
+  it("the place in a session that a caller names stays beside the client's own demands", async () => {
+    const session = { id: '5e'.repeat(16), n: 0, previous: null, last: true }
+    const body = JSON.stringify({ model: 'm', affidavit: { session } })
+    const response = await client.fetch(client.url, { method: 'POST', body })
+    await response.text().catch(() => undefined)
+    expect(JSON.parse(client.bodies[0] ?? '')).toEqual({
+      model: 'm',
+      affidavit: { nonce: expect.any(String), credential: 'operator', session },
+    })
+  })
+
   it('each call has a nonce of its own', async () => {
     await ask()
     await ask()

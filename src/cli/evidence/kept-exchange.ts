@@ -45,7 +45,8 @@ export function printExchange({ asked, said }: ShownExchange): string {
 
 const WHO_WIDTH = 12
 
-function printMessage(message: ShownMessage): string {
+/** Returns one message or step as lines, each behind a bar. */
+export function printMessage(message: ShownMessage): string {
   const { who, lines } = linesOf(message)
   const margin = ' '.repeat(WHO_WIDTH)
   return lines

@@ -14,8 +14,10 @@ import {
   sayAbsence,
 } from '../../../attestation/report/say-absence.ts'
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
+import type { SessionReport } from '../../../attestation/session/verify-session.ts'
 import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
 import { printExchange } from './kept-exchange.ts'
+import { printSession, sessionReportJson } from './print-session.ts'
 
 /** The checked source, for advice: a saved proof without its bundle can be completed. */
 export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
@@ -37,7 +39,7 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
           .map((line) => `- ${line}\n`)
           .join('')
       : '',
-    ...(judged.kind === 'bundle' ? printBundle(judged) : printRecords(judged.records)),
+    ...printReport(judged),
   ]
   return blocks.filter((block) => block !== '').join('\n')
 }
@@ -46,11 +48,29 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const conclusion = conclude(judged)
   const { verdict, headline } = conclusion
-  const report =
-    judged.kind === 'bundle'
-      ? { bundle: bundleJson(judged) }
-      : { records: judged.records.map(recordJson) }
-  return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence: saySentence(conclusion), ...report })}\n`
+  return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence: saySentence(conclusion), ...reportJson(judged) })}\n`
+}
+
+function reportJson(judged: EvidenceJudgement): object {
+  switch (judged.kind) {
+    case 'bundle':
+      return { bundle: bundleJson(judged) }
+    case 'records':
+      return { records: judged.records.map(recordJson) }
+    case 'session':
+      return { session: sessionReportJson(judged) }
+  }
+}
+
+function printReport(judged: EvidenceJudgement): readonly string[] {
+  switch (judged.kind) {
+    case 'bundle':
+      return printBundle(judged)
+    case 'records':
+      return printRecords(judged.records)
+    case 'session':
+      return printSession(judged)
+  }
 }
 
 const COLOURS = {
@@ -61,9 +81,26 @@ const COLOURS = {
 } as const satisfies Record<Conclusion['standing'], string>
 
 function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
-  return judged.kind === 'bundle'
-    ? [...judged.report.checks, ...judged.comparison]
-    : judged.records.flatMap(({ checks }) => checks)
+  switch (judged.kind) {
+    case 'bundle':
+      return [...judged.report.checks, ...judged.comparison]
+    case 'records':
+      return judged.records.flatMap(({ checks }) => checks)
+    case 'session':
+      return [...judged.checks, ...failedOfCalls(judged)]
+  }
+}
+
+/** Most failed checks of calls that are printed. */
+const FAILED_CHECKS_MAX = 10
+
+/** The different failed checks of a session's calls. */
+function failedOfCalls({ calls }: SessionReport): readonly Check<string>[] {
+  const failed = calls.flatMap(({ report }) =>
+    report.checks.filter(({ outcome }) => outcome === 'failed'),
+  )
+  const different = new Map(failed.map((check) => [`${check.name} ${check.detail}`, check]))
+  return [...different.values()].slice(0, FAILED_CHECKS_MAX)
 }
 
 function printBundle(judged: BundleJudgement): readonly string[] {
@@ -85,6 +122,7 @@ function printRecords(records: readonly SubjectReport[]): readonly string[] {
 /** Returns advice on checks that were not made, one line for each. */
 function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
   if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
+  if (judged.kind === 'session') return adviseOnSession(judged)
   const { open, report } = judged
   const { facts, redacted } = report
   const isExpected = !open.includes('measurements') && !open.includes('expected configuration')
@@ -98,6 +136,15 @@ function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly st
       : []),
     ...(outcome === null ? [] : [sayCut(outcome)]),
   ]
+}
+
+function adviseOnSession({ calls }: SessionReport): readonly string[] {
+  const open = new Set(calls.flatMap(({ report }) => report.open))
+  const isExpected = !open.has('measurements') && !open.has('expected configuration')
+  const outcomes = calls.flatMap(({ report: { facts, open } }) =>
+    open.includes('outcome') && facts !== null ? [facts.outcome] : [],
+  )
+  return [...(isExpected ? [] : [EXPECT_ADVICE]), ...new Set(outcomes.map(sayCut))]
 }
 
 function adviseOnRecords(

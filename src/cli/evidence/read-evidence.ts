@@ -31,7 +31,7 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
   answer_unfit: 'expected --answer to be an answer as JSON, its event stream, or a saved proof',
   answer_twice:
     'expected no --answer: the source itself is an answer; give the evidence as the source',
-  several_records: 'expected one record with --request and --answer, got a page of records',
+  several_records: 'expected one record with --request and --answer, got several',
 }
 
 /**

@@ -60,7 +60,7 @@ type SessionProof = {
  * Checks the proofs of a session's checked calls. The proofs are in files beside the session file.
  * The verdict is that of the worst proof, or `missing`. Rejects with CliError.
  */
-export async function verifySession(
+export async function verifyProxySession(
   { calls, isCut }: SavedSession,
   given: {
     readonly source: string
@@ -157,9 +157,14 @@ async function verifyProof(
 }
 
 function hashIn(judged: EvidenceJudgement): string | null {
-  return judged.kind === 'bundle'
-    ? (judged.report.facts?.hash ?? null)
-    : (judged.records[0]?.hash ?? null)
+  switch (judged.kind) {
+    case 'bundle':
+      return judged.report.facts?.hash ?? null
+    case 'records':
+      return judged.records[0]?.hash ?? null
+    case 'session':
+      return null
+  }
 }
 
 type SessionReport = {

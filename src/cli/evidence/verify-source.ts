@@ -25,7 +25,7 @@ import {
   isEnough,
   type Judged,
   type VerifyOutcome,
-  verifySession,
+  verifyProxySession,
 } from './verify-session.ts'
 
 /** The options of the command, as commander parses them. */
@@ -80,7 +80,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const session = hash === null ? readSession(bytes) : null
   if (session !== null) {
     const verifier = openVerifier({ isOfOne: false })
-    const outcome = await verifySession(session, {
+    const outcome = await verifyProxySession(session, {
       source,
       options,
       judgeFile: (file) =>
@@ -101,7 +101,8 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
     readEvidence(bytes, kept.requestBody, options.idempotent),
   )
   if (isHtml(bytes)) process.stderr.write(sayPage(bytes))
-  const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
+  const isOfOne =
+    evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
   const verifier = openVerifier({ isOfOne })
   const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
   if (!isOfOne) checkAllUsed(verifier)

@@ -17,11 +17,12 @@ import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
 import type { Expected, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
+import { Messages, SessionReportView } from './session-report.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
- * The report on a bundle or on records: the verdict, question and answer, all links, and what the
- * evidence does not prove.
+ * The report on a bundle, on records, or on a session: the verdict, question and answer, all links,
+ * and what the evidence does not prove.
  */
 export function EvidenceReport({
   judged,
@@ -38,7 +39,7 @@ export function EvidenceReport({
 }) {
   const { standing, headline, finding, notShown } = conclude(judged)
   const isMarked = expected.isDevelopment || standing === 'undetermined'
-  const exchange = judged.kind === 'bundle' ? judged.exchange : exchangeOfOne(judged.records)
+  const exchange = exchangeOf(judged)
   return (
     <>
       <Verdict
@@ -56,11 +57,11 @@ export function EvidenceReport({
         )}
       </Verdict>
       {children}
-      {judged.kind === 'bundle' ? (
+      {judged.kind === 'bundle' && (
         <BundleReportView judged={judged} explorer={explorer} isMarked={isMarked} />
-      ) : (
-        <RecordsReport records={judged.records} isMarked={isMarked} />
       )}
+      {judged.kind === 'records' && <RecordsReport records={judged.records} isMarked={isMarked} />}
+      {judged.kind === 'session' && <SessionReportView report={judged} isMarked={isMarked} />}
       {notShown.length > 0 && (
         <section aria-labelledby="not-shown">
           <h2 id="not-shown">What this does not show</h2>
@@ -80,9 +81,10 @@ export function EvidenceReport({
   )
 }
 
-/** Returns the question and answer of a single record, or null for several records. */
-function exchangeOfOne(records: readonly SubjectReport[]): ShownExchange | null {
-  const [record, another] = records
+/** Returns the question and answer of a single call, or null for several calls. */
+function exchangeOf(judged: EvidenceJudgement): ShownExchange | null {
+  if (judged.kind === 'bundle') return judged.exchange
+  const [record, another] = judged.kind === 'records' ? judged.records : []
   return record === undefined || another !== undefined ? null : record.exchange
 }
 
@@ -152,7 +154,8 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
       ...new Set(judged.records.flatMap(({ doubts }) => doubts.map(sayDoubt))),
       'A record has no boot configuration and no anchor. The evidence bundle of this completion has both.',
     ]
-  const { facts } = judged.report
+  const facts =
+    judged.kind === 'bundle' ? judged.report.facts : (judged.calls[0]?.report.facts ?? null)
   if (facts === null || expected.code) return []
   const pcr0 = encodeHex(facts.measurements.get(0) ?? new Uint8Array())
   return [
@@ -331,18 +334,7 @@ function ExchangePart({
   return (
     <section aria-label={title}>
       <h2>{title}</h2>
-      <dl class="messages">
-        {messages.map(linesOf).map(({ who, lines }, at) => (
-          <div key={at}>
-            <dt>
-              <bdi>{who}</bdi>
-            </dt>
-            <dd>
-              <bdi class="outside">{lines.join('\n')}</bdi>
-            </dd>
-          </div>
-        ))}
-      </dl>
+      <Messages messages={messages} />
     </section>
   )
 }

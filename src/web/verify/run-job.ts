@@ -122,7 +122,8 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
     idempotent,
   })
   const evidence = readEvidence(bytes, kept.requestBody, idempotent)
-  const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
+  const isOfOne =
+    evidence.kind === 'bundle' || (evidence.kind === 'records' && evidence.subjects.length === 1)
   const verifier = await openVerifier(expectations, { isOfOne, nowMs: Date.now() })
   const askChain = rpc === null ? null : (block: number | null) => askChainAt(rpc, block)
   const judged = await judgeEvidence(evidence, { expected, kept, verifier, askChain })
@@ -311,7 +312,7 @@ const EVIDENCE_ADVICE: Readonly<Record<EvidenceCode, string>> = {
   not_json:
     'Give the file as it came: evidence, saved proofs and answers are JSON. Nothing can be checked in a PDF or a picture.',
   not_evidence:
-    'Give the file as it came: an evidence bundle, a record, an answer, a kept stream, a saved proof, an attestation document, a release or an image.',
+    'Give the file as it came: an evidence bundle, a session, a record, an answer, a kept stream, a saved proof, an attestation document, a release or an image.',
   request_missing: 'Give the request that was sent, under “What you kept”.',
   request_twice: 'Remove the request from “What you kept”: the saved proof already has it.',
   answer_unfit:

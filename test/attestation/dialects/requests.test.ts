@@ -146,3 +146,39 @@ describe('the text that is hashed of a request', () => {
     expect(chat).not.toBe(messages)
   })
 })
+
+describe('the demands of a call', () => {
+  const demands = { session: { id: '5e'.repeat(16), n: 0, previous: null } }
+  const requestOf = (header: unknown, body: JsonObject = {}): JsonObject => ({
+    dialect: 'messages',
+    headers: { 'affidavit-call': header as string },
+    body,
+  })
+  const encode = (text: string) => Buffer.from(text).toString('base64url')
+
+  it('the demands of a call are in its header, or in its body', () => {
+    const { messages, chat } = DIALECTS
+    expect(messages.demandsOf(requestOf(encode(JSON.stringify(demands))))).toEqual(demands)
+    const inBody = { dialect: 'messages', headers: {}, body: { affidavit: demands } }
+    expect(messages.demandsOf(inBody)).toEqual(demands)
+    expect(messages.demandsOf({ ...inBody, body: {} })).toEqual({})
+    expect(chat.demandsOf({ affidavit: demands })).toEqual(demands)
+  })
+
+  it.each<[string, unknown]>([
+    ['is a number', 1],
+    ['has padding', 'e30='],
+    ['is empty', ''],
+    ['is not JSON', 'AAAA'],
+    ['is too long', 'A'.repeat(8_193)],
+    ['has an unknown demand', encode('{"a":1}')],
+    ['names a member twice', encode('{"nonce":"00","nonce":"00"}')],
+  ])('a header with demands that %s is refused', (_, value) => {
+    expect(() => DIALECTS.messages.demandsOf(requestOf(value))).toThrow()
+  })
+
+  it('demands in both header and body are refused', () => {
+    const both = requestOf(encode(JSON.stringify(demands)), { affidavit: demands })
+    expect(() => DIALECTS.messages.demandsOf(both)).toThrow('not in both')
+  })
+})

@@ -1,0 +1,98 @@
+import type { TurnStep } from '../session/items.ts'
+import type { CallRelation } from '../session/relate-calls.ts'
+import type { SessionCallReport, SessionReport } from '../session/verify-session.ts'
+import { conclude } from './conclude.ts'
+import { boundMessage, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
+
+/** Most steps of a run that are shown. */
+export const SHOWN_STEPS_MAX = 1_000
+
+/** One call of a session in words. */
+export type ShownCall = {
+  readonly hash: string | null
+  readonly verdict: SessionReport['verdict']
+  /** The verdict and its reason, on one line. */
+  readonly headline: string
+  /** What the request builds on. Null if that was not looked at. */
+  readonly relation: string | null
+  /** The new items of its request, and its answer. */
+  readonly steps: readonly ShownMessage[]
+}
+
+/** A session in words, limited in length. All text of steps is from outside: use linesOf. */
+export type ShownSession = {
+  readonly calls: readonly ShownCall[]
+  /** How many steps of the run are not shown. */
+  readonly stepsLeftOut: number
+}
+
+/** Describes the calls of a session, each with its steps. */
+export function describeSession({ calls, timeline }: SessionReport): ShownSession {
+  const shown = timeline.slice(0, SHOWN_STEPS_MAX)
+  const steps = calls.map((): ShownMessage[] => [])
+  for (const step of shown) steps[step.call]?.push(describeStep(step))
+  return {
+    calls: calls.map((call, at) => ({
+      hash: call.report.facts?.hash ?? null,
+      verdict: call.report.verdict,
+      headline: sayCall(call),
+      relation: call.relation && sayRelation(call.relation),
+      steps: steps[at] ?? [],
+    })),
+    stepsLeftOut: timeline.length - shown.length,
+  }
+}
+
+function sayCall({ report }: SessionCallReport): string {
+  const { verdict, open } = report
+  return conclude({
+    kind: 'bundle',
+    verdict,
+    open,
+    report,
+    comparison: [],
+    differences: [],
+    exchange: NOTHING_SHOWN,
+  }).headline
+}
+
+/** Says what a request builds on. Calls are numbered from 0. */
+export function sayRelation(relation: CallRelation): string {
+  switch (relation.kind) {
+    case 'starts':
+      return 'starts a conversation'
+    case 'continues':
+      return `builds on the answer of call ${relation.call}`
+    case 'repeats':
+      return `asks what call ${relation.call} asked`
+    case 'rewrites':
+      return `contains the answer of call ${relation.call}, but with another history before it`
+    case 'left out':
+      return 'has no request in this file'
+  }
+}
+
+function describeStep({ kind, name, text }: TurnStep): ShownMessage {
+  switch (kind) {
+    case 'asked':
+      return boundMessage(name, text)
+    case 'attached':
+      return boundMessage('attached', `${name}: ${text}`)
+    case 'called':
+      return boundMessage('calls', `${name}(${text})`)
+    case 'returned':
+      return boundMessage('tool', `${name}: ${text}`)
+    case 'failed':
+      return boundMessage('tool failed', `${name}: ${text}`)
+    case 'said':
+      return boundMessage('says', text)
+    case 'refused':
+      return boundMessage('refuses', text)
+    case 'thought':
+      return boundMessage('thinks', text)
+    case 'other':
+      return boundMessage('other', `${name}: ${text}`)
+    case 'ended':
+      return boundMessage('ended', name)
+  }
+}

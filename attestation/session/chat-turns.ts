@@ -1,0 +1,76 @@
+import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import {
+  asked,
+  called,
+  idIn,
+  other,
+  partsOf,
+  returned,
+  said,
+  type TurnItem,
+  textOfPart,
+  thought,
+  writtenOf,
+} from './items.ts'
+
+/** The items of a request: those of its messages. */
+export function itemsOfChat(body: JsonObject): readonly TurnItem[] {
+  return partsOf(memberOf(body, 'messages')).flatMap(itemsOfMessage)
+}
+
+/** The items of an answer: for each choice those of its message. */
+export function answersOfChat(response: JsonObject): readonly (readonly TurnItem[])[] {
+  return partsOf(memberOf(response, 'choices')).map((choice) => {
+    const message = isJsonObject(choice) ? memberOf(choice, 'message') : undefined
+    return isJsonObject(message) ? itemsOfAssistant(message) : [other('choice', choice, ANSWER)]
+  })
+}
+
+const ANSWER = { isAnswer: true }
+/** Members of an answer that clients leave out of later requests, such as annotations. */
+const EXTRA = { isAnswer: true, isOptional: true }
+
+function itemsOfMessage(message: Json): readonly TurnItem[] {
+  if (!isJsonObject(message)) return [other('message', message)]
+  const role = writtenOf(memberOf(message, 'role'))
+  const content = memberOf(message, 'content')
+  if (role === 'assistant') return itemsOfAssistant(message)
+  if (role === 'tool') return returned(idIn(message, 'tool_call_id'), content)
+  return asked(role, content)
+}
+
+/** Thinking of the model, as servers name it. */
+const THOUGHTS = ['reasoning_content', 'reasoning']
+const READ = ['role', 'content', 'refusal', 'tool_calls', ...THOUGHTS]
+
+function itemsOfAssistant(message: JsonObject): readonly TurnItem[] {
+  const refusal = memberOf(message, 'refusal')
+  const thinking = THOUGHTS.map((name) => memberOf(message, name)).find(
+    (text) => typeof text === 'string' && text !== '',
+  )
+  const rest = Object.entries(message).filter(
+    ([name, value]) =>
+      !READ.includes(name) && value !== null && !(isJsonArray(value) && value.length === 0),
+  )
+  return [
+    ...(typeof thinking === 'string' ? [thought(thinking, null, null)] : []),
+    ...partsOf(memberOf(message, 'content')).map(itemOfPart),
+    ...(typeof refusal === 'string' && refusal !== '' ? [said(refusal, null, 'refused')] : []),
+    ...partsOf(memberOf(message, 'tool_calls')).map(itemOfCall),
+    ...rest.map(([name, value]) => other(name, value, EXTRA)),
+  ]
+}
+
+function itemOfPart(part: Json): TurnItem {
+  const text = textOfPart(part)
+  if (text !== null) return said(text, null)
+  const refusal = isJsonObject(part) ? memberOf(part, 'refusal') : undefined
+  return typeof refusal === 'string' ? said(refusal, null, 'refused') : other('part', part, ANSWER)
+}
+
+function itemOfCall(call: Json): TurnItem {
+  const tool = isJsonObject(call) ? (memberOf(call, 'function') ?? memberOf(call, 'custom')) : null
+  if (!isJsonObject(call) || !isJsonObject(tool)) return other('tool call', call, ANSWER)
+  const input = memberOf(tool, 'arguments') ?? memberOf(tool, 'input')
+  return called(writtenOf(memberOf(tool, 'name')), writtenOf(input), { id: idIn(call, 'id') })
+}

@@ -1,0 +1,197 @@
+import { decodeBase64, encodeHex, encodeUtf8, sha256 } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
+import { canonicalizeJson } from '../json/canonical.ts'
+import {
+  filterMembers,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../json/value.ts'
+import { orNull } from '../or-null.ts'
+
+/** The kind of a step. The words are the same for all dialects. */
+export type StepKind =
+  | 'asked' //    a text for the model; the name is its role
+  | 'attached' // an image, a file or audio; the name is its media type
+  | 'called' //   the model calls the tool of this name, with these arguments
+  | 'returned' // the answer of a tool
+  | 'failed' //   the answer of a tool that states an error
+  | 'said' //     a text of the model
+  | 'refused' //  a refusal of the model
+  | 'thought' //  the model's thinking, or its summary
+  | 'other' //    an item of another kind, as JSON; the name is its type
+  | 'ended' //    the end of a call; the name is the outcome that its receipt states
+
+/** One step of a conversation. All text is from outside. */
+export type TurnStep = {
+  readonly kind: StepKind
+  readonly name: string
+  readonly text: string
+}
+
+/** One item of a request or of an answer, in the form in which items are compared. */
+export type TurnItem = {
+  readonly step: TurnStep
+  /** Two items with the same key say the same. Ids are part of it only where they link items. */
+  readonly key: string
+  /** The id that the provider gave the item. Null without an id. */
+  readonly id: string | null
+  /** True if only a model makes such an item. */
+  readonly isAnswer: boolean
+  /** True if clients may leave the item out of later requests. */
+  readonly isOptional: boolean
+}
+
+type ItemTraits = {
+  readonly id?: string | null
+  readonly isAnswer?: boolean
+  readonly isOptional?: boolean
+  /** What the key covers instead of the text. */
+  readonly compared?: Json
+}
+
+/** The item of a step. Its key covers kind, name and text. */
+export function itemOf(
+  step: TurnStep,
+  { id = null, isAnswer = false, isOptional = false, compared = step.text }: ItemTraits = {},
+): TurnItem {
+  const key = canonicalizeJson([step.kind, step.name, compared])
+  return { step, key, id, isAnswer, isOptional }
+}
+
+/** A text of the model. */
+export function said(text: string, id: string | null, kind: 'said' | 'refused' = 'said'): TurnItem {
+  return itemOf({ kind, name: '', text }, { id, isAnswer: true })
+}
+
+/** Thinking, which clients may leave out. `seal`: its signature, or its encrypted form. */
+export function thought(text: string, id: string | null, seal: Json): TurnItem {
+  const shown = text === '' ? '[encrypted]' : text
+  const step = { kind: 'thought', name: '', text: shown } as const
+  return itemOf(step, { id, isAnswer: true, isOptional: true, compared: [text, seal] })
+}
+
+/** A call of a tool. Its id links it with the tool's answer, so the key covers the id. */
+export function called(
+  name: string,
+  text: string,
+  { id, input = text }: { readonly id: string | null; readonly input?: Json },
+): TurnItem {
+  return itemOf({ kind: 'called', name, text }, { id, isAnswer: true, compared: [id, input] })
+}
+
+/**
+ * A tool's answer to the call with this id: one item for each of its parts. Its name is empty: the
+ * call has the name of the tool.
+ */
+export function returned(
+  id: string | null,
+  content: Json | undefined,
+  isError = false,
+): readonly TurnItem[] {
+  const kind = isError ? 'failed' : 'returned'
+  const parts = partsOf(content)
+  return (parts.length === 0 ? [''] : parts).map((part) => {
+    const text = textOfPart(part)
+    if (text === null) return attachedOr(part, 'tool')
+    return itemOf({ kind, name: '', text }, { id, compared: [id, text] })
+  })
+}
+
+/** What a caller gave the model in a message of this role: one item for each of its parts. */
+export function asked(role: string, content: Json | undefined): readonly TurnItem[] {
+  return partsOf(content).map((part) => {
+    const text = textOfPart(part)
+    return text === null ? attachedOr(part, role) : itemOf({ kind: 'asked', name: role, text })
+  })
+}
+
+/** An item of a kind that has no words here, as JSON. */
+export function other(name: string, value: Json, traits: ItemTraits = {}): TurnItem {
+  const compared = isJsonObject(value) ? withoutMarks(value) : value
+  return itemOf({ kind: 'other', name, text: JSON.stringify(value) }, { ...traits, compared })
+}
+
+/** A list of parts. A text is one part. Null and an empty text have no parts. */
+export function partsOf(content: Json | undefined): readonly Json[] {
+  if (content === undefined || content === null || content === '') return []
+  return isJsonArray(content) ? content : [content]
+}
+
+/** The text, or the JSON of another value. Empty for a missing value. */
+export function writtenOf(value: Json | undefined): string {
+  return typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)
+}
+
+/** The text in a member. Null if it is missing or not a text. */
+export function idIn(object: JsonObject, name: string): string | null {
+  const value = memberOf(object, name)
+  return typeof value === 'string' && value !== '' ? value : null
+}
+
+const TEXT_TYPES = ['text', 'input_text', 'output_text']
+
+/** The text of a part that is only a text. Null for another part. */
+export function textOfPart(part: Json): string | null {
+  if (typeof part === 'string') return part
+  const text = memberAt(part, 'text')
+  const isText = TEXT_TYPES.includes(String(memberAt(part, 'type')))
+  return isText && typeof text === 'string' ? text : null
+}
+
+/** Members that clients add, move and drop without changing what an item says. */
+const MARKS = ['id', 'status', 'cache_control']
+
+function withoutMarks(object: JsonObject): JsonObject {
+  return filterMembers(object, (name, value) => value !== null && !MARKS.includes(name))
+}
+
+/** An image, a file or audio by the digest of its bytes, or by its address. */
+function attachedOr(part: Json, role: string): TurnItem {
+  const found = attachmentIn(part)
+  if (found === null) return other(typeIn(part) ?? role, part)
+  const { type, text } = found
+  return itemOf({ kind: 'attached', name: type, text }, { compared: [role, text] })
+}
+
+function typeIn(part: Json): string | null {
+  return isJsonObject(part) ? idIn(part, 'type') : null
+}
+
+/** Where the dialects keep a file: the members on the way to its bytes or its address. */
+const FILE_PLACES: readonly (readonly string[])[] = [
+  ['image_url', 'url'],
+  ['image_url'],
+  ['file', 'file_data'],
+  ['file_data'],
+  ['file_url'],
+  ['input_audio', 'data'],
+  ['source', 'data'],
+  ['source', 'url'],
+]
+
+function attachmentIn(part: Json): { readonly type: string; readonly text: string } | null {
+  const found = FILE_PLACES.map((place) => memberAt(part, ...place))
+  const given = found.find((value) => typeof value === 'string')
+  if (typeof given !== 'string') return null
+  const { media = memberAt(part, 'source', 'media_type'), base64 } = splitDataUrl(given)
+  const type = typeof media === 'string' && media !== '' ? media : (typeIn(part) ?? 'file')
+  if (/^https?:/i.test(given)) return { type, text: given }
+  const bytes =
+    memberAt(part, 'source', 'type') === 'text'
+      ? encodeUtf8(given)
+      : orNull(() => decodeBase64(base64), FormatError)
+  if (bytes === null) return null
+  return { type, text: `SHA-256 ${encodeHex(sha256(bytes))}, ${bytes.length} bytes` }
+}
+
+/** The media type and the data of a data URL (RFC 2397). Another text is data. */
+function splitDataUrl(text: string): { readonly media?: string; readonly base64: string } {
+  const comma = text.startsWith('data:') ? text.indexOf(',') : -1
+  const [media = '', ...more] = text.slice('data:'.length, comma).split(';')
+  const isBase64 = comma >= 0 && more.at(-1) === 'base64'
+  return isBase64 ? { media, base64: text.slice(comma + 1) } : { base64: text }
+}

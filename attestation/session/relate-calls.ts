@@ -1,0 +1,224 @@
+import type { JsonObject } from '../json/value.ts'
+import { itemOf, type TurnItem } from './items.ts'
+import type { DialectTurns } from './turns.ts'
+
+/** One call of a session, in the order of the session. */
+export type CallContent = {
+  readonly turns: DialectTurns
+  /** The request's body and the answer. Null if the evidence leaves them out. */
+  readonly body: JsonObject | null
+  readonly response: JsonObject | null
+}
+
+/** What a request builds on. Calls are named by their place, from 0. */
+export type CallRelation =
+  /** It contains no answer of an earlier call: a new conversation, or one after a compaction. */
+  | { readonly kind: 'starts' }
+  /** It is the request and the answer of this call, and more. */
+  | { readonly kind: 'continues'; readonly call: number }
+  /** It is the request of this call. */
+  | { readonly kind: 'repeats'; readonly call: number }
+  /** It contains the answer of this call, but with another history: this is a break. */
+  | { readonly kind: 'rewrites'; readonly call: number }
+  /** The evidence leaves the request out. */
+  | { readonly kind: 'left out' }
+
+/** An item in a request that only a model makes, and that no earlier call of the session made. */
+export type ForeignAnswer = {
+  /** The place of the item in its request. */
+  readonly at: number
+  readonly item: TurnItem
+  /** The call whose answer has an item of the same id. Null if no answer has one. */
+  readonly differsFrom: number | null
+}
+
+/** What a call adds to its session. */
+export type RelatedCall = {
+  readonly relation: CallRelation
+  /** The items of the request that the related call did not have. */
+  readonly added: readonly TurnItem[]
+  /** The items of the answer. */
+  readonly answer: readonly TurnItem[]
+  /** Each is listed for the first request that has it. */
+  readonly foreign: readonly ForeignAnswer[]
+  /** How many items of the request only a model makes. */
+  readonly answersContained: number
+}
+
+/**
+ * Relates each request to the earlier calls by what it contains: its parent is the call whose
+ * request and answer are its longest prefix. Time and memory are linear in the calls, which an
+ * attacker may have written. Does NOT prove that a request has all of a conversation: a caller may
+ * leave out and change what was said before, and this reports it where it shows.
+ */
+export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall[] {
+  const known = new KnownCalls()
+  return calls.map((call, place) => known.relate(call, place))
+}
+
+/** The calls so far: conversations as paths in a tree, whose edges are keys of items. */
+class KnownCalls {
+  private readonly edges = new Map<string, number>()
+  /** By the node at the end of request and answer. */
+  private readonly conversations = new Map<number, number>()
+  /** By the nodes at the ends of instructions and request. */
+  private readonly requests = new Map<string, number>()
+  private readonly answers = new KnownAnswers()
+  private readonly histories: (readonly TurnItem[])[] = []
+  private readonly shown = new Set<string>()
+
+  relate({ turns, body, response }: CallContent, place: number): RelatedCall {
+    const choices = response === null ? [] : turns.answersOf(response)
+    const answer = withNumbers(choices)
+    if (body === null) {
+      this.add(place, [], choices)
+      return { relation: { kind: 'left out' }, added: [], answer, foreign: [], answersContained: 0 }
+    }
+    const all = nameTools(turns.itemsOf(body))
+    const begin = all.findIndex((item) => !isInstruction(item))
+    const items = begin < 0 ? [] : all.slice(begin)
+    const opening = begin < 0 ? all : all.slice(0, begin)
+    const path = this.pathOf(items)
+    const name = `${this.endOf(opening)} ${path.at(-1) ?? ROOT}`
+    const relation = this.relationOf({ items, path, earlier: this.requests.get(name) })
+    const added = [
+      ...opening.filter(({ key }) => !this.shown.has(key)),
+      ...this.newIn(items, relation),
+    ]
+    for (const { key } of opening) this.shown.add(key)
+    const foreign = this.answers.findForeign(all)
+    const answersContained = all.filter(({ isAnswer }) => isAnswer).length
+    if (!this.requests.has(name)) this.requests.set(name, place)
+    this.add(place, items, choices)
+    return { relation, added, answer, foreign, answersContained }
+  }
+
+  private relationOf(given: {
+    readonly items: readonly TurnItem[]
+    /** The node after each item. */
+    readonly path: readonly number[]
+    /** The call with the same request. */
+    readonly earlier: number | undefined
+  }): CallRelation {
+    const { items, path, earlier } = given
+    if (earlier !== undefined) return { kind: 'repeats', call: earlier }
+    const end = path.findLastIndex((node) => this.conversations.has(node))
+    const parent = this.conversations.get(path[end] ?? ROOT)
+    const later = this.answers.newestIn(items.slice(end + 1))
+    if (later !== null) return { kind: 'rewrites', call: later }
+    return parent === undefined ? { kind: 'starts' } : { kind: 'continues', call: parent }
+  }
+
+  /** The items that the related call did not have, each as often as there are more of them. */
+  private newIn(items: readonly TurnItem[], relation: CallRelation): readonly TurnItem[] {
+    const known = new Map<string, number>()
+    const history = 'call' in relation ? (this.histories[relation.call] ?? []) : []
+    for (const { key } of history) known.set(key, (known.get(key) ?? 0) + 1)
+    return items.filter(({ key }) => {
+      const count = known.get(key) ?? 0
+      known.set(key, count - 1)
+      return count <= 0
+    })
+  }
+
+  private add(
+    place: number,
+    items: readonly TurnItem[],
+    choices: readonly (readonly TurnItem[])[],
+  ): void {
+    const request = this.endOf(items)
+    for (const choice of choices) {
+      const end = this.endOf(choice, request)
+      if (end !== request) this.conversations.set(end, place)
+      this.answers.add(place, choice)
+    }
+    this.histories[place] = [...items, ...choices.flat()]
+  }
+
+  private endOf(items: readonly TurnItem[], from = ROOT): number {
+    return this.pathOf(items, from).at(-1) ?? from
+  }
+
+  /** The node after each item. Optional items lead nowhere, since clients leave them out. */
+  private pathOf(items: readonly TurnItem[], from = ROOT): readonly number[] {
+    let node = from
+    return items.map(({ key, isOptional }) => {
+      if (!isOptional) node = numberFor(this.edges, `${node} ${numberFor(this.edges, key)}`)
+      return node
+    })
+  }
+}
+
+const ROOT = 0
+
+/** The number of a text, from 1. Equal texts have the same number. */
+function numberFor(numbers: Map<string, number>, text: string): number {
+  const number = numbers.get(text) ?? numbers.size + 1
+  numbers.set(text, number)
+  return number
+}
+
+/** The items of all answers so far. */
+class KnownAnswers {
+  private readonly byKey = new Map<string, number>()
+  private readonly byId = new Map<string, { readonly call: number; readonly keys: Set<string> }>()
+  private readonly reported = new Set<string>()
+
+  add(call: number, items: readonly TurnItem[]): void {
+    for (const { key, id } of items) {
+      this.byKey.set(key, call)
+      if (id === null) continue
+      const keys = this.byId.get(id)?.keys ?? new Set()
+      this.byId.set(id, { call, keys: keys.add(key) })
+    }
+  }
+
+  /** The newest call that made one of these items. Null if no call made one. */
+  newestIn(items: readonly TurnItem[]): number | null {
+    const calls = items.flatMap((item) =>
+      this.isKnown(item) ? [this.byKey.get(item.key) ?? 0] : [],
+    )
+    return calls.reduce<number | null>((newest, call) => Math.max(newest ?? call, call), null)
+  }
+
+  /** The answers among `items` that no call made. Each is found once. */
+  findForeign(items: readonly TurnItem[]): readonly ForeignAnswer[] {
+    return items.flatMap((item, at) => {
+      if (!item.isAnswer || this.isKnown(item) || this.reported.has(item.key)) return []
+      this.reported.add(item.key)
+      const differsFrom = item.id === null ? null : (this.byId.get(item.id)?.call ?? null)
+      return [{ at, item, differsFrom }]
+    })
+  }
+
+  /** An id that an answer has decides. An item without such an id is compared with all answers. */
+  private isKnown({ isAnswer, id, key }: TurnItem): boolean {
+    const named = id === null ? undefined : this.byId.get(id)
+    return isAnswer && (named === undefined ? this.byKey.has(key) : named.keys.has(key))
+  }
+}
+
+/** Instructions at the beginning of a request are not a part of the conversation. */
+function isInstruction({ step: { kind, name } }: TurnItem): boolean {
+  return kind === 'asked' && (name === 'system' || name === 'developer')
+}
+
+/** Names each tool's answer like the call of the same id before it. */
+function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
+  const names = new Map<string, string>()
+  return items.map((item) => {
+    const { step, id } = item
+    if (id !== null && step.kind === 'called') names.set(id, step.name)
+    if (step.kind !== 'returned' && step.kind !== 'failed') return item
+    return { ...item, step: { ...step, name: names.get(id ?? '') ?? '' } }
+  })
+}
+
+/** The items of all choices. If there are several, each begins with its number. */
+function withNumbers(choices: readonly (readonly TurnItem[])[]): readonly TurnItem[] {
+  if (choices.length <= 1) return choices.flat()
+  return choices.flatMap((items, at) => [
+    itemOf({ kind: 'other', name: `choice ${at}`, text: '' }),
+    ...items,
+  ])
+}

@@ -1,0 +1,83 @@
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import {
+  asked,
+  called,
+  idIn,
+  other,
+  partsOf,
+  returned,
+  said,
+  type TurnItem,
+  textOfPart,
+  thought,
+  writtenOf,
+} from './items.ts'
+
+/** The items of a request: its instructions and its input. */
+export function itemsOfResponses(body: JsonObject): readonly TurnItem[] {
+  const input = memberOf(body, 'input')
+  return [
+    ...asked('system', memberOf(body, 'instructions')),
+    ...(typeof input === 'string' ? asked('user', input) : partsOf(input).flatMap(itemsOfItem)),
+  ]
+}
+
+/** The items of an answer: its output. */
+export function answersOfResponses(response: JsonObject): readonly (readonly TurnItem[])[] {
+  return [partsOf(memberOf(response, 'output')).flatMap(itemsOfItem)]
+}
+
+function itemsOfItem(item: Json): readonly TurnItem[] {
+  if (!isJsonObject(item)) return [other('item', item)]
+  const type = idIn(item, 'type') ?? 'message'
+  const callId = idIn(item, 'call_id')
+  switch (type) {
+    case 'message':
+      return itemsOfMessage(item)
+    case 'reasoning':
+      return [itemOfReasoning(item)]
+    case 'function_call':
+    case 'custom_tool_call':
+      return [
+        called(
+          writtenOf(memberOf(item, 'name')),
+          writtenOf(memberOf(item, 'arguments') ?? memberOf(item, 'input')),
+          { id: callId },
+        ),
+      ]
+    case 'function_call_output':
+    case 'custom_tool_call_output':
+      return returned(callId, memberOf(item, 'output'))
+    default:
+      return [other(type, item, { id: idIn(item, 'id'), isAnswer: !isOfCaller(type) })]
+  }
+}
+
+/** Callers send the outputs of tools that they run, and what they approve. */
+function isOfCaller(type: string): boolean {
+  return type.endsWith('_output') || type === 'mcp_approval_response'
+}
+
+function itemsOfMessage(item: JsonObject): readonly TurnItem[] {
+  const role = writtenOf(memberOf(item, 'role'))
+  const content = memberOf(item, 'content')
+  if (role !== 'assistant') return asked(role, content)
+  const id = idIn(item, 'id')
+  return partsOf(content).map((part) => {
+    const text = textOfPart(part)
+    if (text !== null) return said(text, id)
+    const refusal = isJsonObject(part) ? memberOf(part, 'refusal') : undefined
+    return typeof refusal === 'string'
+      ? said(refusal, id, 'refused')
+      : other('part', part, { id, isAnswer: true })
+  })
+}
+
+/** Clients may leave out the content, so only summary and encrypted content are compared. */
+function itemOfReasoning(item: JsonObject): TurnItem {
+  const summary = partsOf(memberOf(item, 'summary')).map((part) =>
+    isJsonObject(part) ? writtenOf(memberOf(part, 'text')) : writtenOf(part),
+  )
+  const text = summary.join('\n')
+  return thought(text, idIn(item, 'id'), memberOf(item, 'encrypted_content') ?? null)
+}

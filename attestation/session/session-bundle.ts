@@ -1,0 +1,45 @@
+import { SESSION_ID } from '../demands.ts'
+import { FormatError } from '../errors.ts'
+import { formsOf } from '../json/forms.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+
+const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_session', 'the session: ')
+
+/** The value of `format` in session bundles of every version. */
+export const SESSION_FORMAT = 'affidavit-session-bundle'
+
+/** Most calls in a session bundle. */
+export const SESSION_CALLS_MAX = 10_000
+
+/** The evidence of all calls of a session, in their order (formats.md). */
+export type SessionBundle = {
+  readonly format: typeof SESSION_FORMAT
+  readonly version: 1
+  /** Id of the session: 16 to 32 bytes in lower-case hex. */
+  readonly id: string
+  /** The evidence bundle of each call. They are checked one by one. */
+  readonly calls: readonly JsonObject[]
+}
+
+/**
+ * Reads the session bundle in attacker-controlled `json` (read its text with parseExactJson). It
+ * must have exactly the members of the format, and 1 to SESSION_CALLS_MAX calls. Throws FormatError
+ * `unknown_session` (another format or version) and `invalid_session`. Does NOT read the bundles of
+ * the calls: see verifySession.
+ */
+export function parseSessionBundle(json: Json): SessionBundle {
+  const given = isJsonObject(json) ? json : {}
+  if (memberOf(given, 'format') !== SESSION_FORMAT || memberOf(given, 'version') !== 1)
+    throw new FormatError(
+      'unknown_session',
+      `expected format to be ${SESSION_FORMAT} and version to be 1`,
+    )
+  const { id, calls } = membersOf(json, 'it', ['format', 'version', 'id', 'calls'])
+  const bundles = arrayOf(calls, 'calls', { min: 1, max: SESSION_CALLS_MAX }, ' bundles')
+  return {
+    format: SESSION_FORMAT,
+    version: 1,
+    id: textOf(id, 'id', SESSION_ID),
+    calls: bundles.map((bundle, at) => objectOf(bundle, `calls.${at}`)),
+  }
+}

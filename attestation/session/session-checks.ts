@@ -1,0 +1,203 @@
+import type { Demands, SessionPlace } from '../demands.ts'
+import { ProofError } from '../errors.ts'
+import type { BundleReport } from '../evidence/bundle-report.ts'
+import type { CheckTable } from '../evidence/verdict.ts'
+import { type Attempt, type Check, check, type Finding, need } from '../finding.ts'
+import type { RelatedCall } from './relate-calls.ts'
+
+/** The checks of a session, in the order of the report. */
+export type SessionCheckName = keyof typeof SESSION_CHECKS
+
+/** All checks. The value says when the verdict `verified` needs the check. */
+export const SESSION_CHECKS = {
+  /** The file has the form of a session bundle. If not, no other check is made. */
+  format: 'always',
+  /** The evidence of every call is verified by itself. */
+  'evidence of calls': 'always',
+  /** Every call names the session that the file is of. */
+  'one session': 'always',
+  /** The calls have all numbers from 0 up to the last one. */
+  'none missing': 'always',
+  /** No number and no completion is there twice. */
+  'none doubled': 'always',
+  /** The calls are in the order of their numbers. */
+  order: 'always',
+  /** Every call names the hash of the call before it. */
+  'previous hash': 'always',
+  /** The last call, and no other, says that it is the last one. */
+  'signed end': 'always',
+  /** Each answer in the history of a request is the answer of an earlier call. */
+  'answers in requests': 'always',
+} as const satisfies CheckTable<string>
+
+/** The outcome of one check. */
+export type SessionCheck = Check<SessionCheckName>
+
+/** What the checks of a session use of one call. */
+export type CheckedCall = {
+  /** The verdict on its bundle. */
+  readonly report: BundleReport
+  /** Null if the bundle has not the form of one. */
+  readonly hash: string | null
+  /** The demands in the request. The value is undefined if the request is left out. */
+  readonly demands: Attempt<Demands | null | undefined>
+}
+
+/**
+ * Checks that these calls are all calls of one session, each once and in order. They are in the
+ * order of the file. `related` is null if a call does not hold.
+ */
+export function checkCalls(
+  id: string,
+  calls: readonly CheckedCall[],
+  related: readonly RelatedCall[] | null,
+): readonly SessionCheck[] {
+  const places = calls.map((call) => placeOf(call))
+  const hidden = places.flatMap((place, at) => (place === 'left out' ? [at] : []))
+  const orHidden = (finding: Finding): Finding =>
+    hidden.length === 0 || typeof finding !== 'string'
+      ? finding
+      : { notChecked: `the evidence leaves out the request of ${sayCalls(hidden)}` }
+  const numbers = places.map((place) => (isPlace(place) ? place.n : null))
+  return [
+    check('evidence of calls', () => checkEvidence(calls)),
+    check('one session', () => orHidden(checkId(id, calls, places))),
+    check('none missing', () => orHidden(checkMissing(numbers))),
+    check('none doubled', () => orHidden(checkDoubled(numbers, calls))),
+    check('order', () => orHidden(checkOrder(numbers))),
+    check('previous hash', () => orHidden(checkPrevious(places, calls))),
+    check('signed end', () => orHidden(checkEnd(places))),
+    check('answers in requests', () => orHidden(checkAnswers(related))),
+  ]
+}
+
+/** The place that a call names. Null if it names no place that can be read. */
+type NamedPlace = SessionPlace | 'left out' | null
+
+function placeOf({ demands }: CheckedCall): NamedPlace {
+  if ('fault' in demands) return null
+  return demands.value === undefined ? 'left out' : (demands.value?.session ?? null)
+}
+
+function isPlace(place: NamedPlace | undefined): place is SessionPlace {
+  return typeof place === 'object' && place !== null
+}
+
+/** Most calls that a detail names. */
+const NAMED_CALLS_MAX = 5
+
+/** Names calls by their places in the file, from 0. */
+function sayCalls(places: readonly number[]): string {
+  const rest = places.length - NAMED_CALLS_MAX
+  const named = places.slice(0, NAMED_CALLS_MAX).join(', ')
+  return `call${places.length === 1 ? '' : 's'} ${named}${rest > 0 ? ` and ${rest} more` : ''}`
+}
+
+function refuse(code: string, message: string): ProofError {
+  return new ProofError(code, message)
+}
+
+function checkEvidence(calls: readonly CheckedCall[]): Finding {
+  const withVerdict = (wanted: string) =>
+    calls.flatMap(({ report }, at) => (report.verdict === wanted ? [at] : []))
+  const invalid = withVerdict('invalid')
+  if (invalid.length > 0)
+    throw refuse('invalid_call', `the evidence of ${sayCalls(invalid)} is invalid`)
+  const consistent = withVerdict('consistent')
+  if (consistent.length === 0) return `${calls.length} calls are verified`
+  const open = new Set(consistent.flatMap((at) => calls[at]?.report.open ?? []))
+  return { notChecked: `of ${sayCalls(consistent)}: ${[...open].join(', ')}` }
+}
+
+function checkId(
+  id: string,
+  calls: readonly CheckedCall[],
+  places: readonly NamedPlace[],
+): Finding {
+  places.forEach((place, at) => {
+    if (place === 'left out') return
+    const { session } = need(calls[at]?.demands ?? { value: null }) ?? {}
+    if (session === undefined) throw refuse('no_session', `expected call ${at} to name a session`)
+    if (session.id !== id)
+      throw refuse('other_session', `expected call ${at} to be of session ${id}, got ${session.id}`)
+  })
+  return `session ${id}`
+}
+
+function checkMissing(numbers: readonly (number | null)[]): Finding {
+  const known = new Set(numbers.filter((n) => n !== null))
+  const end = Math.max(-1, ...known)
+  const missing = end + 1 - known.size
+  // Calls without a number may be the missing ones.
+  if (missing <= numbers.filter((n) => n === null).length) return `calls 0 to ${end}`
+  const first = Array.from({ length: known.size + 1 }, (_, n) => n).find((n) => !known.has(n))
+  const rest = missing === 1 ? '' : `, the first of ${missing}`
+  throw refuse('missing_call', `the call with number ${first} is missing${rest}`)
+}
+
+function checkDoubled(numbers: readonly (number | null)[], calls: readonly CheckedCall[]): Finding {
+  const known = new Set<number>()
+  for (const n of numbers) {
+    if (n !== null && known.has(n))
+      throw refuse('doubled_call', `the call with number ${n} is there more than once`)
+    if (n !== null) known.add(n)
+  }
+  const hashes = new Set(calls.map(({ hash }) => hash))
+  if (hashes.size < calls.length)
+    throw refuse('doubled_call', 'a completion is there more than once')
+  return `${calls.length} different calls`
+}
+
+function checkOrder(numbers: readonly (number | null)[]): Finding {
+  const known = numbers.filter((n) => n !== null)
+  const at = known.findIndex((n, index) => n < (known[index - 1] ?? 0))
+  if (at >= 0)
+    throw refuse(
+      'moved_call',
+      `the call with number ${known[at]} stands after number ${known[at - 1]}`,
+    )
+  return 'the calls are in the order of their numbers'
+}
+
+function checkPrevious(places: readonly NamedPlace[], calls: readonly CheckedCall[]): Finding {
+  places.forEach((place, at) => {
+    const before = at === 0 ? null : (calls[at - 1]?.hash ?? 'no hash')
+    if (isPlace(place) && place.previous !== before)
+      throw refuse(
+        'other_previous',
+        `expected call ${at} to name ${before ?? 'no call'} before it, got ${place.previous ?? 'no call'}`,
+      )
+  })
+  return 'each call names the hash of the call before it'
+}
+
+function checkEnd(places: readonly NamedPlace[]): Finding {
+  const ends = places.flatMap((place, at) => (isPlace(place) && place.last === true ? [at] : []))
+  const early = ends.find((at) => at < places.length - 1)
+  if (early !== undefined)
+    throw refuse('call_after_end', `call ${early} says that it is the last one, but calls follow`)
+  return ends.length === 1
+    ? 'the last call says that it is the last one'
+    : { notChecked: 'the last call does not say that it is the last one: later calls may be cut' }
+}
+
+function checkAnswers(related: readonly RelatedCall[] | null): Finding {
+  if (related === null) return { notChecked: 'the evidence of a call is invalid' }
+  const foreign = related.flatMap(({ foreign }, call) =>
+    foreign.map((found) => ({ call, ...found })),
+  )
+  const rest = foreign.length - NAMED_CALLS_MAX
+  if (foreign.length > 0) {
+    const named = foreign
+      .slice(0, NAMED_CALLS_MAX)
+      .map(({ call, at, item: { step }, differsFrom }) => {
+        const what = `${step.kind}${step.name === '' ? '' : ` ${step.name}`}`
+        const why =
+          differsFrom === null ? 'is of no earlier call' : `differs from call ${differsFrom}`
+        return `item ${at} (${what}) in the request of call ${call} ${why}`
+      })
+    return { notChecked: `${named.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}` }
+  }
+  const contained = related.reduce((sum, { answersContained }) => sum + answersContained, 0)
+  return `${contained} answers in ${related.length} requests are of earlier calls`
+}

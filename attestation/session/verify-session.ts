@@ -1,0 +1,163 @@
+import { DIALECTS, type Dialect } from '../dialects/dialects.ts'
+import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
+import type { BundleReport } from '../evidence/bundle-report.ts'
+import type { BundleContext, BundlePolicy, ChainFacts } from '../evidence/policy.ts'
+import { type Judgement, judgeChecks, orderChecks, refuseForm } from '../evidence/verdict.ts'
+import { verifyBundle } from '../evidence/verify-bundle.ts'
+import { attempt, reasonOf } from '../finding.ts'
+import type { Json, JsonObject } from '../json/value.ts'
+import { dialectOfReceipt } from '../receipt.ts'
+import type { TurnStep } from './items.ts'
+import {
+  type CallContent,
+  type CallRelation,
+  type RelatedCall,
+  relateCalls,
+} from './relate-calls.ts'
+import { parseSessionBundle } from './session-bundle.ts'
+import {
+  type CheckedCall,
+  checkCalls,
+  SESSION_CHECKS,
+  type SessionCheck,
+  type SessionCheckName,
+} from './session-checks.ts'
+import { TURNS } from './turns.ts'
+
+/** The result of verifySession. */
+export type SessionReport = Judgement<SessionCheckName> & {
+  readonly checks: readonly SessionCheck[]
+  /** Id of the session. Null if the file has not the form of a session bundle. */
+  readonly id: string | null
+  /** The calls in the order of the file. */
+  readonly calls: readonly SessionCallReport[]
+  /** The run in steps. Empty if the session is invalid. */
+  readonly timeline: readonly TimelineStep[]
+}
+
+/** The result for one call of a session. */
+export type SessionCallReport = {
+  readonly report: BundleReport
+  /** What the request builds on. Null if a call of the session does not hold. */
+  readonly relation: CallRelation | null
+}
+
+/** A step of a run, with the place of its call. All text is from outside. */
+export type TimelineStep = TurnStep & { readonly call: number }
+
+/** What is given beside the policy. */
+export type VerifySessionContext = {
+  readonly attestations?: NonNullable<BundleContext['attestations']>
+  /** Reads the block with this number, if any, from a chain. If left out, no chain is used. */
+  readonly askChain?: (blockNumber: number | null) => Promise<ChainFacts>
+}
+
+/**
+ * Checks the evidence of a whole session: each call as verifyBundle does, and that the file has all
+ * calls of the session, each once and in order. `json` is attacker-controlled: read its text with
+ * parseExactJson. Never rejects because of the session. Rejects with PolicyError, and with errors
+ * of `askChain`.
+ *
+ * Does NOT prove: what a tool did, since its answer is what the caller sent; that no calls came
+ * after the last one, unless it says so; that the caller made no calls outside of the session, or
+ * another call with the same number; more than verifyBundle proves of each call.
+ */
+export async function verifySession(
+  json: Json,
+  policy: BundlePolicy,
+  context: VerifySessionContext = {},
+): Promise<SessionReport> {
+  const parsed = attempt(() => parseSessionBundle(json))
+  if ('fault' in parsed) {
+    const detail = reasonOf(parsed.fault)
+    const refusal = refuseForm(SESSION_CHECKS, { subject: 'the session', detail })
+    return { ...refusal, id: null, calls: [], timeline: [] }
+  }
+  const { id, calls: given } = parsed.value
+  const bundles = given.map((bundle) => attempt(() => parseEvidenceBundle(bundle)))
+  const read = bundles.map((bundle) => ('value' in bundle ? bundle.value : null))
+  const reports = await verifyCalls(given, read, { policy, context })
+  const holds = reports.every(({ verdict }) => verdict !== 'invalid')
+  const related = holds
+    ? relateCalls(read.flatMap((one) => (one === null ? [] : [contentOf(one)])))
+    : null
+  const checked = reports.map((report, at) => checkedCall(report, read[at] ?? null))
+  const made: readonly SessionCheck[] = [
+    { name: 'format', outcome: 'passed', detail: `${given.length} calls` },
+    ...checkCalls(id, checked, related),
+  ]
+  const checks = orderChecks(made, SESSION_CHECKS)
+  const judgement = judgeChecks(checks, { table: SESSION_CHECKS, hasChain: false })
+  const isShown = judgement.verdict !== 'invalid' && related !== null
+  return {
+    ...judgement,
+    checks,
+    id,
+    calls: reports.map((report, at) => ({ report, relation: related?.[at]?.relation ?? null })),
+    timeline: isShown ? related.flatMap((call, at) => stepsOf(call, at, read[at] ?? null)) : [],
+  }
+}
+
+async function verifyCalls(
+  given: readonly JsonObject[],
+  read: readonly (EvidenceBundle | null)[],
+  demands: { readonly policy: BundlePolicy; readonly context: VerifySessionContext },
+): Promise<readonly BundleReport[]> {
+  const { policy, context } = demands
+  const { attestations, askChain } = context
+  // Calls of one anchor share their block: the chain is asked once for each block.
+  const blocks = new Map<number | null, ChainFacts>()
+  const reports: BundleReport[] = []
+  for (const [at, bundle] of given.entries()) {
+    const number = read[at]?.block?.number ?? null
+    const chain = blocks.get(number) ?? (await askChain?.(number))
+    if (chain !== undefined) blocks.set(number, chain)
+    reports.push(
+      await verifyBundle(bundle, policy, {
+        ...(attestations === undefined ? {} : { attestations }),
+        ...(chain === undefined ? {} : { chain }),
+      }),
+    )
+  }
+  return reports
+}
+
+/** The form of a session is read from the same bundles that were verified. */
+function checkedCall(report: BundleReport, bundle: EvidenceBundle | null): CheckedCall {
+  if (bundle === null) return { report, hash: null, demands: { value: null } }
+  const { record } = bundle
+  const demands = attempt(() =>
+    'request' in record ? dialectOf(bundle).demandsOf(record.request) : undefined,
+  )
+  return { report, hash: bundle.record.hash, demands }
+}
+
+function contentOf(bundle: EvidenceBundle): CallContent {
+  const { record } = bundle
+  const { name, readRequest } = dialectOf(bundle)
+  return {
+    turns: TURNS[name],
+    body: 'request' in record ? readRequest(record.request).body : null,
+    response: 'response' in record ? record.response : null,
+  }
+}
+
+function dialectOf({ record }: EvidenceBundle): Dialect {
+  return DIALECTS[dialectOfReceipt(record.receipt)]
+}
+
+function stepsOf(
+  { relation, added, answer }: RelatedCall,
+  call: number,
+  bundle: EvidenceBundle | null,
+): readonly TimelineStep[] {
+  const leftOut = (part: string) => ({ kind: 'other', name: 'left out', text: part }) as const
+  const isAnswered = bundle !== null && 'response' in bundle.record
+  const steps: readonly TurnStep[] = [
+    ...(relation.kind === 'left out' ? [leftOut('the request')] : []),
+    ...[...added, ...answer].map(({ step }) => step),
+    ...(isAnswered ? [] : [leftOut('the answer')]),
+    { kind: 'ended', name: bundle?.record.receipt.outcome ?? '', text: '' },
+  ]
+  return steps.map((step) => ({ call, ...step }))
+}

@@ -1,0 +1,360 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { type CallContent, relateCalls } from '../../../attestation/session/relate-calls.ts'
+import { TURNS } from '../../../attestation/session/turns.ts'
+
+type Name = keyof typeof TURNS
+
+/** A run in one dialect: what each request has, and its answer. */
+type Run = { readonly requests: readonly JsonObject[]; readonly answers: readonly JsonObject[] }
+
+const PIXEL = 'iVBORw0KGgo='
+const INPUT = { image: 1 }
+
+const chatMessage = (message: JsonObject): JsonObject => ({
+  choices: [{ index: 0, message: { role: 'assistant', ...message } }],
+})
+const chatCall = {
+  id: 'c1',
+  type: 'function',
+  function: { name: 'locate', arguments: '{"image":1}' },
+}
+const chatAnswers: readonly JsonObject[] = [
+  { reasoning_content: 'Hm.', content: 'Wait.', tool_calls: [chatCall] },
+  { content: 'Rome.' },
+]
+const chatMessages: readonly JsonObject[] = [
+  { role: 'system', content: 'Be an agent.' },
+  {
+    role: 'user',
+    content: [
+      { type: 'text', text: 'Where?' },
+      { type: 'image_url', image_url: { url: `data:image/png;base64,${PIXEL}` } },
+    ],
+  },
+  { role: 'assistant', content: 'Wait.', tool_calls: [chatCall] },
+  { role: 'tool', tool_call_id: 'c1', content: 'Rome' },
+  { role: 'assistant', content: 'Rome.' },
+  { role: 'user', content: 'Thanks' },
+]
+
+const output: readonly JsonObject[] = [
+  { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'Hm.' }] },
+  {
+    type: 'message',
+    id: 'msg_1',
+    status: 'completed',
+    role: 'assistant',
+    content: [{ type: 'output_text', text: 'Wait.', annotations: [], logprobs: [] }],
+  },
+  {
+    type: 'function_call',
+    id: 'fc_1',
+    status: 'completed',
+    call_id: 'c1',
+    name: 'locate',
+    arguments: '{"image":1}',
+  },
+]
+const lastOutput: readonly JsonObject[] = [
+  {
+    type: 'message',
+    id: 'msg_2',
+    role: 'assistant',
+    content: [{ type: 'output_text', text: 'Rome.' }],
+  },
+]
+const input: readonly JsonObject[] = [
+  {
+    role: 'user',
+    content: [
+      { type: 'input_text', text: 'Where?' },
+      { type: 'input_image', image_url: `data:image/png;base64,${PIXEL}`, detail: 'auto' },
+    ],
+  },
+  ...output,
+  { type: 'function_call_output', call_id: 'c1', output: 'Rome' },
+  ...lastOutput,
+  { role: 'user', content: [{ type: 'input_text', text: 'Thanks' }] },
+]
+
+const blocks: readonly JsonObject[] = [
+  { type: 'thinking', thinking: 'Hm.', signature: 'sig' },
+  { type: 'text', text: 'Wait.', citations: null },
+  { type: 'tool_use', id: 'c1', name: 'locate', input: INPUT },
+]
+const cached = { cache_control: { type: 'ephemeral' } }
+const messages: readonly JsonObject[] = [
+  {
+    role: 'user',
+    content: [
+      { type: 'text', text: 'Where?', ...cached },
+      { type: 'image', source: { type: 'base64', media_type: 'image/png', data: PIXEL } },
+    ],
+  },
+  { role: 'assistant', content: blocks },
+  {
+    role: 'user',
+    content: [{ type: 'tool_result', tool_use_id: 'c1', content: 'Rome', ...cached }],
+  },
+  { role: 'assistant', content: 'Rome.' },
+  { role: 'user', content: 'Thanks' },
+]
+
+const wrapped = (dialect: Name, body: JsonObject): JsonObject => ({ dialect, headers: {}, body })
+
+const RUNS: Readonly<Record<Name, Run>> = {
+  chat: {
+    requests: [2, 4, 6].map((end) => ({ messages: chatMessages.slice(0, end) })),
+    answers: [...chatAnswers, { content: 'Bye.' }].map(chatMessage),
+  },
+  responses: {
+    requests: [1, 5, 7].map((end) =>
+      wrapped('responses', { instructions: 'Be an agent.', input: input.slice(0, end) }),
+    ),
+    answers: [
+      { output },
+      { output: lastOutput },
+      { output: [{ type: 'message', id: 'msg_3', role: 'assistant', content: 'Bye.' }] },
+    ],
+  },
+  messages: {
+    requests: [1, 3, 5].map((end) =>
+      wrapped('messages', {
+        system: [{ type: 'text', text: 'Be an agent.', ...cached }],
+        messages: messages.slice(0, end),
+      }),
+    ),
+    answers: [
+      { content: blocks },
+      { content: [{ type: 'text', text: 'Rome.' }] },
+      { content: [{ type: 'text', text: 'Bye.' }] },
+    ],
+  },
+}
+const NAMES: readonly Name[] = ['chat', 'responses', 'messages']
+
+function bodyOf(name: Name, request: JsonObject): JsonObject {
+  return name === 'chat' ? request : (request.body as JsonObject)
+}
+
+function relate(name: Name, { requests, answers }: Run) {
+  const turns = TURNS[name]
+  const calls: readonly CallContent[] = requests.map((request, at) => ({
+    turns,
+    body: bodyOf(name, request),
+    response: answers[at] ?? null,
+  }))
+  return relateCalls(calls)
+}
+
+/** The run with a change of the JSON text of its last request. */
+function changed(name: Name, from: string, to: string): Run {
+  const { requests, answers } = RUNS[name]
+  const text = JSON.stringify(requests[2])
+  expect(text).toContain(from)
+  return { answers, requests: requests.with(2, JSON.parse(text.replace(from, to))) }
+}
+
+describe.each(NAMES)('a run in the dialect %s', (name) => {
+  it('the run reads the same in every dialect', () => {
+    const steps = relate(name, RUNS[name]).map(({ added, answer }) =>
+      [...added, ...answer].map(({ step }) => `${step.kind} ${step.name}: ${step.text}`),
+    )
+    expect(steps).toEqual([
+      [
+        'asked system: Be an agent.',
+        'asked user: Where?',
+        'attached image/png: SHA-256 4c4b6a3be1314ab86138bef4314dde022e600960d8689a2c8f8631802d20dab6, 8 bytes',
+        'thought : Hm.',
+        'said : Wait.',
+        'called locate: {"image":1}',
+      ],
+      ['returned locate: Rome', 'said : Rome.'],
+      ['asked user: Thanks', 'said : Bye.'],
+    ])
+  })
+
+  it('each request continues the call before it, and no answer is foreign', () => {
+    const related = relate(name, RUNS[name])
+    expect(related.map(({ relation }) => relation)).toEqual([
+      { kind: 'starts' },
+      { kind: 'continues', call: 0 },
+      { kind: 'continues', call: 1 },
+    ])
+    expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+  })
+
+  it('the same request again is a repetition, and shows nothing again', () => {
+    const { requests, answers } = RUNS[name]
+    const [, second = {}, third = {}] = requests
+    const related = relate(name, {
+      requests: [...requests.slice(0, 2), second, third],
+      answers: [...answers.slice(0, 2), ...answers.slice(1)],
+    })
+    expect(related[2]).toMatchObject({ relation: { kind: 'repeats', call: 1 }, added: [] })
+    expect(related[3]?.relation.kind).toBe('continues')
+  })
+
+  it('a changed answer in a history is named, and the history is a break', () => {
+    const related = relate(name, changed(name, 'Rome."', 'Paris."'))
+    expect(related[2]?.relation).toEqual({ kind: 'continues', call: 0 })
+    expect(related[2]?.foreign.map(({ item }) => item.step.text)).toEqual(['Paris.'])
+  })
+
+  it('a changed call of a tool is named with the call that it differs from', () => {
+    const [from, to] =
+      name === 'messages' ? ['"image":1', '"image":2'] : ['\\"image\\":1', '\\"image\\":2']
+    const related = relate(name, changed(name, from, to))
+    expect(related[2]?.relation).toEqual({ kind: 'rewrites', call: 1 })
+    expect(related[2]?.foreign).toMatchObject([
+      { item: { step: { kind: 'called', name: 'locate' } }, differsFrom: 0 },
+    ])
+  })
+
+  it("a changed answer of a tool is a break, and is shown as the caller's text", () => {
+    const related = relate(name, changed(name, '"Rome"', '"Oslo"'))
+    expect(related[2]?.relation).toEqual({ kind: 'rewrites', call: 1 })
+    expect(related[2]?.added.map(({ step }) => step.text)).toEqual(['Oslo', 'Thanks'])
+    expect(related[2]?.foreign).toEqual([])
+  })
+
+  it('a history that was replaced by a summary starts a conversation', () => {
+    const { requests, answers } = RUNS[name]
+    const fresh = { role: 'user', content: 'Summary: Rome.' }
+    const bodies = {
+      chat: { messages: [fresh] },
+      responses: { input: [fresh] },
+      messages: { messages: [fresh] },
+    }
+    const request = name === 'chat' ? bodies.chat : wrapped(name, bodies[name])
+    const related = relate(name, { answers, requests: requests.with(2, request) })
+    expect(related[2]?.relation).toEqual({ kind: 'starts' })
+  })
+
+  it('no request or answer of any form makes the reader fail', () => {
+    const anyValue = fc.jsonValue({ maxDepth: 5 }) as fc.Arbitrary<Json>
+    const anyObject = fc.dictionary(
+      fc.constantFrom('messages', 'input', 'output', 'content', 'choices', 'system', 'body'),
+      fc.oneof(
+        anyValue,
+        fc.array(fc.constantFrom<Json>(...chatMessages, ...input, ...messages, ...blocks, null, 1)),
+      ),
+    )
+    fc.assert(
+      fc.property(fc.array(fc.tuple(anyObject, anyObject), { maxLength: 4 }), (pairs) => {
+        const requests = pairs.map(([body]) => (name === 'chat' ? body : wrapped(name, body)))
+        const related = relate(name, { requests, answers: pairs.map(([, answer]) => answer) })
+        expect(related).toHaveLength(pairs.length)
+      }),
+    )
+  })
+})
+
+describe('what agents change in their histories', () => {
+  it('thinking that is left out of a chat or Messages history is no break', () => {
+    const { requests, answers } = RUNS.messages
+    const text = JSON.stringify(requests).replaceAll(`${JSON.stringify(blocks[0])},`, '')
+    const related = relate('messages', { answers, requests: JSON.parse(text) })
+    expect(related.map(({ relation }) => relation.kind)).toEqual([
+      'starts',
+      'continues',
+      'continues',
+    ])
+  })
+
+  it('thinking that was changed under its signature is named', () => {
+    const related = relate('messages', changed('messages', 'Hm.', 'Ha.'))
+    expect(related[2]?.foreign.map(({ item }) => item.step.kind)).toEqual(['thought'])
+    expect(related[2]?.relation.kind).toBe('continues')
+  })
+
+  it('ids and states that are left out of a Responses history are no break', () => {
+    const { requests, answers } = RUNS.responses
+    const text = JSON.stringify(requests).replaceAll(/"id":"[^"]*",|"status":"completed",/g, '')
+    const related = relate('responses', { answers, requests: JSON.parse(text) })
+    expect(related.map(({ relation }) => relation.kind)).toEqual([
+      'starts',
+      'continues',
+      'continues',
+    ])
+    expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+  })
+
+  it('the text of one answer under the id of another answer is named', () => {
+    const related = relate('responses', changed('responses', '"Wait."', '"Rome."'))
+    expect(related[2]?.foreign).toMatchObject([
+      { differsFrom: 0, item: { step: { text: 'Rome.' } } },
+    ])
+  })
+
+  it('a call id that a server uses again links to the newest call before it', () => {
+    const exchange = (name: string): readonly JsonObject[] => [
+      { role: 'assistant', tool_calls: [{ id: 'c', function: { name, arguments: '{}' } }] },
+      { role: 'tool', tool_call_id: 'c', content: `by ${name}` },
+    ]
+    const history = [{ role: 'user', content: 'Go' }, ...exchange('one'), ...exchange('two')]
+    const related = relate('chat', {
+      requests: [1, 3, 5].map((end) => ({ messages: history.slice(0, end) })),
+      answers: [exchange('one')[0], exchange('two')[0], {}].map((one) =>
+        chatMessage(one as JsonObject),
+      ),
+    })
+    expect(related.map(({ added }) => added.at(-1)?.step.name)).toEqual(['user', 'one', 'two'])
+    expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+  })
+
+  it('an answer with several choices is continued from each of them', () => {
+    const choices = ['one', 'two'].map((content, index) => ({ index, message: { content } }))
+    const question = { role: 'user', content: 'Go' }
+    const next = (content: string): JsonObject => ({
+      messages: [question, { role: 'assistant', content }, question],
+    })
+    const related = relate('chat', {
+      requests: [{ messages: [question] }, next('one'), next('two')],
+      answers: [{ choices }, { choices: [] }, { choices: [] }],
+    })
+    expect(related.map(({ relation }) => relation)).toEqual([
+      { kind: 'starts' },
+      { kind: 'continues', call: 0 },
+      { kind: 'continues', call: 0 },
+    ])
+    expect(related[0]?.answer.map(({ step }) => step.name || step.text)).toEqual([
+      'choice 0',
+      'one',
+      'choice 1',
+      'two',
+    ])
+  })
+})
+
+/** A conversation tree: for each call, the earlier call that it continues, or null. */
+const trees = fc
+  .array(fc.tuple(fc.nat(), fc.boolean()), { minLength: 1, maxLength: 25 })
+  .map((nodes) => nodes.map(([pick, isRoot], at) => (at === 0 || isRoot ? null : pick % at)))
+
+describe('a tree of calls', () => {
+  it('every request of any tree is related to its parent, and its new items are its own', () => {
+    fc.assert(
+      fc.property(trees, (parents) => {
+        const histories: JsonObject[][] = []
+        const requests = parents.map((parent, at) => {
+          const before = parent === null ? [] : (histories[parent] ?? [])
+          const asked = [...before, { role: 'user', content: `question ${at}` }]
+          histories.push([...asked, { role: 'assistant', content: `answer ${at % 3}` }])
+          return { messages: asked }
+        })
+        const answers = parents.map((_, at) => chatMessage({ content: `answer ${at % 3}` }))
+        const related = relate('chat', { requests, answers })
+        expect(related.map(({ relation }) => ('call' in relation ? relation.call : null))).toEqual(
+          parents,
+        )
+        expect(related.map(({ added }) => added.map(({ step }) => step.text))).toEqual(
+          parents.map((_, at) => [`question ${at}`]),
+        )
+        expect(related.flatMap(({ foreign }) => foreign)).toEqual([])
+      }),
+    )
+  })
+})
