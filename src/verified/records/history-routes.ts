@@ -133,9 +133,9 @@ const VIEWS: readonly HistoryView[] = [
 const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
 
 /**
- * Routes for the stored completions: the lists, one completion by its hash, and a file with all data
- * for a check of a completion. If the operator allows it, any caller with the hash gets this file
- * without the content.
+ * Routes for the stored completions: the lists, one completion by its hash, and a file with all
+ * data for a check of a completion. If the operator allows it, any caller with the hash gets this
+ * file without the content.
  */
 export function historyRoutes(parts: HistoryParts): readonly Route[] {
   const searches = createSharedAdmission({

@@ -18,14 +18,16 @@ import type { AnsweredRecord, StoredRecord } from './records-store.ts'
  */
 
 /**
- * Returns the reply to a call (interface, 2.3): the response with its proof, including `receipt` and
- * `log`, at the place of the dialect.
+ * Returns the reply to a call (interface, 2.3): the response with its proof, including `receipt`
+ * and `log`, at the place of the dialect.
  */
 export function createReplyText(record: AnsweredRecord): string {
   return dialectOf(record).addProof(responseOf(record), proofMembers(record))
 }
 
-/** Returns the text that ends a stream. `last`: the canonical JSON text of the last event's data. */
+/**
+ * Returns the text that ends a stream. `last`: the canonical JSON text of the last event's data.
+ */
 export function streamEndText(last: string, record: AnsweredRecord): string {
   return dialectOf(record).endStream(last, proofMembers(record))
 }
@@ -91,10 +93,10 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk to which the proof can be added, with empty choices. Enclaves with protocol version 1 need
- * it, because they do not hold back the last chunk. Its `usage` is null, as in all chunks. If the
- * caller requested usage, `usage` is left out, because null would replace the usage in the caller's
- * SDK.
+ * Returns a separate chunk to which the proof can be added, with empty choices. Enclaves with
+ * protocol version 1 need it, because they do not hold back the last chunk. Its `usage` is null, as
+ * in all chunks. If the caller requested usage, `usage` is left out, because null would replace the
+ * usage in the caller's SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,
