@@ -2,7 +2,7 @@ import { concatBytes, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } fro
 import { formOf, formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
-const { countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
+const { arrayOf, countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
 
 /** The member of a request in which its caller states its demands to the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
@@ -23,6 +23,11 @@ export type Demands = {
    * request, which are not encrypted.
    */
   readonly headers?: Readonly<Record<string, string>>
+  /**
+   * SHA-256 (hex) of subjectPublicKeyInfo: nothing is sent to a provider whose leaf certificate has
+   * another key.
+   */
+  readonly provider_keys?: readonly string[]
 }
 
 /** 'operator': not a caller's credential. Else only the caller's credential with this digest. */
@@ -57,14 +62,14 @@ export function demandsOf(request: JsonObject): Demands | null {
  * unknown form: no caller may rely on a demand that the enclave ignores.
  */
 export function parseDemands(value: Json): Demands {
-  const names = ['nonce', 'credential', 'session', 'headers'] as const
+  const names = ['nonce', 'credential', 'session', 'headers', 'provider_keys'] as const
   const given = isJsonObject(value) ? names.filter((name) => Object.hasOwn(value, name)) : names
   const demands: Partial<Record<(typeof names)[number], Json>> = membersOf(
     value,
     DEMANDS_MEMBER,
     given,
   )
-  const { nonce, credential, session, headers } = demands
+  const { nonce, credential, session, headers, provider_keys: keys } = demands
   if (credential !== undefined && nonce === undefined)
     throw invalid(`${DEMANDS_MEMBER}.credential`, 'beside a nonce')
   return {
@@ -72,7 +77,19 @@ export function parseDemands(value: Json): Demands {
     ...(credential === undefined ? {} : { credential: parseCredential(credential) }),
     ...(session === undefined ? {} : { session: parseSessionPlace(session) }),
     ...(headers === undefined ? {} : { headers: parseHeaders(headers) }),
+    ...(keys === undefined
+      ? {}
+      : { provider_keys: parseProviderKeys(keys, `${DEMANDS_MEMBER}.provider_keys`) }),
   }
+}
+
+/** Maximum number of accepted keys of a provider. */
+export const PROVIDER_KEYS_MAX = 64
+
+/** Reads keys of a provider. Throws FormatError `invalid_demand`. */
+export function parseProviderKeys(value: Json, name: string): readonly string[] {
+  const keys = arrayOf(value, name, { min: 1, max: PROVIDER_KEYS_MAX }, ' keys')
+  return keys.map((key, at) => hexOf(key, `${name}.${at}`, HASH_BYTES))
 }
 
 function parseHeaders(value: Json): Readonly<Record<string, string>> {

@@ -163,6 +163,7 @@ async function askProvider(running: RunningCall): Promise<void> {
       endpoint: endpointOf(provider, parsed.form.dialect.name) ?? provider,
       credential: call.credential,
       headers: parsed.forwardedHeaders,
+      keys: [provider.keys, parsed.demands.provider_keys],
       body: parsed.forwarded,
       isStream: parsed.isStream,
       cancel,

@@ -18,6 +18,8 @@ export const CALL_ERROR_RULES = {
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
+  /** The provider's TLS key is not one that was demanded. Nothing was sent. */
+  provider_key_mismatch: { status: 502, shouldRetry: false },
   answer_too_large: { status: 502, shouldRetry: false },
   provider_credential_rejected: { status: 502, shouldRetry: false },
   log_full: { status: 503, retryAfterSeconds: 1 },

@@ -69,6 +69,11 @@ export type ProviderEntry = {
   readonly path: string
   /** Patterns of model ids. `*` matches any characters. The first matching entry is used. */
   readonly models: readonly string[]
+  /**
+   * SHA-256 (hex) of subjectPublicKeyInfo: nothing is sent to a connection whose leaf certificate
+   * has another key. Default: every key with a valid certificate.
+   */
+  readonly keys?: readonly string[]
   /** Endpoints of other dialects. Default: none. */
   readonly endpoints?: Readonly<Partial<Record<DialectName, ProviderEndpoint>>>
 }
@@ -282,6 +287,7 @@ export const FAULT_STATUS = {
   credential_mismatch: 422, // the caller demanded another credential than the call has
   provider_error: 502, // the provider answered with 5xx, with a redirect, or not with a completion
   provider_unreachable: 502, // DNS, connect or TLS failure
+  provider_key_mismatch: 502, // the provider's TLS key is not accepted: nothing was sent
   provider_timeout: 504, // connect, first-byte, idle or whole-answer timeout
   answer_too_large: 502, // the answer exceeds a limit, or the memory that other calls leave
   log_full: 503, // too many unacknowledged completions

@@ -1,3 +1,4 @@
+import { PROVIDER_KEYS_MAX } from '../../attestation/demands.ts'
 import { isDialectName } from '../../attestation/dialects/dialect-names.ts'
 import { formOf, formsOf } from '../../attestation/json/forms.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
@@ -46,7 +47,7 @@ export function parseOrigin(text: string, where = ''): string {
 function parseEntry(json: Json, position: number): ProviderEntry {
   const where = `provider ${position}: `
   const { arrayOf, invalid, membersOf, objectOf, textOf } = formsOf(CODE, where)
-  const { endpoints, ...required } = objectOf(json, 'the entry')
+  const { endpoints, keys, ...required } = objectOf(json, 'the entry')
   const entry = membersOf(required, 'the entry', ['name', 'origin', 'path', 'models'])
   const patterns = arrayOf(entry.models, 'models', { min: 1, max: PATTERNS_MAX })
   const origin = textOf(entry.origin, 'origin', formOf(/^https?:\/\/[!-~]{1,300}$/))
@@ -55,7 +56,15 @@ function parseEntry(json: Json, position: number): ProviderEntry {
     origin: parseOrigin(origin, where),
     path: textOf(entry.path, 'path', PATH),
     models: patterns.map((pattern) => textOf(pattern, 'each of models', PATTERN)),
+    ...(keys === undefined ? {} : { keys: parseKeys(keys) }),
     ...(endpoints === undefined ? {} : { endpoints: parseEndpoints() }),
+  }
+
+  function parseKeys(value: Json): readonly string[] {
+    if (!origin.startsWith('https:')) throw invalid('keys', 'left out for an http origin')
+    return arrayOf(value, 'keys', { min: 1, max: PROVIDER_KEYS_MAX }).map((key) =>
+      textOf(key, 'each of keys', formOf(/^[0-9a-f]{64}$/)),
+    )
   }
 
   function parseEndpoints(): NonNullable<ProviderEntry['endpoints']> {

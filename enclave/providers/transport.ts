@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import http, { type ClientRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http'
 import https from 'node:https'
+import type { Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import type { ReceiptTls } from '../../attestation/receipt.ts'
 import { CallFault } from '../call-fault.ts'
@@ -24,6 +25,8 @@ type ProviderCall = {
   readonly credential: string | null
   /** The caller's headers that the dialect forwards, by their lower-case names. */
   readonly headers: Readonly<Record<string, string>>
+  /** Each list must contain the key of the provider's leaf certificate (ReceiptTls.spki_sha256). */
+  readonly keys: readonly (readonly string[] | undefined)[]
   readonly body: Uint8Array
   readonly isStream: boolean
   /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
@@ -45,6 +48,7 @@ export type Transport = {
   /**
    * Sends a call and returns the answer's head, with any status. Redirects are not followed, and
    * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
+   * `provider_key_mismatch` (nothing was sent to the other key),
    * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
    * the reason of a cancel.
    */
@@ -77,14 +81,17 @@ export function createTransport(options: {
     maxCachedSessions: 0,
   })
   return {
-    send: (call) => {
+    send: async (call) => {
       const url = new URL(call.provider.origin + call.endpoint.path)
       const head = { method: 'POST', headers: requestHeaders(call) }
-      const request =
-        url.protocol === 'https:'
+      const isTls = url.protocol === 'https:'
+      for (;;) {
+        const request = isTls
           ? https.request(url, { ...head, agent: tlsAgent })
           : http.request(url, { ...head, agent: plainAgent })
-      return exchange(request, call, options.connectTimeoutMs)
+        const answer = await exchange(request, call, options.connectTimeoutMs)
+        if (answer !== 'other_key') return answer
+      }
     },
     close: () => {
       plainAgent.destroy()
@@ -117,29 +124,37 @@ function credentialHeader(
   return name === undefined ? { authorization: `Bearer ${credential}` } : { [name]: credential }
 }
 
+/** Returns `other_key` if a kept connection has a key that is not accepted. It is closed then. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,
   connectTimeoutMs: number,
-): Promise<ProviderAnswer> {
+): Promise<ProviderAnswer | 'other_key'> {
   const { provider, cancel, onConnected } = call
   let isConnected = false
   let timer: NodeJS.Timeout | undefined
-  request.once('socket', (socket) => {
-    isConnected = request.reusedSocket
-    if (isConnected) return onConnected()
-    timer = setTimeout(() => {
-      const message = `Provider ${provider.name} did not accept a connection in time.`
-      cancel.abort(new CallFault('provider_timeout', message))
-    }, connectTimeoutMs)
-    socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', () => {
-      isConnected = true
-      onConnected()
-      clearTimeout(timer)
-    })
-  })
   try {
-    const body = await new Promise<IncomingMessage>((resolve, reject) => {
+    const body = await new Promise<IncomingMessage | 'other_key'>((resolve, reject) => {
+      // Nothing was written before: the head is sent with the body.
+      const send = (socket: Socket) => {
+        clearTimeout(timer)
+        if (!hasAcceptedKey(socket, call.keys)) {
+          request.destroy()
+          return request.reusedSocket ? resolve('other_key') : reject(keyMismatch(provider))
+        }
+        isConnected = true
+        onConnected()
+        request.end(call.body)
+      }
+      request.once('socket', (socket) => {
+        if (request.reusedSocket) return send(socket)
+        timer = setTimeout(() => {
+          const message = `Provider ${provider.name} did not accept a connection in time.`
+          cancel.abort(new CallFault('provider_timeout', message))
+        }, connectTimeoutMs)
+        const event = socket instanceof TLSSocket ? 'secureConnect' : 'connect'
+        socket.once(event, () => send(socket))
+      })
       // Must reject: in some states (after an upgrade) a destroyed request emits no error event.
       const abandon = () => {
         request.destroy()
@@ -155,12 +170,26 @@ async function exchange(
         reject(new CallFault('provider_error', `Provider ${provider.name} switched protocols.`))
       })
       request.once('response', resolve)
-      request.end(call.body)
     })
-    return readHead(body)
+    return body === 'other_key' ? body : readHead(body)
   } finally {
     clearTimeout(timer)
   }
+}
+
+/** True if each list contains the key of the connection. Plain http has no key. */
+function hasAcceptedKey(socket: Socket, keys: ProviderCall['keys']): boolean {
+  const demanded = keys.filter((list) => list !== undefined)
+  if (demanded.length === 0) return true
+  const key = socket instanceof TLSSocket ? tlsEvidence(socket).spki_sha256 : ''
+  return demanded.every((list) => list.includes(key))
+}
+
+function keyMismatch({ name }: ProviderEntry): CallFault {
+  return new CallFault(
+    'provider_key_mismatch',
+    `Provider ${name} has another TLS key than the call or the provider table accepts. Nothing was sent.`,
+  )
 }
 
 function readHead(body: IncomingMessage): ProviderAnswer {

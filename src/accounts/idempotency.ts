@@ -121,6 +121,7 @@ const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'provider_refused',
   'provider_error',
   'provider_unreachable',
+  'provider_key_mismatch',
   'provider_timeout',
   'answer_too_large',
   'log_full',

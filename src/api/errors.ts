@@ -84,6 +84,7 @@ export const UPSTREAM_ERRORS = [
   'provider_refused',
   'provider_error',
   'provider_unreachable',
+  'provider_key_mismatch',
   'provider_timeout',
   'provider_credential_rejected',
   'answer_too_large',

@@ -86,6 +86,7 @@ const identitySchema = z.object({
         origin: z.url(),
         path: z.string(),
         models: z.array(z.string()),
+        keys: z.array(z.string()).optional(),
         endpoints: z
           .partialRecord(
             z.enum(DIALECT_NAMES),
@@ -166,6 +167,7 @@ const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   provider_refused: true,
   provider_error: true,
   provider_unreachable: true,
+  provider_key_mismatch: true,
   provider_timeout: true,
   answer_too_large: true,
   log_full: true,

@@ -136,6 +136,8 @@ const CALL_ERRORS = [
   'provider_refused',
   'provider_error',
   'provider_unreachable',
+  'provider_key_mismatch',
+  'credential_mismatch',
   'provider_timeout',
   'enclave_unavailable',
   'commit_delayed',

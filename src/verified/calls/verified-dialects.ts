@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { DEMANDS_MEMBER, NONCE_FORM } from '../../../attestation/demands.ts'
+import { DEMANDS_MEMBER, NONCE_FORM, PROVIDER_KEYS_MAX } from '../../../attestation/demands.ts'
 import { DEMANDS_HEADER } from '../../../attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS, type DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { EVENT_DIALECTS, type EventDialect } from '../../../attestation/dialects/dialects.ts'
@@ -70,12 +70,15 @@ const demands = z
       .union([z.literal('operator'), z.strictObject({ sha256: z.string().regex(DIGEST_FORM) })])
       .optional(),
     headers: z.record(z.string(), z.string()).optional(),
+    session: z.looseObject({}).optional(),
+    provider_keys: z.array(z.string().regex(DIGEST_FORM)).min(1).max(PROVIDER_KEYS_MAX).optional(),
   })
   .describe(
     'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
       "the receipt's `attempt` then says how often this same call was made. `credential`, beside a nonce: `operator`, or " +
       '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that credential, or refuses the call (`credential_mismatch`). ' +
-      '`headers`: the hashed headers of a call in another dialect than chat, in place of those of the HTTP request.',
+      '`headers`: the hashed headers of a call in another dialect than chat, in place of those of the HTTP request. `session`: the place of the call in a session. ' +
+      '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may have; nothing is sent to another (`provider_key_mismatch`).',
   )
   .nullish()
 

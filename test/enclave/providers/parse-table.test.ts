@@ -16,6 +16,18 @@ describe('parseProviderTable', () => {
     expect(parse(table)).toEqual(table)
   })
 
+  it('parseProviderTable keeps keys and the endpoints of other dialects', () => {
+    const whole = {
+      ...entry,
+      keys: ['a'.repeat(64)],
+      endpoints: {
+        responses: { path: '/v1/responses' },
+        messages: { path: '/v1/messages', credential: 'x-api-key' },
+      },
+    }
+    expect(parseProviderTable(Buffer.from(JSON.stringify([whole])))).toEqual([whole])
+  })
+
   it.each([
     ['no array', entry],
     ['no entry', []],
@@ -31,6 +43,12 @@ describe('parseProviderTable', () => {
     ['a path that is relative', [{ ...entry, path: 'v1' }]],
     ['a path with a query', [{ ...entry, path: '/v1?a=b' }]],
     ['a path with a line break', [{ ...entry, path: '/v1\r\n' }]],
+    ['no key', [{ ...entry, keys: [] }]],
+    ['a key in capitals', [{ ...entry, keys: ['A'.repeat(64)] }]],
+    ['a key with plain http', [{ ...entry, origin: 'http://localhost', keys: ['a'.repeat(64)] }]],
+    ['an endpoint of chat', [{ ...entry, endpoints: { chat: { path: '/' } } }]],
+    ['an endpoint without a path', [{ ...entry, endpoints: { messages: {} } }]],
+    ['another credential', [{ ...entry, endpoints: { messages: { path: '/', credential: 'x' } } }]],
     ['no pattern', [{ ...entry, models: [] }]],
     ['an empty pattern', [{ ...entry, models: [''] }]],
     ['a pattern over the limit', [{ ...entry, models: ['a'.repeat(257)] }]],

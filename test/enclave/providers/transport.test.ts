@@ -63,6 +63,7 @@ async function ask(
     provider,
     endpoint: provider,
     headers: {},
+    keys: [],
     credential: 'sk',
     body: Buffer.from('{}'),
     isStream: false,

@@ -225,6 +225,7 @@ describe('refusals', () => {
   it.each([
     ['unsupported_model', 404, 404, 'unsupported_model'],
     ['provider_unreachable', 502, 502, 'provider_unreachable'],
+    ['provider_key_mismatch', 502, 502, 'provider_key_mismatch'],
     ['provider_timeout', 504, 504, 'provider_timeout'],
     ['log_full', 503, 503, 'log_full'],
     ['internal_error', 500, 500, 'internal_server_error'],
