@@ -1,0 +1,79 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { EVENT_DIALECTS, type EventDialect } from '../../../../attestation/dialects/dialects.ts'
+import { eventsOfMessage } from '../../../../attestation/dialects/messages/events.ts'
+import { eventsOfResponse } from '../../../../attestation/dialects/responses/events.ts'
+import type { JsonObject } from '../../../../attestation/json/value.ts'
+import { EventParser } from '../../../../attestation/stream/event-parser.ts'
+import { replayAnswer } from '../../../../src/verified/calls/replay-answer.ts'
+import { type BuiltBlock, messagesStream } from '../../../attestation/dialects/messages-streams.ts'
+import { readAll } from '../../../attestation/dialects/readers.ts'
+import { type BuiltItem, responsesStream } from '../../../attestation/dialects/responses-streams.ts'
+
+/** The answer that the replayed stream of an answer assembles to. */
+function readAgain(dialect: EventDialect, sent: readonly JsonObject[]): JsonObject {
+  const { events, last } = replayAnswer(dialect, sent)
+  const parsed = new EventParser().push(Buffer.from(`${events}data: ${last}\n\n`))
+  const reader = dialect.openStream()
+  for (const { event, data } of parsed) reader.read({ event, data: JSON.parse(data) })
+  expect(reader.isEnded).toBe(true)
+  return reader.response()
+}
+
+function answerOf(dialect: EventDialect, events: readonly JsonObject[]): JsonObject {
+  const reader = dialect.openStream()
+  expect(readAll(reader, events).code).toBeNull()
+  return reader.response()
+}
+
+const pieces = fc.array(fc.string({ maxLength: 5 }), { maxLength: 4 })
+const input = fc.dictionary(fc.string(), fc.string()).map((value) => [JSON.stringify(value)])
+
+describe('replayAnswer', () => {
+  it('a replayed message is the message, whatever its blocks are', () => {
+    const block: fc.Arbitrary<BuiltBlock> = fc.oneof(
+      fc.record({ kind: fc.constant('text' as const), pieces }),
+      fc.record({
+        kind: fc.constant('text' as const),
+        pieces,
+        citations: fc.constant([{ type: 'char_location', cited_text: 'x' }]),
+      }),
+      fc.record({ kind: fc.constant('thinking' as const), pieces, signature: fc.string() }),
+      fc.record({ kind: fc.constant('tool' as const), id: fc.uuid(), pieces: input }),
+      fc.record({ kind: fc.constant('result' as const), id: fc.uuid() }),
+    )
+    fc.assert(
+      fc.property(fc.array(block, { maxLength: 5 }), (blocks) => {
+        const dialect = EVENT_DIALECTS.messages
+        const answer = answerOf(dialect, messagesStream(blocks))
+        expect(readAgain(dialect, eventsOfMessage(answer))).toEqual(answer)
+      }),
+    )
+  })
+
+  it('a replayed response is the response, whatever its items are', () => {
+    const id = fc.uuid()
+    const item: fc.Arbitrary<BuiltItem> = fc.oneof(
+      fc.record({ kind: fc.constant('message' as const), id, pieces }),
+      fc.record({ kind: fc.constant('reasoning' as const), id, pieces }),
+      fc.record({ kind: fc.constant('call' as const), id, pieces: input }),
+    )
+    const items = fc.uniqueArray(item, { maxLength: 5, selector: (each) => each.id })
+    fc.assert(
+      fc.property(
+        items,
+        fc.constantFrom('completed' as const, 'incomplete' as const),
+        (built, ending) => {
+          const dialect = EVENT_DIALECTS.responses
+          const answer = answerOf(dialect, responsesStream(built, ending))
+          expect(readAgain(dialect, eventsOfResponse(answer))).toEqual(answer)
+        },
+      ),
+    )
+  })
+
+  it('an answer that did not end cannot be replayed', () => {
+    const message = { ...answerOf(EVENT_DIALECTS.messages, messagesStream([])), stop_reason: null }
+    expect(() => replayAnswer(EVENT_DIALECTS.messages, eventsOfMessage(message))).toThrow()
+  })
+})
