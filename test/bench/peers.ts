@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { makeDataFolder } from '../support/affidavit.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { compareAudit } from './audit.ts'
-import { measureCalls } from './peers/calls.ts'
+import { measureCalls, measureDialects } from './peers/calls.ts'
 import { measureEvidence, measureStart, measureVerify } from './peers/commands.ts'
 import { installPortkey } from './peers/portkey.ts'
 import { measureEncrypted, measureInsert, measureLight, measureWaiting } from './peers/postgres.ts'
@@ -56,6 +56,14 @@ const ROWS: readonly Row[] = [
   row('start', '`npm start` to ready, not the first time', 's', { atMost: 2 }),
   row('verify-command', '`affidavit verify` from the shell', 's', { atMost: 0.4 }),
   row('enclave-rate', 'completions/s of the enclave on one core', '', null, 0),
+  row('responses-p50', 'Responses, verified, 1 connection, p50, of chat', '×', null),
+  row('responses-cpu', 'Responses, verified, CPU of a call, of chat', '×', null),
+  row('responses-stream-p50', 'the same, streamed, p50', '×', null),
+  row('responses-stream-cpu', 'the same, streamed, CPU', '×', null),
+  row('messages-p50', 'Messages, verified, 1 connection, p50, of chat', '×', null),
+  row('messages-cpu', 'Messages, verified, CPU of a call, of chat', '×', null),
+  row('messages-stream-p50', 'the same, streamed, p50', '×', null),
+  row('messages-stream-cpu', 'the same, streamed, CPU', '×', null),
 ]
 
 const CALL_ROWS = [
@@ -67,6 +75,9 @@ const CALL_ROWS = [
   'plain-two',
   'enclave-rate',
 ]
+const DIALECT_ROWS = ROWS.map(({ name }) => name).filter((name) =>
+  /^(responses|messages)-/.test(name),
+)
 const OPEN_ROWS = ['open-streams', 'open-gateway', 'open-enclave']
 const WAITING_ROWS = ['waiting-gateway', 'waiting-enclave']
 
@@ -120,12 +131,13 @@ async function runOnce(): Promise<Figures> {
   await take(measureVerify, 'verify-command')
   await take(measureStart, 'start')
   await take(measureEvidence, 'bundle-cold')
-  if (isWanted(...CALL_ROWS, 'audit', 'chunks-verified', 'chunks-plain'))
+  if (isWanted(...CALL_ROWS, ...DIALECT_ROWS, 'audit', 'chunks-verified', 'chunks-plain'))
     await onStage(
       { portkey: portkey?.program ?? null, dataFolder: await makeDataFolder() },
       async (stage) => {
         const noPortkey = `not measured: ${portkey?.reason}`
         await take(() => measureCalls(stage, { noPortkey }), ...CALL_ROWS)
+        await take(() => measureDialects(stage), ...DIALECT_ROWS)
         await take(() => measureChunks(stage), 'chunks-verified', 'chunks-plain')
         await take(async () => ({ audit: await compareAudit(stage.service) }), 'audit')
       },

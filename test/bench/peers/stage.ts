@@ -18,6 +18,9 @@ export type Stage = {
   readonly portkey: Target | null
   readonly plain: Target
   readonly verified: Target
+  /** Verified calls of the other dialects. */
+  readonly responses: Target
+  readonly messages: Target
   stop(): Promise<void>
 }
 
@@ -67,6 +70,20 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
           },
     plain: { name: 'plain chat', origin: url, path: CHAT_PATH, headers },
     verified: { name: 'verified', origin: url, path: VERIFIED_PATH, headers },
+    responses: {
+      name: 'verified responses',
+      origin: url,
+      path: '/v1/verified/responses',
+      headers,
+      bodyOf: (content) => ({ input: content }),
+    },
+    messages: {
+      name: 'verified messages',
+      origin: url,
+      path: '/v1/verified/anthropic/v1/messages',
+      headers,
+      bodyOf: (content) => ({ max_tokens: 1_000, messages: [{ role: 'user', content }] }),
+    },
     stop,
   }
 }

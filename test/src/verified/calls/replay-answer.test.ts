@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { EVENT_DIALECTS, type EventDialect } from '../../../../attestation/dialects/dialects.ts'
 import { eventsOfMessage } from '../../../../attestation/dialects/messages/events.ts'
 import { eventsOfResponse } from '../../../../attestation/dialects/responses/events.ts'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
 import { EventParser } from '../../../../attestation/stream/event-parser.ts'
 import { replayAnswer } from '../../../../src/verified/calls/replay-answer.ts'
 import { type BuiltBlock, messagesStream } from '../../../attestation/dialects/messages-streams.ts'
@@ -36,7 +36,7 @@ describe('replayAnswer', () => {
       fc.record({
         kind: fc.constant('text' as const),
         pieces,
-        citations: fc.constant([{ type: 'char_location', cited_text: 'x' }]),
+        citations: fc.constant<Json[]>([{ type: 'char_location', cited_text: 'x' }]),
       }),
       fc.record({ kind: fc.constant('thinking' as const), pieces, signature: fc.string() }),
       fc.record({ kind: fc.constant('tool' as const), id: fc.uuid(), pieces: input }),
