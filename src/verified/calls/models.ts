@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
+import { endpointOf } from '../../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
 import type { Route } from '../../api/route.ts'
 import {
@@ -29,7 +31,11 @@ type VerifiedModels = {
  * Lists the models that can be verified now. With a caller's credential, these are the models of
  * every provider. Without it, only providers for which the operator has a credential count.
  */
-type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
+type ListVerifiedModels = (
+  callerCredential: string | null,
+  /** Only models of providers that have this dialect. */
+  dialect: DialectName,
+) => VerifiedModels
 
 /**
  * Verified models, from the provider tables of the enclaves. Empty while no enclave is reachable.
@@ -54,13 +60,14 @@ export function createVerifiedModels({
   /** Start time of the gateway, Unix seconds. */
   readonly startedAt: number
 }): ListVerifiedModels {
-  return (callerCredential) => {
-    const table = providersOf(enclaves)
+  return (callerCredential, dialect) => {
+    const table = providersOf(enclaves).filter((entry) => endpointOf(entry, dialect) !== null)
     const own = credentials()
     const paid = new Map<string, boolean>()
     /** One credential pays for all models of a provider. */
     const isPaid = (model: string, owner: string) => {
-      const known = paid.get(owner) ?? hasCredential({ model, callerCredential }, table, own)
+      const known =
+        paid.get(owner) ?? hasCredential({ model, callerCredential, dialect }, table, own)
       paid.set(owner, known)
       return known
     }
@@ -94,25 +101,25 @@ function compare(one: string, other: string): number {
 
 /**
  * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one model.
- * `GET /v1/verified/anthropic/v1/models` is the same for Anthropic's clients.
+ * `GET /v1/verified/anthropic/v1/models` lists those of Messages for Anthropic's clients.
  */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
-  const listed = {
+  const listed = (dialect: DialectName) => ({
     headers: credentialHeaders,
     list: (headers: z.output<typeof credentialHeaders>) =>
-      list(headers['fine-tune-authorization'] ?? null),
-  }
+      list(headers['fine-tune-authorization'] ?? null, dialect),
+  })
   const ofAnthropic = modelListRoutes({
-    ...listed,
+    ...listed('messages'),
     ...ANTHROPIC_MODELS,
     path: '/v1/verified/anthropic/v1/models',
     summaries: [
-      "Models that can be verified now, in Anthropic's form",
-      "One model that can be verified now, in Anthropic's form",
+      "Models whose Messages can be verified now, in Anthropic's form",
+      "One model whose Messages can be verified now, in Anthropic's form",
     ],
   })
   const ofOpenAi = modelListRoutes({
-    ...listed,
+    ...listed('chat'),
     path: '/v1/verified/models',
     summaries: ['Models that can be verified now', 'One model that can be verified now'],
     description:

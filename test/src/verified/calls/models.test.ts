@@ -22,7 +22,13 @@ beforeAll(async () => {
     },
   })
   gateway.enclave.setProviders([
-    { name: 'demo', origin: 'http://127.0.0.1:9', path: '/v1', models: ['demo/echo', 'some/*'] },
+    {
+      name: 'demo',
+      origin: 'http://127.0.0.1:9',
+      path: '/v1',
+      models: ['demo/echo', 'some/*'],
+      endpoints: { messages: { path: '/v1/messages' } },
+    },
     { name: 'openai', origin: 'https://openai.test', path: '/v1', models: ['gpt-*', 'gpt-exact'] },
     {
       name: 'anthropic',
@@ -53,10 +59,11 @@ it('the list of verified models has what the credentials allow, and nothing that
   expect(await outcomeOf(await ask('nobodys/model'))).toEqual([404, 'unsupported_model'])
 })
 
-it("the list of verified models has Anthropic's form below the base URL of its clients", async () => {
+it("the list of models of Messages has Anthropic's form, and no model of chat alone", async () => {
   const baseURL = `${gateway.url}/v1/verified/anthropic`
   const page = await new Anthropic({ baseURL, apiKey: gateway.key }).models.list()
-  expect(page.data.map(({ id }) => id).toSorted()).toEqual(LISTED)
+  const served = ['demo/echo', 'some/model/of-demo']
+  expect(page.data.map(({ id }) => id).toSorted()).toEqual(served)
   const reply = await fetch(`${baseURL}/v1/models/some/model/of-demo?beta=true`)
   expect(await reply.json()).toMatchObject({ type: 'model', id: 'some/model/of-demo' })
 })
