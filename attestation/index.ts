@@ -33,7 +33,7 @@ export {
   type SessionPlace,
 } from './demands.ts'
 export type { DialectEvent } from './dialects/dialect.ts'
-export { splitNamedEvents } from './dialects/named-events.ts'
+export { splitNamedEvents } from './dialects/event-text.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
 export { type EifReport, measureEif } from './eif/measure-eif.ts'

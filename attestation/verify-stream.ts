@@ -80,6 +80,8 @@ export function splitEvents(stream: Uint8Array): readonly string[] {
  */
 export function readEvent(text: string): readonly string[] {
   const { names, data } = readLines(text)
+  if (names.some((name) => name.startsWith('error')))
+    throw invalidStream('the stream ends with an error: its record, if any, is in the history')
   if (names.length > 0)
     throw invalidStream('expected events without a name, which some readers drop')
   return data === null ? [] : [data]

@@ -34,13 +34,11 @@ function decode(stream: Uint8Array): string {
 /**
  * Reads the text of one event, whose lines end with a line feed. Accepts only lines that every
  * reader of server-sent events reads in the same way: names, one line of data, and comments, `id`
- * and `retry` in plain ASCII. Throws FormatError `invalid_stream` for others, and for an error.
+ * and `retry` in plain ASCII. Throws FormatError `invalid_stream` for others.
  */
 export function readLines(text: string): EventLines {
   // A regular expression with `.` and `$` would also split at U+2028, which JSON does not escape.
   const lines = text.split('\n').filter((line) => line !== '')
-  if (lines.some((line) => /^event: ?error/.test(line)))
-    throw invalidStream('the stream ends with an error: its record, if any, is in the history')
   const fields = lines.filter((line) => !UNSHOWN_LINE.test(line))
   const names = fields.filter((line) => line === 'event' || line.startsWith('event:'))
   const data = fields.filter((line) => line.startsWith('data:'))

@@ -24,8 +24,8 @@ let stage: DialectStage
 
 beforeAll(async () => {
   stage = await startDialectStage({
-    firstByteTimeoutMs: 500,
-    idleTimeoutMs: 300,
+    firstByteTimeoutMs: 1_000,
+    idleTimeoutMs: 1_000,
     drainTimeoutMs: 500,
     answerBytesMax: ANSWER_BYTES_MAX,
   })

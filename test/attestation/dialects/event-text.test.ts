@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '../../../attestation/bytes.ts'
-import { splitNamedEvents } from '../../../attestation/dialects/named-events.ts'
+import { splitNamedEvents } from '../../../attestation/dialects/event-text.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { verifyEventStream } from '../../../attestation/verify-stream.ts'
 
@@ -50,7 +50,6 @@ describe('splitNamedEvents', () => {
     ['another field', `x: y\n${TEXT}`],
     ['a comment that is not ASCII', `: \u2028\n${TEXT}`],
     ['a byte order mark', `\ufeff${TEXT}`],
-    ['an error', `${TEXT}event: error\ndata: {"type":"error"}\n\n`],
     ['data that are no object', 'event: ping\ndata: ["ping"]\n\n'],
     ['the end of a chat', `${TEXT}data: [DONE]\n\n`],
     ['bytes that are not UTF-8', Buffer.concat([Buffer.from(TEXT), Buffer.from([0xff])])],
@@ -75,6 +74,14 @@ describe('verifyEventStream', () => {
   it('a request of a chat is refused', () => {
     expect(() => verifyEventStream([PING], { request: { model: 'm', messages: [] } })).toThrow(
       expect.objectContaining({ code: 'invalid_stream' }),
+    )
+  })
+
+  it('a stream that ends with an error is refused', () => {
+    const request = { dialect: 'messages', headers: {}, body: { model: 'm', stream: true } }
+    const events = splitNamedEvents(encodeUtf8('event: error\ndata: {"type":"error"}\n\n'))
+    expect(() => verifyEventStream(events, { request })).toThrow(
+      expect.objectContaining({ code: 'upstream_failure' }),
     )
   })
 
