@@ -32,6 +32,8 @@ export {
   digestCredential,
   type SessionPlace,
 } from './demands.ts'
+export type { DialectEvent } from './dialects/dialect.ts'
+export { splitNamedEvents } from './dialects/event-text.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
 export { type EifReport, measureEif } from './eif/measure-eif.ts'
@@ -201,4 +203,4 @@ export {
   type RecordReport,
   verifyRecord,
 } from './verify-record.ts'
-export { splitEvents, verifyStream } from './verify-stream.ts'
+export { splitEvents, verifyEventStream, verifyStream } from './verify-stream.ts'

@@ -1,5 +1,8 @@
-import { FormatError } from './errors.ts'
+import type { DialectEvent } from './dialects/dialect.ts'
+import { dialectOfRequest, eventDialectOf } from './dialects/dialects.ts'
+import { readKeptStream } from './dialects/kept-stream.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import { invalidStream, readLines, splitBlocks } from './stream/kept-events.ts'
 import { type RecordOptions, type RecordReport, verifyRecord } from './verify-record.ts'
 
 /**
@@ -21,20 +24,39 @@ export function verifyStream(
   options: RecordOptions & { readonly request: Json },
 ): RecordReport {
   const objects = chunks.filter(isJsonObject)
-  if (objects.length < chunks.length) throw invalid('expected every chunk to be a JSON object')
+  if (objects.length < chunks.length)
+    throw invalidStream('expected every chunk to be a JSON object')
   return verifyRecord(proofOf(objects), { ...options, chunks: objects })
+}
+
+/**
+ * Checks a kept stream of Responses or Messages as verifyStream checks that of a chat. `events`:
+ * all events of the stream, in order (splitNamedEvents). Throws FormatError as readKeptStream does
+ * for events that no enclave gives out in this way; any other fault fails a check.
+ *
+ * Does NOT prove more than verifyRecord does, nor that nothing else was shown.
+ *
+ * @example
+ * const events = splitNamedEvents(streamFile)
+ * const { ok } = verifyEventStream(events, { request: parseStrictJson(requestFile) })
+ * console.log(ok) // true
+ */
+export function verifyEventStream(
+  events: readonly DialectEvent[],
+  options: RecordOptions & { readonly request: Json },
+): RecordReport {
+  const dialect = eventDialectOf(dialectOfRequest(options.request))
+  if (dialect === null) throw invalidStream('expected a request with dialect, headers and body')
+  readKeptStream(dialect, events)
+  return verifyRecord(null, { ...options, events })
 }
 
 /** The chunk with the proof, which is the last chunk. */
 function proofOf(chunks: readonly JsonObject[]): JsonObject {
   const last = chunks.at(-1)
   if (last === undefined || memberOf(last, 'receipt') === undefined)
-    throw invalid('expected the last chunk before [DONE] to carry the proof')
+    throw invalidStream('expected the last chunk before [DONE] to carry the proof')
   return last
-}
-
-function invalid(message: string): FormatError {
-  return new FormatError('invalid_stream', message)
 }
 
 /**
@@ -45,22 +67,11 @@ function invalid(message: string): FormatError {
  * bytes that are not UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
-  const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)
+  const data = splitBlocks(stream).flatMap(readEvent)
   const end = data.indexOf('[DONE]')
-  if (end < 0) throw invalid('the stream is not whole: expected it to end with [DONE]')
-  if (end < data.length - 1) throw invalid('expected nothing after [DONE]')
+  if (end < 0) throw invalidStream('the stream is not whole: expected it to end with [DONE]')
+  if (end < data.length - 1) throw invalidStream('expected nothing after [DONE]')
   return data.slice(0, end)
-}
-
-/**
- * Keeps byte order marks: some readers drop one at the beginning of every line, and use that line.
- */
-function decode(stream: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(stream)
-  } catch {
-    throw invalid('expected the stream to be UTF-8')
-  }
 }
 
 /**
@@ -68,18 +79,10 @@ function decode(stream: Uint8Array): string {
  * comment. Throws FormatError `invalid_stream` as splitEvents does.
  */
 export function readEvent(text: string): readonly string[] {
-  // A regular expression with `.` and `$` would also split at U+2028, which JSON does not escape.
-  const lines = text.split('\n').filter((line) => line !== '')
-  if (lines.some((line) => /^event: ?error/.test(line)))
-    throw invalid('the stream ends with an error: its record, if any, is in the history')
-  if (lines.some((line) => line === 'event' || line.startsWith('event:')))
-    throw invalid('expected events without a name, which some readers drop')
-  const data = lines.filter((line) => line.startsWith('data:'))
-  if (!lines.every((line) => line.startsWith('data:') || UNSHOWN_LINE.test(line)))
-    throw invalid('expected no lines but data, and comments, id and retry of plain ASCII')
-  if (data.length > 1) throw invalid('expected one line of data in each event')
-  return data.map((line) => line.replace(/^data: ?/, ''))
+  const { names, data } = readLines(text)
+  if (names.some((name) => name.startsWith('error')))
+    throw invalidStream('the stream ends with an error: its record, if any, is in the history')
+  if (names.length > 0)
+    throw invalidStream('expected events without a name, which some readers drop')
+  return data === null ? [] : [data]
 }
-
-/** Lines that no reader shows, in ASCII: some readers end a line at other characters. */
-const UNSHOWN_LINE = /^(?:id|retry)?:[\x20-\x7e]*$/

@@ -19,9 +19,8 @@ import {
   type StreamTerms,
 } from '../../attestation/stream/normalize-chunk.ts'
 import { CallFault } from '../call-fault.ts'
-import { readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
-import { parseEventData } from './event-stream.ts'
+import { parseEventData, refuseError } from './event-stream.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from './text-template.ts'
 
 /**
@@ -65,10 +64,7 @@ export class ChatStream implements AnswerStream {
     }
     this.parts.admit(content)
     const chunk = parseEventData(content)
-    if (event === 'error' || (chunk.error ?? null) !== null)
-      throw providerError(
-        `The provider broke off with an error: ${readReason(chunk).message ?? 'no reason given'}`,
-      )
+    refuseError(event, chunk)
     const given = this.readChunk(chunk)
     if (given === null || this.templatesUnused >= TEMPLATES_UNUSED_MAX) return
     this.template = this.learn(content, given)

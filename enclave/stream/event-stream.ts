@@ -5,6 +5,7 @@ import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-len
 import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import type { ServerEvent } from '../../attestation/stream/event-parser.ts'
 import { CallFault } from '../call-fault.ts'
+import { readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 
 /** A streamed answer of a dialect with named events. */
@@ -33,10 +34,9 @@ export class EventStream implements AnswerStream {
     parts.admit(content)
     const { hasGiven } = parts.output
     try {
-      const given = reader.read({
-        event,
-        data: makeWellFormed(parseEventData(content)) as JsonObject,
-      })
+      const parsed = makeWellFormed(parseEventData(content)) as JsonObject
+      if (typeof parsed.type !== 'string') refuseError(event, parsed)
+      const given = reader.read({ event, data: parsed })
       for (const [at, { event: name, data: settled }] of given.entries()) {
         const text = canonicalizeJson(settled)
         // The text of canonicalEvent: an event that is given out has no proof.
@@ -72,8 +72,18 @@ export function parseEventData(data: string): JsonObject {
   throw new CallFault('provider_error', 'The provider sent an event that is no JSON object.')
 }
 
+/** Throws CallFault `provider_error` for an event that only reports an error. */
+export function refuseError(event: string, data: JsonObject): void {
+  if (event !== 'error' && (data.error ?? null) === null) return
+  throw new CallFault('provider_error', brokeOff(readReason(data).message ?? 'no reason given'))
+}
+
+function brokeOff(reason: string): string {
+  return `The provider broke off with an error: ${reason}`
+}
+
 function messageFor({ code, message }: FormatError): string {
   return code === 'upstream_failure'
-    ? `The provider broke off with an error: ${message}`
+    ? brokeOff(message)
     : `The provider sent a stream that readers would understand differently: ${message}.`
 }

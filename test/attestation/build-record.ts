@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { TypedDataEncoder, Wallet } from 'ethers'
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import type { LogProof } from '../../attestation/log-proof-form.ts'
 import type { Receipt, ReceiptCredential, ReceiptV3 } from '../../attestation/receipt.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
@@ -90,6 +91,7 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
   const requestHash = sha256(String(canonicalize(request)))
   const responseHash = sha256(String(canonicalize(response)))
   const hash = createHash('sha256').update(requestHash).update(responseHash).digest()
+  const call = callOf(request)
   const stated = {
     index: before,
     hash: hash.toString('hex'),
@@ -108,7 +110,7 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
       },
     },
     model: {
-      requested: String(request.model),
+      requested: String(call.body.model),
       returned: typeof response.model === 'string' ? response.model : null,
     },
     outcome: 'complete',
@@ -116,7 +118,8 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     finished_at: 1760000001999,
   } as const
   const more = { stream_hash: parts.streamHash ?? null, attempt: 1, encrypted: false }
-  const newest = { credential: credentialOf(request), dialect: 'chat', headers: {} } as const
+  const { [DEMANDS_HEADER]: _, ...headers } = call.headers
+  const newest = { credential: credentialOf(request), dialect: call.dialect, headers } as const
   const receipt = {
     ...stated,
     ...(version === 1 ? {} : more),
@@ -132,7 +135,9 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     attestation: Buffer.from(DOCUMENT).toString('base64'),
     receipt,
   }
-  const echo = { stop: null, tools: null, ...request }
+  const isChat = call.dialect === 'chat'
+  const echo = isChat ? { stop: null, tools: null, ...request } : request
+  const log = proveReceipt(receipt, after)
   return {
     request,
     stored: {
@@ -141,15 +146,44 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
       response,
       ...proof,
       created_at: 1760000001,
-      log: proveReceipt(receipt, after),
+      log,
     },
-    created: { ...response, ...proof, log: proveReceipt(receipt, after) },
+    created: isChat
+      ? { ...response, ...proof, log }
+      : { ...response, affidavit: { ...proof, log } as unknown as JsonObject },
   }
 }
 
+const DEMANDS_HEADER = 'affidavit-call'
+
+/** The parts of a request, which is that of a chat unless it names its dialect. */
+function callOf(request: JsonObject): {
+  readonly dialect: DialectName
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: JsonObject
+} {
+  const { dialect, headers, body } = request
+  if (dialect === undefined) return { dialect: 'chat', headers: {}, body: request }
+  return {
+    dialect: dialect as DialectName,
+    headers: headers as Readonly<Record<string, string>>,
+    body: body as JsonObject,
+  }
+}
+
+/** What a call demands in its body or in the header for it. */
+function demandsIn(request: JsonObject): Json {
+  const { headers, body } = callOf(request)
+  const header = headers[DEMANDS_HEADER]
+  return header === undefined
+    ? (body.affidavit ?? null)
+    : JSON.parse(Buffer.from(header, 'base64url').toString())
+}
+
 /** What an enclave states whose operator has a credential, and that does as the request demands. */
-export function credentialOf({ affidavit: demands }: JsonObject): ReceiptCredential {
-  const demand = isJsonObject(demands ?? null) ? (demands as JsonObject).credential : undefined
+export function credentialOf(request: JsonObject): ReceiptCredential {
+  const demands = demandsIn(request)
+  const demand = isJsonObject(demands) ? demands.credential : undefined
   const isCallers = demand !== undefined && demand !== 'operator'
   return { from: isCallers ? 'caller' : 'operator', demanded: demand !== undefined }
 }

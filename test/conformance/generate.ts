@@ -1,16 +1,23 @@
 import { createHash } from 'node:crypto'
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
 import { NOTARY } from '../attestation/build-record.ts'
 import { BOOT_CONFIGURATION, digestOf } from '../attestation/evidence/build-evidence.ts'
 import { HANDED_IN } from '../support/nitro-builder/document-builder.ts'
 import type { Content, Draft } from './cases/draft.ts'
-import { type ConformanceCase, MANIFEST_FORMAT, type Manifest, VECTORS } from './manifest.ts'
+import {
+  type ConformanceCase,
+  MANIFEST_FORMAT,
+  type Manifest,
+  readManifest,
+  VECTORS,
+} from './manifest.ts'
 
 /*
  * Makes test/vectors/manifest.json and test/vectors/conformance/. Run with node. The keys of the
  * development root and its chain are new each time, so every file changes: run it when a check or a
- * case is added, and commit the result.
+ * case is added, and commit the result. With the word `dialects`, it makes only the cases of
+ * Responses and Messages, and leaves all others as they are.
  */
 
 HANDED_IN.public_key = Buffer.from(NOTARY.signingKey.publicKey.slice(2), 'hex')
@@ -19,32 +26,47 @@ HANDED_IN.user_data = digestOf(BOOT_CONFIGURATION)
 // These modules make the documents when they are loaded, so they are loaded after the key above is
 // set.
 const { bundleCases } = await import('./cases/bundle-cases.ts')
+const { dialectCases } = await import('./cases/dialect-cases.ts')
 const { makeDocumentCases } = await import('./cases/document-cases.ts')
 const { recordCases } = await import('./cases/record-cases.ts')
 const { releaseCases } = await import('./cases/release-cases.ts')
 const { streamCases } = await import('./cases/stream-cases.ts')
 
 const MADE = 'conformance'
-const known = new Map<string, string>()
+const isOfDialect = ({ name }: { readonly name: string }) =>
+  /^[a-z]+\/(?:responses|messages)\//.test(name)
+const kept =
+  process.argv[2] === 'dialects'
+    ? readManifest().cases.filter((one) => !isOfDialect(one))
+    : ([] as const)
+const known = new Map<string, string>(kept.flatMap(filesOf).map((file) => [file, file]))
 
-rmSync(join(VECTORS, MADE), { recursive: true, force: true })
-const documents = await makeDocumentCases()
-const drafts = [
-  ...bundleCases,
-  ...releaseCases,
-  ...recordCases,
-  ...streamCases,
-  ...documents.drafts,
-]
+for (const file of filesIn(MADE)) if (!known.has(file)) rmSync(join(VECTORS, file), { force: true })
+const documents = kept.length > 0 ? { drafts: [], skipped: [] } : await makeDocumentCases()
+const others = [...bundleCases, ...releaseCases, ...recordCases, ...streamCases]
+const drafts = [...(kept.length > 0 ? [] : [...others, ...documents.drafts]), ...dialectCases]
 const manifest: Manifest = {
   format: MANIFEST_FORMAT,
   source: 'test/conformance/generate.ts; the files outside conformance/ are older',
-  cases: drafts.map(settle),
+  cases: [...kept, ...drafts.map(settle)],
 }
 checkNames(manifest)
 writeFileSync(join(VECTORS, 'manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
 for (const skipped of documents.skipped) console.log(`not expressible: ${skipped}`)
 console.log(`${manifest.cases.length} cases, ${known.size} files`)
+
+/** The files of a case. */
+function filesOf({ source, demands }: ConformanceCase): readonly string[] {
+  const { roots = [], releases = [], crls = [], request, answer } = demands
+  return [source, ...roots, ...releases, ...crls, request, answer].flatMap((file) => file ?? [])
+}
+
+function filesIn(folder: string): readonly string[] {
+  const entries = readdirSync(join(VECTORS, folder), { recursive: true, withFileTypes: true })
+  return entries
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(VECTORS, join(entry.parentPath, entry.name)))
+}
 
 /** Writes the files of a case, and gives the case. */
 function settle({ name, about, kind, source, demands, expect }: Draft): ConformanceCase {

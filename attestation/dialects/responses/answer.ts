@@ -1,12 +1,12 @@
-import { type JsonObject, memberOf } from '../../json/value.ts'
-import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
+import { filterMembers, type JsonObject, memberOf } from '../../json/value.ts'
+import { listIn, PROOF_MEMBER, refuse, textIn } from '../dialect.ts'
 
 /** The statuses of an ended answer. With another status, the provider still works on the call. */
 const STATUSES = ['completed', 'incomplete', 'failed']
 
 /**
- * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member. Throws
- * FormatError `invalid_form`.
+ * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member and
+ * what SDKs compute. Throws FormatError `invalid_form`.
  */
 export function readWholeResponse(answer: JsonObject): JsonObject {
   if (memberOf(answer, 'object') !== 'response')
@@ -15,5 +15,13 @@ export function readWholeResponse(answer: JsonObject): JsonObject {
   if (!STATUSES.includes(textIn(answer, 'status')))
     throw refuse('invalid_form', 'expected a response that has ended')
   for (const item of listIn(answer, 'output')) textIn(item, 'type')
-  return withoutProof(answer)
+  return withoutComputed(answer)
+}
+
+/** SDKs compute these members from the output. A provider could send another text in them. */
+const COMPUTED = ['output_text', 'output_parsed']
+
+/** The response without its proof member and without the members that SDKs compute. */
+export function withoutComputed(response: JsonObject): JsonObject {
+  return filterMembers(response, (name) => name !== PROOF_MEMBER && !COMPUTED.includes(name))
 }

@@ -43,6 +43,9 @@ function memberOfItem({ part, member }: Channel): string {
   return part?.list ?? member
 }
 
+/** Maximum length of an item's id. It is written into each event of the item. */
+const ID_LENGTH_MAX = 1_024
+
 /** Items that callers answer. Readers find a call by its id, and a tool by its name. */
 const CALLS = ['function_call', 'custom_tool_call']
 
@@ -97,6 +100,8 @@ export function beginItem(index: number, added: JsonObject): StreamedItem {
   if (CALLS.includes(type) && (textIn(added, 'call_id') === '' || textIn(added, 'name') === ''))
     throw refuse('invalid_form', 'expected a call to have an id and a name')
   const id = textIn(added, 'id')
+  if (id.length > ID_LENGTH_MAX)
+    throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }
 
@@ -127,8 +132,13 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
     const text = memberOf(done, member) ?? ''
     if (text !== (whole?.text ?? ''))
       throw refuse('changed_text', `expected ${member} of an item as it streamed`)
-    if (channel === 'response.function_call_arguments') parseToolInput(textIn(done, member))
+    checkInput(channel, text)
   }
+}
+
+/** Checks a text at its end. Throws FormatError `invalid_tool_input` for wrong arguments. */
+export function checkInput(channel: string, text: Json): void {
+  if (channel === 'response.function_call_arguments') parseToolInput(String(text))
 }
 
 /**

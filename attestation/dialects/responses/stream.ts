@@ -1,11 +1,4 @@
-import {
-  filterMembers,
-  isCount,
-  type Json,
-  type JsonObject,
-  memberAt,
-  memberOf,
-} from '../../json/value.ts'
+import { isCount, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   type DialectEvent,
@@ -19,9 +12,11 @@ import {
   textIn,
   withoutProof,
 } from '../dialect.ts'
+import { withoutComputed } from './answer.ts'
 import {
   beginItem,
   CHANNELS,
+  checkInput,
   checkItem,
   checkPart,
   itemBefore,
@@ -52,9 +47,6 @@ const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as con
 /** Progress events without content, such as `response.web_search_call.searching`. */
 const PROGRESS =
   /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
-
-/** SDKs compute these members from the output. A provider could send another text in them. */
-const COMPUTED = ['output_text', 'output_parsed']
 
 /**
  * Reads a stream of the Responses API: one response, its items by index, the parts and texts of
@@ -249,7 +241,8 @@ export class ResponsesReader implements StreamReader {
     if (verb === 'delta') text.text += piece
     else if (text.text !== piece)
       throw refuse('changed_text', 'expected a text at its end as it streamed')
-    else text.isDone = true
+    else checkInput(event, piece)
+    text.isDone = verb === 'done'
     this.give(type, data, this.placeOf(item, text))
     return true
   }
@@ -366,8 +359,7 @@ export class ResponsesReader implements StreamReader {
 
   /** Returns the response in an event. Its id and model must not change. */
   private responseIn(data: JsonObject): JsonObject {
-    const given = withoutProof(objectIn(data, 'response'))
-    const response = filterMembers(given, (name) => !COMPUTED.includes(name))
+    const response = withoutComputed(objectIn(data, 'response'))
     textIn(response, 'id')
     if (memberOf(response, 'object') !== 'response')
       throw refuse('invalid_form', 'expected object to be response')

@@ -143,7 +143,11 @@ export function documentFor(boot: JsonObject, fields: Fields = {}): string {
   return Buffer.from(document).toString('base64')
 }
 
-function buildStored({ record = {}, document }: EvidenceParts, boot: JsonObject): JsonObject {
+/** The record as stored. It may have a form that no bundle can have. */
+export function buildStored(
+  { record = {}, document }: EvidenceParts,
+  boot: JsonObject = BOOT_CONFIGURATION,
+): JsonObject {
   const receipt = { started_at: FINISHED_AT - 2000, finished_at: FINISHED_AT, ...record.receipt }
   const { stored } = buildRecord({ ...record, receipt })
   return {

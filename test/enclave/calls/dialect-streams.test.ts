@@ -1,0 +1,638 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { messagesStream } from '../../attestation/dialects/messages-streams.ts'
+import { responsesStream } from '../../attestation/dialects/responses-streams.ts'
+import { chunked, EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
+import type { Step } from '../../support/hostile-provider.ts'
+import {
+  type DialectStage,
+  EVENT_NAMES,
+  type EventName,
+  type Outcome,
+  QUESTIONS,
+  STREAMS,
+  startDialectStage,
+  stepsOf,
+  streamText,
+  textOf,
+} from '../support/dialect-stage.ts'
+
+/** Enough for more arrays and objects than an answer may have. */
+const ANSWER_BYTES_MAX = 4 * 2 ** 20
+
+let stage: DialectStage
+
+beforeAll(async () => {
+  stage = await startDialectStage({
+    firstByteTimeoutMs: 1_000,
+    idleTimeoutMs: 1_000,
+    drainTimeoutMs: 500,
+    answerBytesMax: ANSWER_BYTES_MAX,
+  })
+})
+afterAll(() => stage.stop())
+
+/** Events, and text that a provider sends among them. */
+type Sent = readonly (JsonObject | string)[]
+type Cases = Readonly<Record<string, Sent>>
+
+const STALL: Step = { kind: 'stall' }
+const { responses: RESPONSES, messages: MESSAGES } = STREAMS
+
+/** The stream with other events in the place of the first whose JSON has all these texts. */
+function change(
+  name: EventName,
+  marks: string | readonly string[],
+  edit: (event: JsonObject) => Sent,
+): Sent {
+  const events = STREAMS[name]
+  const at = events.findIndex((event) =>
+    [marks].flat().every((mark) => JSON.stringify(event).includes(mark)),
+  )
+  if (at < 0) throw new Error(`expected an event with ${marks}`)
+  return [...events.slice(0, at), ...edit(events[at] as JsonObject), ...events.slice(at + 1)]
+}
+
+/** As `change`, with a text in the event's JSON replaced. */
+function rewrite(
+  name: EventName,
+  marks: string | readonly string[],
+  [from, to]: readonly [string, string],
+): Sent {
+  return change(name, marks, (event) => {
+    const text = JSON.stringify(event)
+    if (!text.includes(from)) throw new Error(`expected ${from} in ${text}`)
+    return [JSON.parse(text.replaceAll(from, to)) as JsonObject]
+  })
+}
+
+/** A stream with one call, whose name shows that its end was given out. */
+function callOf(text: string): Sent {
+  const events = responsesStream([{ kind: 'call', id: 'fc_1', pieces: [text] }])
+  return events.map((event) =>
+    String(event.type).endsWith('.done') ? { ...event, note: 'EVIL' } : event,
+  )
+}
+
+const before = (added: JsonObject | string) => (event: JsonObject) => [added, event]
+const after = (added: JsonObject | string) => (event: JsonObject) => [event, added]
+const DONE = 'response.output_item.done'
+const textDelta = (output_index: number, item_id = 'msg_1'): JsonObject => ({
+  type: 'response.output_text.delta',
+  output_index,
+  item_id,
+  content_index: 0,
+  delta: 'EVIL',
+})
+const blockDelta = (index: number): JsonObject => ({
+  type: 'content_block_delta',
+  index,
+  delta: { type: 'text_delta', text: 'EVIL' },
+})
+const startsText = (index: number, text = ''): JsonObject => ({
+  type: 'content_block_start',
+  index,
+  content_block: { type: 'text', text },
+})
+const stopReason: JsonObject = {
+  type: 'message_delta',
+  delta: { stop_reason: 'refusal', stop_sequence: 'EVIL' },
+  usage: { output_tokens: 30 },
+}
+
+/** facts/dialects.md, part 5: what SDKs read in different ways, and part 3: cases of gateways. */
+const REFUSED: Readonly<Record<EventName, Cases>> = {
+  responses: {
+    'an item that differs from its deltas': rewrite(
+      'responses',
+      [DONE, 'Hello'],
+      ['Hello', 'EVIL'],
+    ),
+    'a final answer that differs from its deltas': rewrite('responses', 'response.completed', [
+      'Hello',
+      'EVIL',
+    ]),
+    'an end of a text that differs from its deltas': rewrite('responses', 'output_text.done', [
+      'Hello',
+      'EVIL',
+    ]),
+    'an end of a part that differs from its deltas': rewrite('responses', 'content_part.done', [
+      'Hello',
+      'EVIL',
+    ]),
+    'a text after the end of its item': change('responses', [DONE, 'Hello'], after(textDelta(1))),
+    'an output_index for a second time': rewrite(
+      'responses',
+      ['output_item.added', 'fc_1'],
+      ['"output_index":2', '"output_index":1'],
+    ),
+    'an output_index that leaves one out': rewrite(
+      'responses',
+      ['output_item.added', 'fc_1'],
+      ['"output_index":2', '"output_index":7'],
+    ),
+    'the name of a ping on a text': change('responses', '"Hel"', () => [
+      textOf(textDelta(1), 'keepalive'),
+    ]),
+    'a part that starts with text': rewrite('responses', 'content_part.added', [
+      '"text":""',
+      '"text":"EVIL"',
+    ]),
+    'an item that starts with text': rewrite(
+      'responses',
+      ['output_item.added', 'msg_1'],
+      ['"content":[]', '"content":[{"type":"output_text","text":"EVIL"}]'],
+    ),
+    'a response that starts with an item': rewrite('responses', 'response.created', [
+      '"output":[]',
+      '"output":[{"type":"message","id":"EVIL"}]',
+    ]),
+    'deltas of two messages that interleave': change(
+      'responses',
+      '"lo"',
+      before({
+        type: 'response.output_item.added',
+        output_index: 2,
+        item: { id: 'EVIL', type: 'message', role: 'assistant', content: [] },
+      }),
+    ),
+    'arguments at the start and in deltas': rewrite(
+      'responses',
+      ['output_item.added', 'fc_1'],
+      ['"arguments":""', '"arguments":"EVIL"'],
+    ),
+    'arguments that are no JSON': callOf('{"path":"a.txt"'),
+    'arguments that are a list': callOf('["a.txt"]'),
+    'arguments with one member twice': callOf('{"path":"a.txt","path":"b.txt"}'),
+    'two endings of one item': change('responses', [DONE, 'Hello'], (event) => [event, event]),
+    'another name at the end of a function': rewrite(
+      'responses',
+      [DONE, 'read_file'],
+      ['read_file', 'EVIL'],
+    ),
+    'thinking in a text part': change('responses', '"Hel"', () => [
+      { ...textDelta(1), type: 'response.reasoning_text.delta' },
+    ]),
+    'final ids that differ from those of the items': rewrite('responses', 'response.completed', [
+      'msg_1',
+      'msg_EVIL',
+    ]),
+    'an item that never ends': RESPONSES.filter(
+      ({ type, output_index: index }) => type !== DONE || index !== 2,
+    ),
+    'a second response': change('responses', '"Hel"', before(RESPONSES[0] as JsonObject)),
+    'an id of the response that changes': rewrite('responses', 'response.completed', [
+      'resp_1',
+      'resp_EVIL',
+    ]),
+    'a status that is not that of its event': rewrite('responses', 'response.completed', [
+      'response.completed',
+      'response.incomplete',
+    ]),
+    'an id of an item that is longer than any': JSON.parse(
+      JSON.stringify(RESPONSES).replaceAll('"msg_1"', `"EVIL${'x'.repeat(2_000)}"`),
+    ),
+  },
+  messages: {
+    'a text after the end of its block': change(
+      'messages',
+      ['content_block_start', 'toolu_1'],
+      before(blockDelta(1)),
+    ),
+    'a block after the stop reason': change('messages', 'message_stop', before(startsText(3))),
+    'the name of a ping on a text': change('messages', '"Hel"', () => [
+      textOf(blockDelta(1), 'ping'),
+    ]),
+    'a block that starts with text': change('messages', ['content_block_start', '"text"'], () => [
+      startsText(1, 'EVIL'),
+    ]),
+    'a message that starts with content': rewrite('messages', 'message_start', [
+      '"content":[]',
+      '"content":[{"type":"text","text":"EVIL"}]',
+    ]),
+    'an index of a block for a second time': change(
+      'messages',
+      ['content_block_start', '"text"'],
+      () => [startsText(0)],
+    ),
+    'blocks that interleave': change('messages', '"lo"', (event) => [
+      startsText(2),
+      event,
+      blockDelta(1),
+    ]),
+    'an input of a tool at the start and in deltas': rewrite(
+      'messages',
+      ['content_block_start', 'toolu_1'],
+      ['"input":{}', '"input":{"path":"EVIL"}'],
+    ),
+    'an input of a tool that is no JSON': rewrite('messages', 'a.txt', ['a.txt\\"}', '']),
+    'an input of a tool with one member twice': rewrite('messages', 'a.txt', [
+      '\\"a.txt\\"',
+      '\\"a.txt\\",\\"path\\":\\"b.txt\\"',
+    ]),
+    'an input of a tool that is a list': JSON.parse(
+      JSON.stringify(MESSAGES).replace('{\\"path\\":', '[').replace('a.txt\\"}', 'a.txt\\"]'),
+    ),
+    'two message_deltas': change('messages', 'message_delta', after(stopReason)),
+    'thinking in a text block': change('messages', '"Hel"', () => [
+      { ...blockDelta(1), delta: { type: 'thinking_delta', thinking: 'EVIL' } },
+    ]),
+    'thinking after its signature': change(
+      'messages',
+      'signature_delta',
+      after({ ...blockDelta(0), delta: { type: 'thinking_delta', thinking: 'EVIL' } }),
+    ),
+    'a second signature': change(
+      'messages',
+      'signature_delta',
+      after({ ...blockDelta(0), delta: { type: 'signature_delta', signature: 'EVIL' } }),
+    ),
+    'a second message': change('messages', '"Hel"', before(MESSAGES[0] as JsonObject)),
+    'an end without a stop reason': MESSAGES.filter(({ type }) => type !== 'message_delta'),
+    'usage that falls': rewrite('messages', 'message_delta', [
+      '"output_tokens":20',
+      '"output_tokens":0',
+    ]),
+    'two calls of one id': JSON.parse(
+      JSON.stringify(
+        messagesStream([
+          { kind: 'tool', id: 'toolu_1', pieces: ['{}'] },
+          { kind: 'tool', id: 'toolu_1', pieces: ['{}'] },
+        ]),
+      ),
+    ),
+  },
+}
+
+/** Events that every reader assembles alike after the enclave has settled them. */
+const SETTLED: Readonly<Record<EventName, Cases>> = {
+  responses: {
+    'a text after the last event': [...RESPONSES, textDelta(1)],
+    'a final output that is empty': change('responses', 'response.completed', (event) => [
+      { ...event, response: { ...(event.response as JsonObject), output: [] } },
+    ]),
+    'no sequence numbers': RESPONSES.map(({ sequence_number: _, ...event }) => event),
+    'the text that SDKs compute': rewrite('responses', 'response.completed', [
+      '"error":null',
+      '"error":null,"output_text":"EVIL"',
+    ]),
+    'keep-alives': RESPONSES.flatMap((event) => [
+      { type: 'keepalive' },
+      ': EVIL\n\n',
+      'data: {"type":"ping"}\n\n',
+      event,
+    ]),
+    'a proof of the provider': RESPONSES.map((event) => ({
+      ...event,
+      affidavit: 'EVIL',
+      ...('response' in event
+        ? { response: { ...(event.response as JsonObject), affidavit: 'EVIL' } }
+        : {}),
+    })),
+  },
+  messages: {
+    'a text after message_stop': [...MESSAGES, blockDelta(1)],
+    'keep-alives': MESSAGES.flatMap((event) => [{ type: 'ping' }, ': EVIL\n\n', event]),
+    'a proof of the provider': MESSAGES.map((event) => ({
+      ...event,
+      affidavit: 'EVIL',
+      ...('message' in event
+        ? { message: { ...(event.message as JsonObject), affidavit: 'EVIL' } }
+        : {}),
+      ...(event.type === 'message_delta'
+        ? { delta: { ...(event.delta as JsonObject), affidavit: 'EVIL' } }
+        : {}),
+    })),
+    'members that SDKs do not read': MESSAGES.map((event) => ({ ...event, note: 'EVIL' })),
+  },
+}
+
+/** What is alike in both dialects. */
+const SETTLED_IN_BOTH: Readonly<Record<string, (events: readonly JsonObject[]) => string>> = {
+  'no names of events': (events) => events.map((event) => textOf(event, '')).join(''),
+  '[DONE] after the end': (events) => `${streamText(events)}data: [DONE]\n\n`,
+  '[DONE] amid the stream': (events) => streamText(events).replace('\n\n', '\n\ndata: [DONE]\n\n'),
+  'no blank line at its end': (events) => streamText(events).trimEnd(),
+  'carriage returns': (events) => streamText(events).replaceAll('\n', '\r'),
+  'unknown events': (events) =>
+    events.map((event) => `${textOf({ type: 'x.y', text: 'EVIL' })}${textOf(event)}`).join(''),
+  'an error after the end': (events) =>
+    `${streamText(events)}${textOf({ type: 'error', error: { message: 'EVIL' } })}`,
+  'data over several lines': (events) => streamText(events).replaceAll(',"', ',\ndata: "'),
+  'comments, ids and delays': (events) =>
+    streamText(events).replaceAll('data: ', ': EVIL\nid: 7\nretry: 1\nfoo\ndata: '),
+}
+
+/** What ends a stream after its first events, in both dialects. */
+const BROKEN: Readonly<Record<string, string>> = {
+  'no JSON': 'data: {"type":"ping",}\n\n',
+  'no object': 'data: [1]\n\n',
+  'data without a type': 'data: {"text":"EVIL"}\n\n',
+  'an error event': textOf({
+    type: 'error',
+    code: 'x',
+    error: { type: 'overloaded_error', message: 'too busy' },
+  }),
+  'an error without a type': 'data: {"error":{"message":"too busy","code":529}}\n\n',
+  'an error by its name alone': 'event: error\ndata: {"message":"too busy"}\n\n',
+  'JSON that is too deep': `data: {"type":"ping","x":${'['.repeat(200)}${']'.repeat(200)}}\n\n`,
+}
+
+const readable = ({ given }: Outcome) => given.map(({ data }) => data)
+const givenOf = (name: EventName) => STREAMS[name].filter(({ type }) => type !== 'ping')
+
+for (const name of EVENT_NAMES)
+  describe(`a stream of ${name} in the enclave`, () => {
+    const genuine = givenOf(name)
+    const text = streamText(STREAMS[name])
+    const play = (...steps: readonly Step[]) => stage.play(name, steps)
+    const playText = (...packets: readonly (string | Uint8Array)[]) =>
+      stage.play(name, stepsOf(...packets))
+
+    it(`a genuine stream of ${name} is complete, and its record covers it`, async () => {
+      const outcome = await playText(text)
+      expect(outcome.outcome).toBe('complete')
+      expect(readable(outcome)).toEqual(genuine)
+    })
+
+    it.each(Object.entries(REFUSED[name]))(
+      `the enclave ends a stream of ${name} that readers read differently: %s`,
+      async (_, events) => {
+        const outcome = await playText(streamText(events))
+        expect(outcome.fault).toMatchObject({ code: 'provider_error' })
+        expect(outcome.outcome).not.toBe('complete')
+        expect(outcome.text.replace(/event: fault\n.*/, '')).not.toContain('EVIL')
+      },
+    )
+
+    it.each([
+      ...Object.entries(SETTLED[name]).map(([what, sent]) => [what, streamText(sent)] as const),
+      ...Object.entries(SETTLED_IN_BOTH).map(
+        ([what, textFor]) => [what, textFor(STREAMS[name])] as const,
+      ),
+    ])(`the enclave settles a stream of ${name} with %s`, async (_, sent) => {
+      const outcome = await playText(sent)
+      expect(outcome.fault).toBeNull()
+      expect(readable(outcome)).toEqual(genuine)
+      expect(outcome.text).not.toContain('EVIL')
+    })
+
+    it.each(Object.entries(BROKEN))(
+      `a stream of ${name} that breaks off with %s is sealed as far as it came`,
+      async (what, broken) => {
+        const whole = STREAMS[name]
+        const outcome = await playText(streamText(whole.slice(0, -2)) + broken + text)
+        expect(outcome.fault?.code).toBe('provider_error')
+        if (what.includes('error')) expect(outcome.fault?.message).toContain('too busy')
+        expect(outcome.outcome).toBe('upstream_error')
+        expect(readable(outcome)).toEqual(genuine.slice(0, -2))
+      },
+    )
+
+    it.each(Object.entries(BROKEN))(
+      `a stream of ${name} that begins with %s leaves no record`,
+      async (_, broken) => {
+        const { status, fault, outcome } = await playText(broken + text)
+        expect(status).toBe(502)
+        expect(fault?.code).toBe('provider_error')
+        expect(outcome).toBeNull()
+      },
+    )
+
+    it(`a stream of ${name} that is cut anywhere is sealed as far as it came`, async () => {
+      for (let length = 1; length < genuine.length; length++) {
+        const outcome = await playText(streamText(genuine.slice(0, length)))
+        expect(outcome).toMatchObject({ outcome: 'upstream_error', status: 200 })
+        expect(readable(outcome)).toEqual(genuine.slice(0, length))
+      }
+      expect(await playText('')).toMatchObject({ status: 502, outcome: null })
+    })
+
+    it.each([
+      ['closed', [{ kind: 'end' }]],
+      ['reset', [{ kind: 'pause', durationMs: 20 }, { kind: 'reset' }]],
+      ['stalled', [STALL]],
+    ] as const)(
+      `a stream of ${name} that is %s amid its last event is sealed without this event`,
+      async (how, steps) => {
+        const cut = send(chunked(text.slice(0, -20)))
+        const outcome = await play(send(EVENT_STREAM_HEAD), cut, ...steps)
+        expect(outcome.outcome).toBe('upstream_error')
+        expect(outcome.fault?.code).toBe(how === 'stalled' ? 'provider_timeout' : 'provider_error')
+        expect(readable(outcome)).toEqual(genuine.slice(0, -1))
+      },
+    )
+
+    it(`a provider of ${name} that stalls before its first event leaves no record`, async () => {
+      const outcome = await play(send(EVENT_STREAM_HEAD), send(chunked(': hello\n\n')), STALL)
+      expect(outcome).toMatchObject({ status: 504, fault: { code: 'provider_timeout' } })
+      expect(outcome.outcome).toBeNull()
+    })
+
+    it(`a provider of ${name} that stalls after its last event leaves a complete record`, async () => {
+      const outcome = await play(send(EVENT_STREAM_HEAD), send(chunked(text)), STALL)
+      expect(outcome.outcome).toBe('complete')
+    })
+
+    it(`a stream of ${name} is the same however its bytes are split`, async () => {
+      const bytes = Buffer.from(text.replaceAll('look', 'l\u00f6\u{1d49c}k'))
+      const single = await playText(...Array.from(bytes, (byte) => Uint8Array.of(byte)))
+      const whole = await playText(bytes)
+      expect(single.outcome).toBe(whole.outcome)
+      expect(readable(single)).toEqual(readable(whole))
+      const sizes = [2, 3, 7, 64, 1000]
+      for (const size of sizes) {
+        const packets = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
+          bytes.subarray(at * size, (at + 1) * size),
+        )
+        expect(readable(await playText(...packets))).toEqual(readable(whole))
+      }
+    })
+
+    const oddities: Readonly<Record<string, readonly [string | Uint8Array, string]>> = {
+      'lone surrogates': ['\\ud800 x \\udc00', '\ufffd x \ufffd'],
+      'bytes that are not UTF-8': [Buffer.from([0x61, 0xff, 0x62]), 'a\ufffdb'],
+      'characters that end lines elsewhere': ['\u2028\u0085\\u0000', '\u2028\u0085\u0000'],
+      'escapes of plain characters': ['\\u0041\\/', 'A/'],
+    }
+    it.each(Object.entries(oddities))(
+      `a text of ${name} with %s is given as it is hashed`,
+      async (_, [sent, kept]) => {
+        const [head = '', ...rest] = streamText(oneText(name, 'MARK')).split('MARK')
+        const parts = rest.flatMap((part) => [Buffer.from(sent), Buffer.from(part)])
+        const outcome = await playText(Buffer.concat([Buffer.from(head), ...parts]))
+        expect(outcome.outcome).toBe('complete')
+        expect(readable(outcome)).toEqual(oneText(name, kept).filter(({ type }) => type !== 'ping'))
+      },
+    )
+
+    it(`a member of ${name} that is there twice is given once`, async () => {
+      const outcome = await playText(text.replaceAll('{"type":', '{"type":"EVIL","type":'))
+      expect(readable(outcome)).toEqual(genuine)
+      expect(outcome.text).not.toContain('EVIL')
+    })
+
+    it(`a number of ${name} beyond doubles, and a name of a prototype, pass no reader`, async () => {
+      const usage = '"output_tokens":2'
+      const odd = `"odd":{"n":1e999,"m":9007199254740993,"__proto__":{"EVIL":1},"constructor":1},${usage}`
+      const outcome = await playText(text.replaceAll(usage, odd))
+      expect(outcome.outcome).toBe('complete')
+      expect(outcome.text).not.toContain('EVIL')
+      expect(outcome.response?.usage).toMatchObject({
+        odd: { n: Number.MAX_VALUE, m: 9007199254740992, constructor: 1 },
+      })
+    })
+
+    it(`an answer of ${name} may be nested as deep as JSON may be, and no deeper`, async () => {
+      const quoted = (depth: number) =>
+        text.replaceAll(
+          '{\\"path\\":',
+          `{\\"path\\":${'['.repeat(depth)}${']'.repeat(depth)},\\"b\\":`,
+        )
+      expect((await playText(quoted(127))).outcome).toBe('complete')
+      expect((await playText(quoted(128))).outcome).toBe('upstream_error')
+    })
+
+    it(`an event of ${name} that is too large ends the stream`, async () => {
+      const head = streamText(genuine.slice(0, -2))
+      for (const end of ['', '\n\n']) {
+        const outcome = await playText(
+          `${head}data: {"type":"${'x'.repeat(ANSWER_BYTES_MAX)}"}${end}`,
+        )
+        expect(outcome.fault?.code).toBe('answer_too_large')
+        expect(outcome.outcome).toBe('upstream_error')
+        expect(readable(outcome)).toEqual(genuine.slice(0, -2))
+      }
+    })
+
+    it(`events of ${name} with too many members end the stream`, async () => {
+      const members = `[${'{},'.repeat(1_000_000)}{}]`
+      const outcome = await playText(
+        `${streamText(genuine.slice(0, -2))}data: {"type":"x","x":${members}}\n\n`,
+      )
+      expect(outcome.fault?.code).toBe('answer_too_large')
+      expect(outcome.outcome).toBe('upstream_error')
+    })
+
+    it(`many events of ${name} that grow the answer end it at its limit`, async () => {
+      const piece = streamText(oneText(name, 'x'.repeat(1_000))).split('\n\n')
+      const delta = piece.find((event) => event.includes('delta') && event.includes('xxx'))
+      const head = piece.slice(0, piece.indexOf(delta ?? ''))
+      const outcome = await playText(
+        `${[...head, ...Array.from({ length: 4_500 }, () => delta)].join('\n\n')}\n\n`,
+      )
+      expect(outcome.fault?.code).toBe('answer_too_large')
+      expect(outcome.outcome).toBe('upstream_error')
+    })
+  })
+
+/** A stream with one text. */
+function oneText(name: EventName, text: string): readonly JsonObject[] {
+  return name === 'responses'
+    ? responsesStream([{ kind: 'message', id: 'msg_1', pieces: [text] }])
+    : messagesStream([{ kind: 'text', pieces: [text] }])
+}
+
+const WHOLE: Readonly<Record<EventName, JsonObject>> = {
+  responses: RESPONSES.at(-1)?.response as JsonObject,
+  messages: {
+    id: 'msg_1',
+    type: 'message',
+    role: 'assistant',
+    model: 'm',
+    content: [{ type: 'text', text: 'Hello' }],
+    stop_reason: 'end_turn',
+    usage: { input_tokens: 1, output_tokens: 2 },
+  },
+}
+
+for (const name of EVENT_NAMES)
+  describe(`a whole answer of ${name} in the enclave`, () => {
+    const { stream: _, ...question } = QUESTIONS[name]
+    const answer = (body: string | object, status = 200) => {
+      const text = typeof body === 'string' ? body : JSON.stringify(body)
+      return stage.play(name, [send(wholeAnswer({ body: text, status }))], question)
+    }
+
+    it(`a whole answer of ${name} is sealed without a proof of the provider`, async () => {
+      const odd = { ...WHOLE[name], affidavit: { hash: 'EVIL' } }
+      const outcome = await answer(odd)
+      expect(outcome.response).toEqual(WHOLE[name])
+    })
+
+    it(`a whole answer of ${name} with a member twice or lone surrogates is sealed as one value`, async () => {
+      const text = JSON.stringify(WHOLE[name]).replaceAll('Hello', '\\ud800')
+      const outcome = await answer(text.replace('{"id"', '{"id":"EVIL","id"'))
+      expect(JSON.stringify(outcome.response)).toContain('"text":"\ufffd"')
+      expect(JSON.stringify(outcome.response)).not.toContain('EVIL')
+    })
+
+    it.each([
+      ['an error with status 200', { error: { message: 'too busy', type: 'x' } }],
+      ['an HTML page', '<html>it works</html>'],
+      ['nothing', ''],
+      ['a list', [WHOLE[name]]],
+      ['JSON that is cut', JSON.stringify(WHOLE[name]).slice(0, -3)],
+      ['an answer of another dialect', WHOLE[name === 'messages' ? 'responses' : 'messages']],
+      ['a chat completion', { object: 'chat.completion', choices: [] }],
+      ['a stream', streamText(STREAMS[name])],
+      ['JSON that is too deep', `{"x":${'['.repeat(200)}${']'.repeat(200)}}`],
+    ])(`a whole answer of ${name} that is %s leaves no record`, async (what, body) => {
+      const { status, fault, outcome } = await answer(body)
+      expect(status).toBe(502)
+      expect(fault?.code).toBe('provider_error')
+      expect(outcome).toBeNull()
+      if (what.includes('error')) expect(fault?.message).toContain('too busy')
+    })
+
+    it(`a whole answer of ${name} that is too large leaves no record`, async () => {
+      const { fault, outcome } = await answer({ ...WHOLE[name], x: 'x'.repeat(ANSWER_BYTES_MAX) })
+      expect(fault?.code).toBe('answer_too_large')
+      expect(outcome).toBeNull()
+    })
+  })
+
+describe('what only one dialect has', () => {
+  it('a whole response has no text that SDKs compute', async () => {
+    const { stream: _, ...question } = QUESTIONS.responses
+    const body = JSON.stringify({ ...WHOLE.responses, output_text: 'EVIL' })
+    const outcome = await stage.play('responses', [send(wholeAnswer({ body }))], question)
+    expect(outcome.response).toEqual(WHOLE.responses)
+  })
+
+  it('thinking, its signature and encrypted reasoning are given as they came', async () => {
+    const thinking = 'caf\u00e9 \u{1d49c} "\\" \u2028'
+    const signature = `${'c2ln'.repeat(50)}==`
+    const events = messagesStream([{ kind: 'thinking', pieces: [thinking, ' on'], signature }])
+    const { response } = await stage.play('messages', stepsOf(streamText(events)))
+    expect(response?.content).toEqual([{ type: 'thinking', thinking: `${thinking} on`, signature }])
+    const provisional = rewrite(
+      'responses',
+      ['output_item.added', 'rs_1'],
+      ['"summary":[]', '"summary":[],"encrypted_content":"before"'],
+    )
+    const text = streamText(provisional).replaceAll(
+      '"I look"}]',
+      '"I look"}],"encrypted_content":"gAAA+/=="',
+    )
+    const outcome = await stage.play('responses', stepsOf(text))
+    expect(outcome.outcome).toBe('complete')
+    const [item] = (outcome.response?.output ?? []) as readonly JsonObject[]
+    expect(item).toMatchObject({ id: 'rs_1', encrypted_content: 'gAAA+/==' })
+  })
+
+  it('a failed response is a complete answer, with the items as far as they came', async () => {
+    const failed = {
+      ...(RESPONSES[0]?.response as JsonObject),
+      status: 'failed',
+      error: { code: 'server_error', message: 'out of memory' },
+    }
+    const events = [...RESPONSES.slice(0, 11), { type: 'response.failed', response: failed }]
+    const outcome = await stage.play('responses', stepsOf(streamText(events)))
+    expect(outcome.outcome).toBe('complete')
+    expect(outcome.response).toMatchObject({
+      status: 'failed',
+      output: [{ id: 'rs_1' }, { id: 'msg_1', status: 'incomplete' }],
+    })
+  })
+})
