@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { describeExchange } from '../../../attestation/report/describe-exchange.ts'
 import {
   linesOf,
@@ -25,7 +25,7 @@ const REMOTE = 'https://images.example/a.png'
 
 describe('a request of Responses', () => {
   it('a request shows its parameters, its tools by their names, and its headers without demands', () => {
-    const body = {
+    const body: JsonObject = {
       model: 'm',
       input: 'Hello',
       instructions: 'Be short.',
@@ -50,7 +50,7 @@ describe('a request of Responses', () => {
   })
 
   it('a request shows images, tool calls with their answers, thinking and other items', () => {
-    const input = [
+    const input: Json = [
       {
         role: 'user',
         content: [
@@ -91,7 +91,7 @@ describe('a request of Responses', () => {
 
 describe('an answer of Responses', () => {
   it('an answer shows its texts, its refusal, its calls, and why it ended', () => {
-    const output = [
+    const output: Json = [
       {
         type: 'message',
         role: 'assistant',
@@ -114,7 +114,7 @@ describe('an answer of Responses', () => {
 
 describe('a request of Messages', () => {
   it('a request shows its system prompt, its blocks, its tools and its headers', () => {
-    const body = {
+    const body: JsonObject = {
       model: 'm',
       max_tokens: 9,
       system: [{ type: 'text', text: 'Be short.', cache_control: { type: 'ephemeral' } }],
@@ -169,7 +169,7 @@ describe('a request of Messages', () => {
 
 describe('an answer of Messages', () => {
   it('an answer shows thinking, texts, calls, unknown blocks as JSON, and why it ended', () => {
-    const content = [
+    const content: Json = [
       { type: 'thinking', thinking: 'Hm.', signature: '' },
       { type: 'redacted_thinking', data: 'ZGF0YQ==' },
       { type: 'text', text: 'Hi' },
