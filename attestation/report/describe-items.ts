@@ -3,10 +3,15 @@ import type { DialectName } from '../dialects/dialect-names.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonArray, type Json, type JsonObject, memberAt } from '../json/value.ts'
 import { orNull } from '../or-null.ts'
-import { nameTools, type TurnStep } from '../session/items.ts'
+import { nameTools } from '../session/items.ts'
 import { TURNS } from '../session/turns.ts'
 import { describeParameters, leftOut, plainName, textOf } from './describe-parameters.ts'
-import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exchange.ts'
+import {
+  boundMessage,
+  describeStep,
+  SHOWN_MESSAGES_MAX,
+  type ShownMessage,
+} from './shown-exchange.ts'
 
 type ItemDialect = Exclude<DialectName, 'chat'>
 
@@ -67,30 +72,4 @@ function nameOfTool(tool: Json): string {
     (one) => typeof one === 'string',
   )
   return typeof name === 'string' ? plainName(name) : textOf(tool)
-}
-
-/** Describes one step of a conversation. */
-export function describeStep({ kind, name, text }: TurnStep): ShownMessage {
-  switch (kind) {
-    case 'asked':
-      return boundMessage(name, text)
-    case 'attached':
-      return boundMessage('attached', `${name}: ${text}`)
-    case 'called':
-      return boundMessage('calls', `${name}(${text})`)
-    case 'returned':
-      return boundMessage('tool', `${name}: ${text}`)
-    case 'failed':
-      return boundMessage('tool failed', `${name}: ${text}`)
-    case 'said':
-      return boundMessage('says', text)
-    case 'refused':
-      return boundMessage('refuses', text)
-    case 'thought':
-      return boundMessage('thinks', text)
-    case 'other':
-      return boundMessage('other', `${name}: ${text}`)
-    case 'ended':
-      return boundMessage('ended', name)
-  }
 }

@@ -1,8 +1,7 @@
 import type { CallRelation } from '../session/relate-calls.ts'
 import type { SessionCallReport, SessionReport } from '../session/verify-session.ts'
 import { conclude } from './conclude.ts'
-import { describeStep } from './describe-items.ts'
-import { NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
+import { describeStep, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
 
 /** Most steps of a run that are shown. */
 export const SHOWN_STEPS_MAX = 1_000
