@@ -2,7 +2,6 @@ import { stripProofMembers, stripUnsetMembers } from '../completion-hash.ts'
 import { type Demands, demandsOf } from '../demands.ts'
 import {
   hasExactMembers,
-  isCount,
   isJsonObject,
   type Json,
   type JsonObject,
@@ -23,13 +22,7 @@ import type { RefusedMember } from './refused-member.ts'
 import { readWholeResponse } from './responses/answer.ts'
 import { findHiddenInResponses } from './responses/request.ts'
 import { ResponsesReader } from './responses/stream.ts'
-
-/** The token usage that an answer states. */
-export type TokenUsage = {
-  readonly prompt_tokens: number
-  readonly completion_tokens: number
-  readonly total_tokens: number
-}
+import { type TokenUsage, usageOf } from './usage.ts'
 
 /**
  * An API whose calls keep their own form when they are hashed and streamed (README.md). A request
@@ -61,7 +54,6 @@ export type Dialect = {
   addProof(answer: string, members: string): string
   /** The text that ends a stream: the last event, from its canonical data, with the proof. */
   endStream(data: string, members: string): string
-  /** The usage that an answer states. Null if it states no usage in whole numbers. */
   usageOf(response: JsonObject): TokenUsage | null
 }
 
@@ -86,7 +78,7 @@ const CHAT: Dialect = {
   proofOf: (answer) => answer,
   addProof: addMembers,
   endStream: (data, members) => `data: ${addMembers(data, members)}\n\ndata: [DONE]\n\n`,
-  usageOf: (response) => usageIn(response, ['prompt_tokens'], 'completion_tokens'),
+  usageOf: (response) => usageOf('chat', response),
 }
 
 type EventPart = 'findHidden' | 'readAnswer' | 'openStream' | 'proofIn' | 'endStream'
@@ -94,12 +86,8 @@ type EventPart = 'findHidden' | 'readAnswer' | 'openStream' | 'proofIn' | 'endSt
 /** A dialect with named events, from the parts that depend on its form. */
 function eventDialect<Name extends DialectName>(
   name: Name,
-  parts: Pick<EventDialect, EventPart> & {
-    /** Members of the usage that count the tokens of the prompt. */
-    readonly prompt: readonly [string, ...string[]]
-  },
+  parts: Pick<EventDialect, EventPart>,
 ): EventDialect {
-  const { prompt, ...others } = parts
   return {
     name,
     requestOf: (body, headers) => ({ dialect: name, headers, body }),
@@ -112,8 +100,8 @@ function eventDialect<Name extends DialectName>(
       return isJsonObject(proof) ? proof : {}
     },
     addProof: addProofMember,
-    usageOf: (response) => usageIn(response, prompt, 'output_tokens'),
-    ...others,
+    usageOf: (response) => usageOf(name, response),
+    ...parts,
   }
 }
 
@@ -129,7 +117,6 @@ export const EVENT_DIALECTS = {
       const [, response = '', place = '', type] = LAST_RESPONSE.exec(data) ?? []
       return `event: ${type}\ndata: {"response":${addProofMember(response, members)}${place}}\n\n`
     },
-    prompt: ['input_tokens'],
   }),
   messages: eventDialect('messages', {
     findHidden: findHiddenInMessages,
@@ -137,7 +124,6 @@ export const EVENT_DIALECTS = {
     openStream: () => new MessagesReader(),
     proofIn: null,
     endStream: (data, members) => `event: message_stop\ndata: ${addProofMember(data, members)}\n\n`,
-    prompt: ['input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens'],
   }),
 } as const
 
@@ -188,24 +174,4 @@ export function proofOfEvent(
 ): Json | undefined {
   const owner = proofIn === null ? data : memberOf(data, proofIn)
   return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
-}
-
-/** Reads the usage of an answer. The first of the `prompt` members is required. */
-function usageIn(
-  response: JsonObject,
-  prompt: readonly [string, ...string[]],
-  completion: string,
-): TokenUsage | null {
-  const usage = memberOf(response, 'usage')
-  if (!isJsonObject(usage)) return null
-  const [first, ...others] = prompt
-  const counts = [memberOf(usage, first), ...others.map((name) => memberOf(usage, name) ?? 0)]
-  const output = memberOf(usage, completion)
-  if (!counts.every(isCount) || !isCount(output)) return null
-  const input = counts.reduce((sum, count) => sum + count, 0)
-  const stated = memberOf(usage, 'total_tokens')
-  const total = isCount(stated) ? stated : input + output
-  // The provider chose these numbers: the sum of safe integers may be unsafe.
-  if (!isCount(input) || !isCount(total)) return null
-  return { prompt_tokens: input, completion_tokens: output, total_tokens: total }
 }

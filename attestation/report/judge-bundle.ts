@@ -6,7 +6,7 @@ import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt } from '../finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
-import { type ComparedExchange, compareKept } from './describe-exchange.ts'
+import { type ComparedExchange, compareKept } from './compare-kept.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
 /** The result of checking a bundle and comparing it with a kept exchange. */

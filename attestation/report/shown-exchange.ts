@@ -1,3 +1,4 @@
+import type { TurnStep } from '../session/items.ts'
 import { escapeControls, printable } from './printable.ts'
 
 /** The most characters that are shown of one message part. */
@@ -29,6 +30,32 @@ export function boundMessage(who: string, text: string): ShownMessage {
     who,
     text: text.slice(0, SHOWN_TEXT_LENGTH_MAX),
     left_out: Math.max(0, text.length - SHOWN_TEXT_LENGTH_MAX),
+  }
+}
+
+/** Describes one step of a conversation. */
+export function describeStep({ kind, name, text }: TurnStep): ShownMessage {
+  switch (kind) {
+    case 'asked':
+      return boundMessage(name, text)
+    case 'attached':
+      return boundMessage('attached', `${name}: ${text}`)
+    case 'called':
+      return boundMessage('calls', `${name}(${text})`)
+    case 'returned':
+      return boundMessage('tool', `${name}: ${text}`)
+    case 'failed':
+      return boundMessage('tool failed', `${name}: ${text}`)
+    case 'said':
+      return boundMessage('says', text)
+    case 'refused':
+      return boundMessage('refuses', text)
+    case 'thought':
+      return boundMessage('thinks', text)
+    case 'other':
+      return boundMessage('other', `${name}: ${text}`)
+    case 'ended':
+      return boundMessage('ended', name)
   }
 }
 

@@ -1,8 +1,7 @@
-import type { TurnStep } from '../session/items.ts'
 import type { CallRelation } from '../session/relate-calls.ts'
 import type { SessionCallReport, SessionReport } from '../session/verify-session.ts'
 import { conclude } from './conclude.ts'
-import { boundMessage, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
+import { describeStep, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
 
 /** Most steps of a run that are shown. */
 export const SHOWN_STEPS_MAX = 1_000
@@ -69,30 +68,5 @@ export function sayRelation(relation: CallRelation): string {
       return `contains the answer of call ${relation.call}, but with another history before it`
     case 'left out':
       return 'has no request in this file'
-  }
-}
-
-function describeStep({ kind, name, text }: TurnStep): ShownMessage {
-  switch (kind) {
-    case 'asked':
-      return boundMessage(name, text)
-    case 'attached':
-      return boundMessage('attached', `${name}: ${text}`)
-    case 'called':
-      return boundMessage('calls', `${name}(${text})`)
-    case 'returned':
-      return boundMessage('tool', `${name}: ${text}`)
-    case 'failed':
-      return boundMessage('tool failed', `${name}: ${text}`)
-    case 'said':
-      return boundMessage('says', text)
-    case 'refused':
-      return boundMessage('refuses', text)
-    case 'thought':
-      return boundMessage('thinks', text)
-    case 'other':
-      return boundMessage('other', `${name}: ${text}`)
-    case 'ended':
-      return boundMessage('ended', name)
   }
 }

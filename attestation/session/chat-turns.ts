@@ -53,7 +53,7 @@ function itemsOfAssistant(message: JsonObject): readonly TurnItem[] {
       !READ.includes(name) && value !== null && !(isJsonArray(value) && value.length === 0),
   )
   return [
-    ...(typeof thinking === 'string' ? [thought(thinking, null, null)] : []),
+    ...(typeof thinking === 'string' ? [thought(thinking, null, thinking)] : []),
     ...partsOf(memberOf(message, 'content')).map(itemOfPart),
     ...(typeof refusal === 'string' && refusal !== '' ? [said(refusal, null, 'refused')] : []),
     ...partsOf(memberOf(message, 'tool_calls')).map(itemOfCall),

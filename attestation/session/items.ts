@@ -67,11 +67,14 @@ export function said(text: string, id: string | null, kind: 'said' | 'refused' =
   return itemOf({ kind, name: '', text }, { id, isAnswer: true })
 }
 
-/** Thinking, which clients may leave out. `seal`: its signature, or its encrypted form. */
-export function thought(text: string, id: string | null, seal: Json): TurnItem {
+/**
+ * Thinking, which clients may leave out. `compared`: what they send back unchanged, such as its
+ * signature or its encrypted form.
+ */
+export function thought(text: string, id: string | null, compared: Json): TurnItem {
   const shown = text === '' ? '[encrypted]' : text
   const step = { kind: 'thought', name: '', text: shown } as const
-  return itemOf(step, { id, isAnswer: true, isOptional: true, compared: [text, seal] })
+  return itemOf(step, { id, isAnswer: true, isOptional: true, compared })
 }
 
 /** A call of a tool. Its id links it with the tool's answer, so the key covers the id. */
@@ -98,6 +101,17 @@ export function returned(
     const text = textOfPart(part)
     if (text === null) return attachedOr(part, 'tool')
     return itemOf({ kind, name: '', text }, { id, compared: [id, text] })
+  })
+}
+
+/** Names each tool's answer like the call of the same id before it. */
+export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
+  const names = new Map<string, string>()
+  return items.map((item) => {
+    const { step, id } = item
+    if (id !== null && step.kind === 'called') names.set(id, step.name)
+    if (step.kind !== 'returned' && step.kind !== 'failed') return item
+    return { ...item, step: { ...step, name: names.get(id ?? '') ?? '' } }
   })
 }
 

@@ -51,12 +51,10 @@ function itemOfAnswer(text: string | null, block: Json): TurnItem {
   if (!isJsonObject(block)) return other('block', block, { isAnswer: true })
   const type = writtenOf(memberOf(block, 'type'))
   switch (type) {
-    case 'thinking':
-      return thought(
-        writtenOf(memberOf(block, 'thinking')),
-        null,
-        memberOf(block, 'signature') ?? null,
-      )
+    case 'thinking': {
+      const thinking = writtenOf(memberOf(block, 'thinking'))
+      return thought(thinking, null, [thinking, memberOf(block, 'signature') ?? null])
+    }
     case 'redacted_thinking':
       return thought('', null, memberOf(block, 'data') ?? null)
     case 'tool_use':

@@ -1,5 +1,5 @@
 import type { JsonObject } from '../json/value.ts'
-import { itemOf, type TurnItem } from './items.ts'
+import { itemOf, nameTools, type TurnItem } from './items.ts'
 import type { DialectTurns } from './turns.ts'
 
 /** One call of a session, in the order of the session. */
@@ -201,17 +201,6 @@ class KnownAnswers {
 /** Instructions at the beginning of a request are not a part of the conversation. */
 function isInstruction({ step: { kind, name } }: TurnItem): boolean {
   return kind === 'asked' && (name === 'system' || name === 'developer')
-}
-
-/** Names each tool's answer like the call of the same id before it. */
-function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
-  const names = new Map<string, string>()
-  return items.map((item) => {
-    const { step, id } = item
-    if (id !== null && step.kind === 'called') names.set(id, step.name)
-    if (step.kind !== 'returned' && step.kind !== 'failed') return item
-    return { ...item, step: { ...step, name: names.get(id ?? '') ?? '' } }
-  })
 }
 
 /** The items of all choices. If there are several, each begins with its number. */

@@ -75,9 +75,12 @@ function itemsOfMessage(item: JsonObject): readonly TurnItem[] {
 
 /** Clients may leave out the content, so only summary and encrypted content are compared. */
 function itemOfReasoning(item: JsonObject): TurnItem {
-  const summary = partsOf(memberOf(item, 'summary')).map((part) =>
-    isJsonObject(part) ? writtenOf(memberOf(part, 'text')) : writtenOf(part),
-  )
-  const text = summary.join('\n')
-  return thought(text, idIn(item, 'id'), memberOf(item, 'encrypted_content') ?? null)
+  const summary = textsIn(memberOf(item, 'summary'))
+  const sealed = memberOf(item, 'encrypted_content') ?? null
+  const shown = [...summary, ...textsIn(memberOf(item, 'content'))].join('\n')
+  return thought(shown, idIn(item, 'id'), [summary.join('\n'), sealed])
+}
+
+function textsIn(parts: Json | undefined): readonly string[] {
+  return partsOf(parts).map((part) => writtenOf(isJsonObject(part) ? memberOf(part, 'text') : part))
 }

@@ -1,5 +1,5 @@
 import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
-import type { TokenUsage } from '../../attestation/dialects/dialects.ts'
+import type { TokenUsage } from '../../attestation/dialects/usage.ts'
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import type { LogProof } from '../../attestation/log-proof-form.ts'

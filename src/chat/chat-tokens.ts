@@ -1,4 +1,5 @@
-import { DIALECTS, type Dialect, type TokenUsage } from '../../attestation/dialects/dialects.ts'
+import { DIALECTS, type Dialect } from '../../attestation/dialects/dialects.ts'
+import type { TokenUsage } from '../../attestation/dialects/usage.ts'
 import {
   isCount,
   isJsonArray,

@@ -25,6 +25,8 @@ export type SourceOptions = {
   readonly apiKey?: string | null
   /** Advice on how to set a key, for the case that a server asks for one (401). */
   readonly keyHint?: string | null
+  /** Where an older server has the same. It is fetched if the server has nothing at a URL (404). */
+  readonly olderUrl?: string
   /** The stream that is read for `-`. Default: the process's standard input. */
   readonly stdin?: Readable
   readonly bytesMax?: number
@@ -59,9 +61,10 @@ async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
 
 async function fetchSource(
   source: string,
-  { apiKey = null, keyHint, timeoutMs = FETCH_TIMEOUT_MS }: SourceOptions,
+  options: SourceOptions,
   bytesMax: number,
 ): Promise<Uint8Array> {
+  const { apiKey = null, keyHint, olderUrl, timeoutMs = FETCH_TIMEOUT_MS } = options
   const url = parseUrl(source)
   const refuse = ({ message }: UnsafeKey) => new CliError(message, EXIT_CODES.usage)
   convertFault(() => checkKeySafety(url, apiKey), UnsafeKey, refuse)
@@ -69,6 +72,8 @@ async function fetchSource(
   try {
     const { status, bytes } = await callGateway(place, '', { bytesMax })
     if (status === 200) return bytes
+    if (status === 404 && olderUrl !== undefined)
+      return await fetchSource(olderUrl, { apiKey, keyHint: keyHint ?? null, timeoutMs }, bytesMax)
     const words = errorWordsOf(bytes)?.message
     const said = words === undefined ? '' : `: ${printable(words)}`
     const hint = status === 401 && keyHint ? ` (${keyHint})` : ''

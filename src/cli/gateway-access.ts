@@ -33,22 +33,25 @@ export function chooseKey(
   return { apiKey: null, isWithheld: true, keyHint: explainWithheld(origin, settings) }
 }
 
+/** The key for a completion's evidence, and where an older gateway has this evidence. */
+export type EvidenceAccess = GatewayKey & { readonly olderUrl?: string }
+
 /**
- * Returns the URL of a completion's evidence bundle, and the key to send. Without a key, the bundle
- * has no question and no answer.
+ * Returns the URL of a completion's evidence bundle, and how it is fetched. Without a key, the
+ * bundle has no question and no answer.
  */
 export function evidenceSource(
   hash: string,
   options: GatewayAccessOptions,
   environment?: Environment,
-): { readonly url: string; readonly key: GatewayKey } {
+): { readonly url: string; readonly access: EvidenceAccess } {
   const base = (options.url ?? readGatewaySettings(environment).gatewayUrl).replace(/\/+$/, '')
   const key = chooseKey(base, options, environment)
-  const path =
-    key.apiKey === null
-      ? `/v1/evidence/${hashOf(hash)}`
-      : `/v1/verified/chat/completions/${hashOf(hash)}/evidence`
-  return { url: base + path, key }
+  const path = `/${hashOf(hash)}/evidence`
+  if (key.apiKey === null) return { url: `${base}/v1/evidence/${hashOf(hash)}`, access: key }
+  // Older gateways have records of chats alone.
+  const olderUrl = `${base}/v1/verified/chat/completions${path}`
+  return { url: `${base}/v1/verified/records${path}`, access: { ...key, olderUrl } }
 }
 
 /**

@@ -407,7 +407,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await page.getByLabel('Words in the text').fill(word)
     await page.getByRole('button', { name: 'Search' }).click()
     await found.first().click()
-    await page.getByRole('dialog').getByText('[part]').first().waitFor()
+    await page.getByRole('dialog').getByText('[part: {').first().waitFor()
     await page.getByLabel('Words in the text').fill('gone')
     await search(0)
     await page.getByRole('button', { name: 'Try again' }).waitFor()
@@ -493,7 +493,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
     await page.getByText('Export 2 selected:').waitFor()
     expect(await page.getByLabel('Select all shown').isChecked()).toBe(false)
     const records = await save('Records')
-    const own = await getPath(operator, `${VERIFIED_PATH}/${hashes[0]}`)
+    const own = await getPath(operator, `/v1/verified/records/${hashes[0]}`)
     expect(JSON.parse(linesOf(records)[0] ?? '')).toEqual(await own.json())
     expect(hashesOf(records)).toEqual([hashes[0], hashes[2]])
     await page.getByText('2 saved.').waitFor()
@@ -504,7 +504,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
       [1, hashes[0]],
       [2, hashes[2]],
     ] as const)
-      expect(table[line]).toMatch(new RegExp(`Z,${hash},demo/echo,.*,demo,.*,complete,false,`))
+      expect(table[line]).toMatch(new RegExp(`Z,${hash},demo/echo,.*,demo,.*,complete,false,chat,`))
     expect(table[1]).toMatch(/,0x[0-9a-f]{40},\d+,(pending|mined|confirmed),0x[0-9a-f]{64},\d*$/)
 
     const bundles = linesOf(await save('Evidence')).map((line) => JSON.parse(line))

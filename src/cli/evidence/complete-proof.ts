@@ -24,8 +24,8 @@ export async function completeProof(file: string, options: GatewayAccessOptions)
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
   if (known !== undefined) return 'already has its evidence bundle'
   const { evidenceSource } = await import('../gateway-access.ts')
-  const { url, key } = evidenceSource(hashIn(answer, file), options)
-  const bytes = await readSource(url, key)
+  const { url, access } = evidenceSource(hashIn(answer, file), options)
+  const bytes = await readSource(url, access)
   const bundle = readBundle(bytes, "the gateway's answer")
   const differing = compareExchange({ ...bundle.record }, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',

@@ -66,9 +66,9 @@ export async function fetchEvidence(
 ): Promise<void> {
   // The module is loaded only when needed: checks of files do not need it.
   const { evidenceSource } = await import('../gateway-access.ts')
-  const { url, key } = evidenceSource(hash, options)
-  const bytes = await readSource(url, key)
-  if (key.apiKey === null) process.stderr.write(sayPublic(key))
+  const { url, access } = evidenceSource(hash, options)
+  const bytes = await readSource(url, access)
+  if (access.apiKey === null) process.stderr.write(sayPublic(access))
   const bundle = readBundle(bytes, 'the answer')
   if (bundle.record.hash !== hash)
     throw new CliError('expected the evidence of this hash, got the evidence of another hash')

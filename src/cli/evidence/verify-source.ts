@@ -162,8 +162,8 @@ async function locate(
   if (hash === null && !isUrl(source)) return { place: source, key: {} }
   const { chooseKey, evidenceSource } = await import('../gateway-access.ts')
   if (hash === null) return { place: source, key: chooseKey(source, options) }
-  const { url, key } = evidenceSource(hash, options)
-  return { place: url, key }
+  const { url, access } = evidenceSource(hash, options)
+  return { place: url, key: access }
 }
 
 /**

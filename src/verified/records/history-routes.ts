@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
+import { DIALECT_NAMES, type DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
 import { OUTCOMES } from '../../../attestation/receipt.ts'
 import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
@@ -68,6 +68,11 @@ export const historyQuery = z.object({
   q: boundedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
 })
 
+/** As historyQuery, for the list of all dialects. */
+export const recordsQuery = historyQuery.extend({
+  dialect: z.enum(DIALECT_NAMES).nullable().default(null),
+})
+
 /**
  * Maximum searches at a time, in total. The next constant is the maximum for one account. A search
  * may read some megabytes.
@@ -111,6 +116,9 @@ type HistoryView = {
   readonly path: string
   /** The only dialect of the list. Null for all dialects: each record then shows its own. */
   readonly dialect: DialectName | null
+  readonly query: z.ZodType<
+    z.output<typeof historyQuery> & { readonly dialect?: DialectName | null }
+  >
   readonly list: NamedSchema
   readonly record: NamedSchema
 }
@@ -119,12 +127,14 @@ const VIEWS: readonly HistoryView[] = [
   {
     path: '/v1/verified/chat/completions',
     dialect: 'chat',
+    query: historyQuery,
     list: { name: 'StoredCompletionList', schema: recordList },
     record: { name: 'StoredCompletion', schema: storedRecord },
   },
   {
     path: '/v1/verified/records',
     dialect: null,
+    query: recordsQuery,
     list: { name: 'RecordList', schema: dialectRecordList },
     record: { name: 'Record', schema: dialectRecord },
   },
@@ -150,7 +160,7 @@ export function historyRoutes(parts: HistoryParts): readonly Route[] {
 
 function listRoute(
   { history }: HistoryParts,
-  { path, dialect, list }: HistoryView,
+  { path, dialect, query: asked, list }: HistoryView,
   searches: ReturnType<typeof createSharedAdmission>,
 ): Route {
   return defineRoute({
@@ -158,10 +168,10 @@ function listRoute(
     path,
     summary: `List stored completions${dialect === null ? ' of all dialects' : ''}, newest first`,
     description:
-      '`model`, `provider` (its name), `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
+      `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; \`q\` finds your own completions whose messages contain the text, ` +
       'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
       'while `cursor` is not null there is more, even after an empty page.',
-    query: historyQuery,
+    query: asked,
     reply: list,
     errors: ['history_restricted', 'overloaded', 'content_key_missing'],
     async handler({ query, caller }) {
@@ -176,7 +186,7 @@ function listRoute(
           filter,
           text,
           showsDialect: dialect === null,
-          filters: { ...filters, isEncrypted, dialect },
+          filters: { ...filters, isEncrypted, dialect: dialect ?? filters.dialect ?? null },
         })
       } finally {
         slot?.release()
@@ -207,11 +217,11 @@ function recordRoutes(
         "Request and response of the caller's own completions with this hash are erased forever. The record stays, with its proofs and `erased`: " +
         'its hashes are in a public log. Copies elsewhere are not erased: backups, and the answer that the caller received.',
       query: erasureQuery,
-      reply: { name: 'StoredCompletion', schema: storedRecord },
+      reply: record,
       errors: ['not_found'],
       async handler({ params, query, caller, context }) {
         const order = { reason: query.reason, by: actorOf(context.state) }
-        return found(await history.erase(params.hash, viewerOf(caller()), order))
+        return found(await history.erase(params.hash, viewerOf(caller()), order, dialect === null))
       },
     }),
     defineRoute({

@@ -3,7 +3,12 @@ import { ApiError, ValidationError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { ErasuresStore } from './erasures-store.ts'
 import { dialectRecordText, fillPage, recordText } from './record-text.ts'
-import { NO_FILTERS, type RecordFilters, type RecordsStore } from './records-store.ts'
+import {
+  NO_FILTERS,
+  type RecordFilters,
+  type RecordsStore,
+  type StoredRecord,
+} from './records-store.ts'
 import { createContentSearch } from './search-content.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
@@ -34,7 +39,12 @@ export type History = {
    * accounts' records. Returns the first of the viewer's records after the erasure, or null without
    * such records.
    */
-  erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
+  erase(
+    hash: string,
+    viewer: Viewer,
+    order: HistoryErasure,
+    showsDialect?: boolean,
+  ): Promise<string | null>
 }
 
 /** Why an erasure is made, who requests it, and where the request comes from. */
@@ -74,7 +84,7 @@ export function createHistory(options: {
       limit: query.limit,
       cursor: query.cursor,
       cursorOf: ({ id }) => id,
-      ...(showsDialect ? { textOf: dialectRecordText } : {}),
+      textOf: textFor(showsDialect),
       read: async (after, limit) => {
         if (search !== null) return known(await search(after, limit))
         const page = known(await records.list({ accountId, limit, cursor: after, filters }))
@@ -91,20 +101,25 @@ export function createHistory(options: {
 
   async function find(hash: string, viewer: Viewer, showsDialect = false): Promise<string | null> {
     const record = await records.findByHash(hash, scopeOfViewer(viewer, isOpen))
-    return record && (showsDialect ? dialectRecordText(record) : recordText(record))
+    return record && textFor(showsDialect)(record)
   }
 
   async function erase(
     hash: string,
     { accountId }: Viewer,
     { reason, by }: HistoryErasure,
+    showsDialect = false,
   ): Promise<string | null> {
     await erasures.eraseRecords({ hash, accountId }, { by: 'account', reason }, by)
     const record = await records.findByHash(hash, { accountId })
-    return record && recordText(record)
+    return record && textFor(showsDialect)(record)
   }
 
   return { list, find, erase }
+}
+
+function textFor(showsDialect: boolean): (record: StoredRecord) => string {
+  return showsDialect ? dialectRecordText : recordText
 }
 
 function known<Page>(page: Page | 'unknown_cursor'): Page {

@@ -127,8 +127,6 @@ export const storedRecord = z.strictObject({
   created_at: unixSeconds,
 })
 
-export type StoredRecordReply = z.output<typeof storedRecord>
-
 /** A page of the history. */
 export const recordList = z.strictObject({
   completions: z.array(storedRecord),
@@ -145,10 +143,10 @@ export const dialectRecord = storedRecord.extend({
   response: z.looseObject({}).nullable(),
 })
 
+export type RecordReply = z.output<typeof dialectRecord>
+
 /** A page of the history of all dialects. */
 export const dialectRecordList = recordList.extend({ completions: z.array(dialectRecord) })
-
-export type RecordListReply = z.output<typeof recordList>
 
 const sourceUrl = z.string().max(SOURCE_URL_LENGTH_MAX)
 

@@ -1,7 +1,7 @@
 import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { decodeHex, encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
 import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
-import type { TokenUsage } from '../../../attestation/dialects/dialects.ts'
+import type { TokenUsage } from '../../../attestation/dialects/usage.ts'
 import { buildProof, inclusionNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Receipt } from '../../../attestation/receipt.ts'
 import { laterHashes, parseHashes } from '../../chain/anchors-store.ts'

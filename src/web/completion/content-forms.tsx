@@ -51,7 +51,7 @@ function KeyForm({
     setIsAsking(true)
     setFault(null)
     try {
-      const path = `/v1/verified/chat/completions/${hash}/evidence`
+      const path = `/v1/verified/records/${hash}/evidence`
       onWhole(await askEvidence(path, { key: key.trim(), signal: AbortSignal.timeout(30_000) }))
       holdKey(key.trim(), false)
     } catch (failed) {

@@ -1,20 +1,14 @@
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { describeExchange } from '../../../attestation/report/describe-exchange.ts'
+import { Exchange } from '../kit/exchange.tsx'
 import { State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { Count, Hex, Time } from '../kit/values.tsx'
 import { AnchorStateLabel } from './anchor-state.tsx'
-import {
-  answerOf,
-  type Call,
-  HISTORY_PATH,
-  isEncrypted,
-  questionOf,
-  shortHash,
-  tokensOf,
-} from './calls.ts'
+import { type Call, HISTORY_PATH, isEncrypted, shortHash, tokensOf } from './calls.ts'
 import { ConfirmButton } from './confirm-button.tsx'
-import { OUTCOME_LABELS } from './history-filters.tsx'
+import { DIALECT_LABELS, OUTCOME_LABELS } from './history-filters.tsx'
 import { NEW_TAB } from './new-tab.ts'
 import { useSession } from './session.ts'
 import { ActionState, useAction } from './use-action.tsx'
@@ -174,6 +168,8 @@ function Facts({ call, anchor }: { readonly call: Call; readonly anchor: CallAnc
           </>
         )}
       </dd>
+      <dt>API</dt>
+      <dd>{DIALECT_LABELS[call.dialect]}</dd>
       <dt>Provider</dt>
       <dd>
         <OutsideText
@@ -221,6 +217,7 @@ function Facts({ call, anchor }: { readonly call: Call; readonly anchor: CallAnc
 /** Shows question and answer, or why they are missing. */
 function Texts({ call }: { readonly call: Call }) {
   const { erased, withheld } = call
+  const exchange = useMemo(() => describeExchange(call), [call])
   if (erased !== undefined)
     return (
       <p class="faint">
@@ -244,22 +241,8 @@ function Texts({ call }: { readonly call: Call }) {
           : 'There is no content.'}
       </p>
     )
-  return (
-    <>
-      <h3>Question</h3>
-      <p>
-        <OutsideText text={questionOf(call) ?? ''} shownMax={TEXT_SHOWN_MAX} />
-      </p>
-      <h3>Answer</h3>
-      <p>
-        <OutsideText text={answerOf(call) ?? ''} shownMax={TEXT_SHOWN_MAX} />
-      </p>
-    </>
-  )
+  return <Exchange exchange={exchange} heading="h3" />
 }
-
-/** Characters that are shown at first, of a question and of an answer. */
-const TEXT_SHOWN_MAX = 1_000
 
 /**
  * The stored texts of a call. They are rendered only when the reader opens them, because a call may

@@ -1,12 +1,18 @@
-import type { RecordListReply, StoredRecordReply } from '../../verified/records/record-replies.ts'
+import { type TokenUsage, usageOf } from '../../../attestation/dialects/usage.ts'
+import { isJsonObject, type JsonObject } from '../../../attestation/json/value.ts'
+import { TURNS } from '../../../attestation/session/turns.ts'
+import type { RecordReply } from '../../verified/records/record-replies.ts'
 import { OwnGatewayFault } from '../kit/gateway.ts'
 import type { Session } from './session.ts'
 import type { Page } from './use-pages.ts'
 
-export const HISTORY_PATH = '/v1/verified/chat/completions'
+export const HISTORY_PATH = '/v1/verified/records'
 
 /** A stored call, in the form of the history. */
-export type Call = StoredRecordReply
+export type Call = Omit<RecordReply, 'request' | 'response'> & {
+  readonly request: JsonObject | null
+  readonly response: JsonObject | null
+}
 
 /** Which calls to list: those that match a query, or the call with this hash. */
 export type Wanted =
@@ -33,7 +39,10 @@ export async function readCalls(
   if (wanted.kind === 'hash') return { items: await findCall(session, wanted.hash), cursor: null }
   const more = cursor === null ? '' : `&cursor=${encodeURIComponent(cursor)}`
   const path = `${HISTORY_PATH}?limit=${limit}${wanted.query}${more}`
-  const { completions, ...page } = await session.ask<RecordListReply>(path, { signal })
+  const { completions, ...page } = await session.ask<{
+    readonly completions: readonly Call[]
+    readonly cursor: string | null
+  }>(path, { signal })
   return { items: completions, cursor: page.cursor }
 }
 
@@ -56,44 +65,16 @@ export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }
 
-/** Returns the text of the last message, or null when the service does not return it. */
-export function questionOf({ request }: Call): string | null {
-  return request === null ? null : textOf(request.messages.at(-1)?.content)
-}
-
-/**
- * Returns the text of the first answer or of the refusal, or null when the service does not return
- * it.
- */
-export function answerOf({ response }: Call): string | null {
-  if (response === null) return null
-  const message: unknown = response.choices[0]?.message
-  const { content, refusal } = Object(message) as {
-    readonly content?: unknown
-    readonly refusal?: unknown
-  }
-  return textOf(content) || textOf(refusal)
+/** Returns the last text of the user, or null when the service does not return it. */
+export function questionOf({ dialect, request }: Call): string | null {
+  if (request === null) return null
+  const body = dialect === 'chat' ? request : request.body
+  const items = isJsonObject(body) ? TURNS[dialect].itemsOf(body) : []
+  const asked = items.findLast(({ step: { kind, name } }) => kind === 'asked' && name === 'user')
+  return asked?.step.text ?? ''
 }
 
 /** Returns the tokens of question and answer, or null when the provider did not state them. */
-export function tokensOf({
-  usage,
-  response,
-}: Call): { readonly prompt_tokens: number; readonly completion_tokens: number } | null {
-  return usage ?? response?.usage ?? null
-}
-
-/**
- * Returns the text of a message, or the texts of its parts. A part that is not text is shown by its
- * type.
- */
-function textOf(content: unknown): string {
-  if (typeof content === 'string') return content
-  if (!Array.isArray(content)) return ''
-  return content
-    .map((part: unknown) => {
-      const { type, text } = Object(part) as { readonly type?: unknown; readonly text?: unknown }
-      return typeof text === 'string' ? text : `[${typeof type === 'string' ? type : 'part'}]`
-    })
-    .join(' ')
+export function tokensOf({ dialect, usage, response }: Call): TokenUsage | null {
+  return usage ?? (response && usageOf(dialect, response))
 }

@@ -12,6 +12,13 @@ export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonl
     upstream_error: ['warn', 'provider failed'],
   }
 
+/** The APIs that a call can use, by the names of their dialects. */
+export const DIALECT_LABELS: Readonly<Record<Call['dialect'], string>> = {
+  chat: 'Chat',
+  responses: 'Responses',
+  messages: 'Messages',
+}
+
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
 /** Reads from the form which calls to list. A complete hash needs no other filters. */
@@ -62,6 +69,17 @@ export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wante
         <div class="field">
           <label for="history-provider">Provider</label>
           <input id="history-provider" name="provider" maxlength={100} autocomplete="off" />
+        </div>
+        <div class="field">
+          <label for="history-dialect">API</label>
+          <select id="history-dialect" name="dialect">
+            <option value="">any</option>
+            {Object.entries(DIALECT_LABELS).map(([dialect, words]) => (
+              <option key={dialect} value={dialect}>
+                {words}
+              </option>
+            ))}
+          </select>
         </div>
         <div class="field">
           <label for="history-outcome">Outcome</label>

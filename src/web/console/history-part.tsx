@@ -1,5 +1,5 @@
 import './history.css'
-import { useRef, useState } from 'preact/hooks'
+import { useMemo, useRef, useState } from 'preact/hooks'
 import { State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Count } from '../kit/values.tsx'
@@ -15,7 +15,7 @@ import {
   type Wanted,
 } from './calls.ts'
 import { ExportButtons } from './export-buttons.tsx'
-import { HistoryFilters, OUTCOME_LABELS } from './history-filters.tsx'
+import { DIALECT_LABELS, HistoryFilters, OUTCOME_LABELS } from './history-filters.tsx'
 import { MoreOfIt } from './more-of-it.tsx'
 import { useSession } from './session.ts'
 import { ShortTime } from './short-time.tsx'
@@ -176,6 +176,7 @@ function columnsOf({
         <OutsideText text={receipt.provider.name} isOneLine={true} shownMax={60} />
       ),
     },
+    { title: 'API', isExtra: true, cell: ({ dialect }) => DIALECT_LABELS[dialect] },
     { title: 'Outcome', cell: (call) => <Outcome call={call} /> },
     { title: 'Tokens', kind: 'number', cell: (call) => <Tokens call={call} /> },
     {
@@ -224,7 +225,7 @@ function Anchor({ of: call, anchors }: { readonly of: Call; readonly anchors: Ca
 
 /** Shows the beginning of a question, or why it is missing. */
 function Question({ call }: { readonly call: Call }) {
-  const question = questionOf(call)
+  const question = useMemo(() => questionOf(call), [call])
   if (question !== null) return <OutsideText text={excerptOf(question)} isOneLine={true} />
   if (call.erased !== undefined) return <span class="faint">erased</span>
   return <span class="faint">{call.withheld === undefined ? 'encrypted' : 'not readable now'}</span>

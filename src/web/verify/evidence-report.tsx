@@ -12,12 +12,13 @@ import {
   type ShownExchange,
   type ShownMessage,
 } from '../../../attestation/report/shown-exchange.ts'
+import { Exchange } from '../kit/exchange.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
 import type { Expected, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
-import { Messages, SessionReportView } from './session-report.tsx'
+import { SessionReportView } from './session-report.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
@@ -94,7 +95,7 @@ const GIST_LENGTH_MAX = 160
 /** Shows the beginning of the question and answer that the verdict is about. */
 function Gist({ exchange: { asked, said } }: { readonly exchange: ShownExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
-  const answer = said?.[0] ?? null
+  const answer = said?.find(({ who }) => who !== 'thinks') ?? said?.[0] ?? null
   if (question === null && answer === null) return null
   return (
     <dl class="pairs gist">
@@ -311,30 +312,4 @@ function sayDoubt(doubt: Doubt): string {
     case 'cut':
       return `The answer was cut (${doubt.outcome}), and its end is not shown.`
   }
-}
-
-function Exchange({ exchange }: { readonly exchange: ShownExchange }) {
-  const { asked, said } = exchange
-  if (asked === null && said === null) return null
-  return (
-    <div class="told">
-      {asked !== null && <ExchangePart title="Asked" messages={asked} />}
-      {said !== null && <ExchangePart title="Answered" messages={said} />}
-    </div>
-  )
-}
-
-function ExchangePart({
-  title,
-  messages,
-}: {
-  readonly title: string
-  readonly messages: readonly ShownMessage[]
-}) {
-  return (
-    <section aria-label={title}>
-      <h2>{title}</h2>
-      <Messages messages={messages} />
-    </section>
-  )
 }

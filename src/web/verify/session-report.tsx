@@ -1,7 +1,7 @@
-import { linesOf, type ShownMessage } from '../../../attestation/report/shown-exchange.ts'
 import { describeSession, type ShownCall } from '../../../attestation/report/shown-session.ts'
 import type { SessionReport } from '../../../attestation/session/verify-session.ts'
 import { CheckList, TONE_OF } from '../kit/check-list.tsx'
+import { Messages } from '../kit/exchange.tsx'
 import { Development, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'
@@ -51,23 +51,5 @@ function CallView({ call, at }: { readonly call: ShownCall; readonly at: number 
       </p>
       <Messages messages={steps} />
     </section>
-  )
-}
-
-/** Messages or steps, each with its sender. All text is from outside. */
-export function Messages({ messages }: { readonly messages: readonly ShownMessage[] }) {
-  return (
-    <dl class="messages">
-      {messages.map(linesOf).map(({ who, lines }, at) => (
-        <div key={at}>
-          <dt>
-            <bdi>{who}</bdi>
-          </dt>
-          <dd>
-            <bdi class="outside">{lines.join('\n')}</bdi>
-          </dd>
-        </div>
-      ))}
-    </dl>
   )
 }

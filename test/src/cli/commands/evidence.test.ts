@@ -13,7 +13,8 @@ import { runCommand } from '../../../support/run-command.ts'
 
 const { bundle } = buildEvidence()
 const { hash } = bundle.record
-const path = `/gateway/v1/verified/chat/completions/${hash}/evidence`
+const path = `/gateway/v1/verified/records/${hash}/evidence`
+const olderPath = `/gateway/v1/verified/chat/completions/${hash}/evidence`
 
 const publicPath = `/gateway/v1/evidence/${hash}`
 
@@ -21,13 +22,15 @@ let folder: string
 let server: Server
 let url: string
 let answer: string
+/** Where the gateway has bundles. */
+let served: readonly string[] = [path, publicPath]
 const asked: { path: string | undefined; authorization: string | undefined }[] = []
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-evidence-'))
   server = createServer((request, response) => {
     asked.push({ path: request.url, authorization: request.headers.authorization })
-    const isThere = [path, publicPath].includes(String(request.url))
+    const isThere = served.includes(String(request.url))
     response.statusCode = isThere ? 200 : 404
     response.end(isThere ? answer : '{"error":{"message":"There is none \\u001b[2J"}}')
   })
@@ -52,6 +55,21 @@ describe('affidavit evidence', () => {
     )
     expect([code, stdout, stderr]).toEqual([0, `${answer}\n`, ''])
     expect(asked.at(-1)).toEqual({ path, authorization: 'Bearer sk-1' })
+  })
+
+  it('evidence of a gateway that has records of chats alone is fetched from their list', async () => {
+    answer = JSON.stringify(bundle)
+    served = [olderPath]
+    const words = [hash, '--url', url, '--key', 'sk-1']
+    const { code, stdout } = await runCommand('evidence', ...words)
+    expect([code, stdout]).toEqual([0, `${answer}\n`])
+    expect(asked.slice(-2)).toEqual(
+      [path, olderPath].map((path) => ({ path, authorization: 'Bearer sk-1' })),
+    )
+    served = []
+    const missing = await runCommand('evidence', ...words)
+    expect([missing.code, missing.stderr]).toEqual([3, expect.stringContaining('404: ')])
+    served = [path, publicPath]
   })
 
   it('evidence and verify ask for the public bundle where they have no key', async () => {

@@ -368,7 +368,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
     }
     expect(gateway.requests.at(-1)?.url).toBe(`/v1/evidence/${hash}`)
     await ask(hash, '--key', 'sk-1')
-    expect(gateway.requests.at(-1)?.url).toBe(`/v1/verified/chat/completions/${hash}/evidence`)
+    expect(gateway.requests.at(-1)?.url).toBe(`/v1/verified/records/${hash}/evidence`)
   })
 
   it.each<[string, string, () => unknown]>([

@@ -1,0 +1,34 @@
+import { isCount, isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
+import type { DialectName } from './dialect-names.ts'
+
+/** The token usage that an answer states. */
+export type TokenUsage = {
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly total_tokens: number
+}
+
+/** Members of the usage that count tokens. The first one of the prompt is required. */
+const COUNTED: Readonly<Record<DialectName, { prompt: readonly string[]; completion: string }>> = {
+  chat: { prompt: ['prompt_tokens'], completion: 'completion_tokens' },
+  responses: { prompt: ['input_tokens'], completion: 'output_tokens' },
+  messages: {
+    prompt: ['input_tokens', 'cache_creation_input_tokens', 'cache_read_input_tokens'],
+    completion: 'output_tokens',
+  },
+}
+
+/** The usage that an answer states. Null if it states no usage in whole numbers. */
+export function usageOf(dialect: DialectName, response: JsonObject): TokenUsage | null {
+  const usage = memberOf(response, 'usage')
+  if (!isJsonObject(usage)) return null
+  const { prompt, completion } = COUNTED[dialect]
+  const counts = prompt.map((name, at) => memberOf(usage, name) ?? (at === 0 ? null : 0))
+  const [output, stated] = [memberOf(usage, completion), memberOf(usage, 'total_tokens')]
+  if (!counts.every(isCount) || !isCount(output)) return null
+  const input = counts.reduce((sum, count) => sum + count, 0)
+  const total = isCount(stated) ? stated : input + output
+  // The provider chose these numbers: the sum of safe integers may be unsafe.
+  if (!isCount(input) || !isCount(total)) return null
+  return { prompt_tokens: input, completion_tokens: output, total_tokens: total }
+}

@@ -1,0 +1,75 @@
+import { readCallRequest, statedHeaders } from '../dialects/call-request.ts'
+import type { DialectName } from '../dialects/dialect-names.ts'
+import { FormatError } from '../errors.ts'
+import { isJsonArray, type Json, type JsonObject, memberAt } from '../json/value.ts'
+import { orNull } from '../or-null.ts'
+import { nameTools } from '../session/items.ts'
+import { TURNS } from '../session/turns.ts'
+import { describeParameters, leftOut, plainName, textOf } from './describe-parameters.ts'
+import {
+  boundMessage,
+  describeStep,
+  SHOWN_MESSAGES_MAX,
+  type ShownMessage,
+} from './shown-exchange.ts'
+
+type ItemDialect = Exclude<DialectName, 'chat'>
+
+/** Where a dialect keeps what is shown beside its items. */
+const PLACES = {
+  responses: {
+    content: ['instructions', 'input'],
+    ends: [['status'], ['incomplete_details', 'reason'], ['error', 'message']],
+  },
+  messages: { content: ['system', 'messages'], ends: [['stop_reason'], ['stop_sequence']] },
+} as const satisfies Record<ItemDialect, object>
+
+/**
+ * Describes a request whose conversation consists of items: its model, the headers that are
+ * hashed, its parameters and its last items. A request of another form is read as a body.
+ */
+export function describeRequestItems(
+  dialect: ItemDialect,
+  request: JsonObject,
+): readonly ShownMessage[] {
+  const read = orNull(() => readCallRequest(dialect, request), FormatError)
+  const { headers, body } = read ?? { headers: {}, body: request }
+  const stated = Object.entries(statedHeaders(headers)).map(([name, value]) => `${name}: ${value}`)
+  const items = nameTools(TURNS[dialect].itemsOf(body))
+  return [
+    ...describeParameters(body, PLACES[dialect].content, writeParameter),
+    ...(stated.length > 0 ? [boundMessage('headers', stated.join('\n'))] : []),
+    ...leftOut(items.length - SHOWN_MESSAGES_MAX, 'earlier items'),
+    ...items.slice(-SHOWN_MESSAGES_MAX).map(({ step }) => describeStep(step)),
+  ]
+}
+
+/** Describes an answer that consists of items: the first of them, and why the answer ended. */
+export function describeAnswerItems(
+  dialect: ItemDialect,
+  response: JsonObject,
+): readonly ShownMessage[] {
+  const items = TURNS[dialect].answersOf(response).flat()
+  const ends = PLACES[dialect].ends
+    .map((place) => memberAt(response, ...place))
+    .filter((reason) => typeof reason === 'string')
+  return [
+    ...items.slice(0, SHOWN_MESSAGES_MAX).map(({ step }) => describeStep(step)),
+    ...leftOut(items.length - SHOWN_MESSAGES_MAX, 'items more'),
+    ...(ends.length > 0 ? [boundMessage('ended', ends.join(': '))] : []),
+  ]
+}
+
+/** Tools are written by their names: a definition may have pages. */
+function writeParameter(name: string, value: Json): string {
+  if (name !== 'tools' || !isJsonArray(value)) return textOf(value)
+  return value.map(nameOfTool).join(', ')
+}
+
+/** Tools of the provider may have only a type. */
+function nameOfTool(tool: Json): string {
+  const name = [memberAt(tool, 'name'), memberAt(tool, 'type')].find(
+    (one) => typeof one === 'string',
+  )
+  return typeof name === 'string' ? plainName(name) : textOf(tool)
+}

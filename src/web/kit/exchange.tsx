@@ -1,0 +1,58 @@
+import {
+  linesOf,
+  type ShownExchange,
+  type ShownMessage,
+} from '../../../attestation/report/shown-exchange.ts'
+
+/** What was asked and answered, under headings of this level. Nothing for a part that is unknown. */
+export function Exchange({
+  exchange,
+  heading = 'h2',
+}: {
+  readonly exchange: ShownExchange
+  readonly heading?: 'h2' | 'h3'
+}) {
+  const { asked, said } = exchange
+  if (asked === null && said === null) return null
+  return (
+    <div class="told">
+      {asked !== null && <ExchangePart title="Asked" heading={heading} messages={asked} />}
+      {said !== null && <ExchangePart title="Answered" heading={heading} messages={said} />}
+    </div>
+  )
+}
+
+function ExchangePart({
+  title,
+  heading: Heading,
+  messages,
+}: {
+  readonly title: string
+  readonly heading: 'h2' | 'h3'
+  readonly messages: readonly ShownMessage[]
+}) {
+  return (
+    <section aria-label={title}>
+      <Heading>{title}</Heading>
+      <Messages messages={messages} />
+    </section>
+  )
+}
+
+/** Messages or steps, each with its sender. All text is from outside. */
+export function Messages({ messages }: { readonly messages: readonly ShownMessage[] }) {
+  return (
+    <dl class="messages">
+      {messages.map(linesOf).map(({ who, lines }, at) => (
+        <div key={at}>
+          <dt>
+            <bdi>{who}</bdi>
+          </dt>
+          <dd>
+            <bdi class="outside">{lines.join('\n')}</bdi>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
