@@ -17,7 +17,7 @@ import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 export const PROVIDER_KINDS = ['tinfoil', 'dstack', 'aci', 'nitro'] as const
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
-/** An answer to a GET request, as a gateway kept it. Nothing shows that the host of `url` sent it. */
+/** An answer to a GET request, as a gateway kept it. Nothing shows that the host sent it. */
 export type KeptResponse = {
   /** Absolute, https, as `URL` prints it. */
   readonly url: string

@@ -26,8 +26,8 @@ export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
 }
 
 /**
- * Makes the check "GPU": every device signed evidence for the nonce. Returns their names. `tie` says
- * what ties them to the machine.
+ * Makes the check "GPU": every device signed evidence for the nonce. Returns their names. `tie`
+ * says what ties them to the machine.
  */
 export async function judgeGpus(
   { evidence: { nonce }, terms, checks, at, add }: Judging,

@@ -20,8 +20,8 @@ export type KeptCollateral = {
 
 /**
  * Finds collateral in attacker-controlled answers, by the paths of their URLs: the first of each
- * kind with status 200. Their hosts do not count, since everything is signed. Verifies no signature.
- * Throws ProviderEvidenceError.
+ * kind with status 200. Their hosts do not count, since everything is signed. Verifies no
+ * signature. Throws ProviderEvidenceError.
  */
 export function readKeptCollateral(kept: readonly KeptResponse[]): KeptCollateral {
   const find = (path: RegExp) =>

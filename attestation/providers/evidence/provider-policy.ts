@@ -1,7 +1,7 @@
 import { decodeHex } from '../../bytes.ts'
 import { FormatError } from '../../errors.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
-import type { Json, JsonObject } from '../../json/value.ts'
+import { type Json, type JsonObject, memberAt } from '../../json/value.ts'
 import { AWS_ROOT_SHA256, type MeasurementSet, PolicyError } from '../../nitro/policy.ts'
 import type { DstackImage } from '../dstack/dstack-policy.ts'
 import { NVIDIA_ROOT_SHA256 } from '../nvidia/verify-gpu-evidence.ts'
@@ -139,11 +139,21 @@ export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code
  */
 export function parseProviderPolicy(bytes: Uint8Array): ProviderPolicy {
   try {
-    return readPolicyFile(parseExactJson(bytes))
+    const policy = readPolicyFile(parseExactJson(bytes))
+    parsedPolicies.add(policy)
+    return policy
   } catch (fault) {
     if (!(fault instanceof FormatError)) throw fault
     throw new PolicyError(`provider policy: ${fault.message}`)
   }
+}
+
+/** What parseProviderPolicy returned. Any other object could lack a demand. */
+const parsedPolicies = new WeakSet<object>()
+
+/** True for a policy that parseProviderPolicy returned. */
+export function isParsedPolicy(policy: ProviderPolicy): boolean {
+  return parsedPolicies.has(policy)
 }
 
 const { invalid, textOf } = policyForms
@@ -166,6 +176,7 @@ function readPolicyFile(json: Json): ProviderPolicy {
   })
   if (members.version !== 1) throw invalid('version', '1')
   const { needs_block, accepts_no_nonce, gpu = 'optional', weights } = members
+  checkHardware(members, kind)
   if (gpu !== 'required' && gpu !== 'optional') throw invalid('gpu', 'required or optional')
   return {
     kind,
@@ -183,6 +194,22 @@ function readPolicyFile(json: Json): ProviderPolicy {
         : policyList(weights, 'weights', (item, name) => policyForms.hexOf(item, name, 32)),
     roots: members.roots === undefined ? DEFAULT_ROOTS : readRoots(members.roots),
   }
+}
+
+/** Terms of hardware without accepted code, or code without terms, are more likely an oversight. */
+function checkHardware(
+  { tdx, snp, measurements, weights, release }: JsonObject,
+  kind: ProviderKind,
+) {
+  const isTinfoil = kind === 'tinfoil'
+  if (isTinfoil ? tdx === undefined && snp === undefined : kind !== 'nitro' && tdx === undefined)
+    throw invalid('the policy', isTinfoil ? 'with tdx, snp or both' : 'with tdx')
+  if (isTinfoil && measurements !== undefined)
+    for (const [name, terms] of Object.entries({ tdx, snp }))
+      if ((terms === undefined) !== (memberAt(measurements, name) === undefined))
+        throw invalid('the policy', `with ${name} and measurements.${name}, or without both`)
+  if (weights !== undefined && release === undefined)
+    throw invalid('weights', 'beside release, as measurements do not name weights')
 }
 
 function readOrigin(json: Json, name: string): string {

@@ -17,7 +17,8 @@ export type TinfoilDocument = {
   /** 32 bytes, hex. Null for version 2, which has no nonce. */
   readonly nonce: string | null
   /**
-   * The keys that this report data binds. Throws ProviderEvidenceError if it is not of this document.
+   * The keys that this report data binds. Throws ProviderEvidenceError if it is of another
+   * document.
    */
   keysIn(reportData: Uint8Array): TinfoilKeys
   readDevices(): readonly GpuEvidence[]

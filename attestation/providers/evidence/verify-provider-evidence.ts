@@ -22,7 +22,7 @@ import { judgeDstack } from './judge-dstack.ts'
 import { judgeNitro } from './judge-nitro.ts'
 import { judgeTinfoil } from './judge-tinfoil.ts'
 import { type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
-import { NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
+import { isParsedPolicy, NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
 
 /** What an evidence establishes. */
 export type ProviderFacts = KindFacts & {
@@ -70,6 +70,8 @@ export async function verifyProviderEvidence(
 ): Promise<ProviderJudgement> {
   const atMs = judgedAt(at)
   demand(bytes instanceof Uint8Array, 'the evidence as Uint8Array')
+  const isParsed = policy === null || isParsedPolicy(policy)
+  demand(isParsed, 'a policy of parseProviderPolicy, or null')
   const terms = policy ?? { ...NO_PROVIDER_POLICY, code: null }
   const checks = createProviderChecks(EVIDENCE_CHECKS)
   const { make } = checks

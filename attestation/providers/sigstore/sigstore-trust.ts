@@ -4,7 +4,7 @@ import { decodeBase64 } from '../../bytes.ts'
 export type SigstoreTrust = {
   /** Certificates (DER, P-384) of the authorities that issue signing certificates. */
   readonly authorities: readonly Uint8Array<ArrayBuffer>[]
-  /** SubjectPublicKeyInfo (DER) of transparency logs, P-256. A log's id is the SHA-256 of its key. */
+  /** SubjectPublicKeyInfo (DER, P-256) of transparency logs. The SHA-256 is the log's id. */
   readonly logs: readonly Uint8Array<ArrayBuffer>[]
 }
 
@@ -23,7 +23,8 @@ export const ANY_TAG = 'refs/tags/*'
 
 /**
  * Sigstore's public instance: the intermediate authority of Fulcio since April 2022, and the log
- * rekor.sigstore.dev. To check them: compare with `trusted_root.json` of github.com/sigstore/root-signing.
+ * rekor.sigstore.dev. To check them: compare with `trusted_root.json` of
+ * github.com/sigstore/root-signing.
  */
 export const SIGSTORE_TRUST: SigstoreTrust = {
   authorities: [

@@ -46,8 +46,8 @@ export type SigstoreJudgement = {
 /**
  * Judges an attacker-controlled Sigstore bundle (its JSON value): that a workflow of the accepted
  * repository at an accepted ref signed a statement about an artifact, and that the log `trust`
- * names has it. Accept it only if `requireChecks(checks)` returns. A null `identity` leaves open who
- * may build.
+ * names has it. Accept it only if `requireChecks(checks)` returns. A null `identity` leaves open
+ * who may build.
  *
  * It proves who built, by GitHub's word, and that the build is on public record. It does not prove
  * that the artifact is what the source says; nor that the certificate is in a log of certificates,
