@@ -87,15 +87,15 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
     read: () => document?.readDevices() ?? [],
     tie: 'the report data has their evidence',
   })
-  const model = code && build.facts ? modelOf(build.facts, terms.code !== null) : UNPROVEN
-  await checkWeights(judging, model)
+  const model = build.facts === null ? UNPROVEN : modelOf(build.facts, terms.code !== null)
+  await checkWeights(judging, code && model)
   if (!judged?.facts) return NO_KIND_FACTS
   return {
     ...hardwareFactsOf(judged.facts, !findOpen(judged.checks, DEBUG)),
     tlsKeys: keys ? [{ spkiSha256: keys.tls, domain: null }] : [],
     encryptionKey: keys?.hpke ?? null,
     code,
-    model,
+    model: code ? model : UNPROVEN,
     gpus,
   }
 }

@@ -2,16 +2,21 @@ import { decodeBase64, encodeHex, sha256 } from '../../bytes.ts'
 import { FormatError } from '../../errors.ts'
 import { decodeUtf8 } from '../../json/decode-utf8.ts'
 import { type JsonObject, memberOf } from '../../json/value.ts'
-import { established, waived } from '../provider-checks.ts'
+import { blockedBy, established, waived } from '../provider-checks.ts'
 import { refuseEvidence } from './evidence-codes.ts'
 import { type Judging, type MeasuredModel, type ProviderModel, UNKNOWN_WEIGHTS } from './judging.ts'
 
-/** Makes the check "weights". Weights that a provider claims alone are unknown to the policy. */
+/**
+ * Makes the check "weights". Weights that a provider claims alone are unknown to the policy. A null
+ * model: the code that would measure them was not established.
+ */
 export async function checkWeights(
   { terms, checks }: Judging,
-  { weights, models, reason }: ProviderModel,
+  model: ProviderModel | null,
 ): Promise<void> {
   await checks.make('weights', () => {
+    if (model === null) return blockedBy('code')
+    const { weights, models, reason } = model
     if (terms.weights === null) return waived(`no weights were asked for; ${weights}: ${reason}`)
     if (weights !== 'hardware_proven') throw refuseEvidence('weights_unknown', reason)
     const odd = models.find(({ rootHash }) => !terms.weights?.includes(rootHash))
