@@ -43,16 +43,19 @@ async function judge(evidence: ProviderEvidence, file: object) {
 }
 
 describe('a rule', () => {
-  it.each(evidenceAcceptances)('verifyProviderEvidence accepts $name', async (acceptance) => {
-    const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance.changes)
-    const { facts, checks } = await judge(evidence, policy)
-    requireChecks(checks)
-    const names = checks.map(({ name }) => name)
-    expect(names.slice(0, 12)).toEqual(Object.keys(EVIDENCE_CHECKS))
-    expect(new Set(names).size).toBe(names.length)
-    expect(facts?.tlsKeys.map(({ spkiSha256 }) => spkiSha256)).toEqual([TLS_KEY])
-    expect(facts).toMatchObject({ isDebugOff: true, hasReplacedRoots: true, origin: ORIGIN })
-  })
+  it.each(evidenceAcceptances)(
+    'verifyProviderEvidence accepts evidence: $name',
+    async (acceptance) => {
+      const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance.changes)
+      const { facts, checks } = await judge(evidence, policy)
+      requireChecks(checks)
+      const names = checks.map(({ name }) => name)
+      expect(names.slice(0, 12)).toEqual(Object.keys(EVIDENCE_CHECKS))
+      expect(new Set(names).size).toBe(names.length)
+      expect(facts?.tlsKeys.map(({ spkiSha256 }) => spkiSha256)).toEqual([TLS_KEY])
+      expect(facts).toMatchObject({ isDebugOff: true, hasReplacedRoots: true, origin: ORIGIN })
+    },
+  )
 
   it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', async (refusal) => {
     const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal.changes)

@@ -24,20 +24,23 @@ import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provide
 const trust = DEVELOPMENT_SIGSTORE
 
 describe('a rule', () => {
-  it.each(sigstoreAcceptances)('verifySigstoreBundle accepts $name', async (acceptance) => {
-    const { changes, identity } = acceptance
-    const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(changes), {
-      identity: { ...IDENTITY, ...identity },
-      trust,
-    })
-    requireChecks(checks)
-    expect(checks.map(({ name }) => name)).toEqual(Object.keys(SIGSTORE_CHECKS))
-    expect(facts).toMatchObject({
-      repository: 'example/model',
-      ref: 'refs/tags/v1.0.0',
-      digest: DIGEST,
-    })
-  })
+  it.each(sigstoreAcceptances)(
+    'verifySigstoreBundle accepts a bundle: $name',
+    async (acceptance) => {
+      const { changes, identity } = acceptance
+      const { facts, checks } = await verifySigstoreBundle(buildSigstoreBundle(changes), {
+        identity: { ...IDENTITY, ...identity },
+        trust,
+      })
+      requireChecks(checks)
+      expect(checks.map(({ name }) => name)).toEqual(Object.keys(SIGSTORE_CHECKS))
+      expect(facts).toMatchObject({
+        repository: 'example/model',
+        ref: 'refs/tags/v1.0.0',
+        digest: DIGEST,
+      })
+    },
+  )
 
   it.each(sigstoreRefusals)('verifySigstoreBundle refuses with $code: $name', async (refusal) => {
     const { code, changes, identity } = refusal
