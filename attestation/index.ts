@@ -137,6 +137,25 @@ export {
   verifyAttestation,
 } from './nitro/verify-attestation.ts'
 export {
+  type KeptResponse,
+  type NonceBlock,
+  PROVIDER_KINDS,
+  type ProviderEvidence,
+  type ProviderKind,
+  parseProviderEvidence,
+  providerNonce,
+  writeProviderEvidence,
+} from './providers/evidence/evidence-document.ts'
+export type { BoundKey, ProviderCode, ProviderModel } from './providers/evidence/judging.ts'
+export { type ProviderPolicy, parseProviderPolicy } from './providers/evidence/provider-policy.ts'
+export {
+  type ProviderFacts,
+  type ProviderJudgement,
+  verifyProviderEvidence,
+} from './providers/evidence/verify-provider-evidence.ts'
+export { type ProviderCheck, requireChecks } from './providers/provider-checks.ts'
+export { ProviderEvidenceError } from './providers/provider-error.ts'
+export {
   parseReceipt,
   type Receipt,
   type ReceiptCredential,

@@ -25,6 +25,8 @@ export type CertificateProfile = {
   readonly curve: EcdsaCurve
   /** Types of extensions whose values are kept as they are, as they may not be DER. */
   isOpaque(type: string): boolean
+  /** Types that may be critical beside those of RFC 5280 that are checked here. Default: none. */
+  readonly understood?: readonly string[]
   /** What messages call the list of CA certificates. */
   readonly authorities: string
 }
@@ -99,7 +101,7 @@ export function importKeyOf(certificate: Certificate): Promise<EcdsaKey | null> 
 export function readCertificate(
   der: Uint8Array<ArrayBuffer>,
   where: string,
-  { isOpaque }: Pick<CertificateProfile, 'isOpaque'>,
+  profile: Pick<CertificateProfile, 'isOpaque' | 'understood'>,
 ): CertificateFields {
   const [signed, algorithm, signature] = tripleOf(decodeDerOf(der, where), where)
   const fields = splitFields(signed, where)
@@ -107,7 +109,7 @@ export function readCertificate(
     const message = `${where}: expected the same signature algorithm inside and outside`
     throw new AttestationError('certificate_algorithm_mismatch', message)
   }
-  const extensions = parseExtensions(fields.extensions, where, isOpaque)
+  const extensions = parseExtensions(fields.extensions, where, profile)
   return {
     algorithm,
     publicKey: fields.publicKey,
@@ -168,7 +170,8 @@ function checkVersion(field: DerNode | undefined, where: string): void {
   }
 }
 
-function checkAlgorithm(algorithm: DerNode, where: string, curve: EcdsaCurve): void {
+/** Checks that `algorithm` is ECDSA with the hash of `curve`. Throws AttestationError. */
+export function checkAlgorithm(algorithm: DerNode, where: string, curve: EcdsaCurve): void {
   const [type] = algorithm.children
   const isSequence = algorithm.tag === DER_TAGS.sequence && algorithm.children.length === 1
   if (!isSequence || !isType(type, curve.algorithm)) {
@@ -286,7 +289,7 @@ type Extensions = {
 function parseExtensions(
   field: DerNode | undefined,
   where: string,
-  isOpaque: CertificateProfile['isOpaque'],
+  { isOpaque, understood = [] }: Pick<CertificateProfile, 'isOpaque' | 'understood'>,
 ): Extensions {
   const found = new Map<string, Extension>()
   const opaque = new Map<string, Uint8Array<ArrayBuffer>>()
@@ -298,7 +301,7 @@ function parseExtensions(
         `${where}: ${extension.type} occurs twice`,
       )
     }
-    if (extension.critical && !UNDERSTOOD.has(extension.type)) {
+    if (extension.critical && ![...UNDERSTOOD, ...understood].includes(extension.type)) {
       const message = `${where}: critical extension ${extension.type} is not understood`
       throw new AttestationError('certificate_critical_extension', message)
     }

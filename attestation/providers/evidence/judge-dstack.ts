@@ -1,0 +1,122 @@
+import { concatBytes, decodeHex, encodeHex, encodeUtf8, equalBytes, sha256 } from '../../bytes.ts'
+import { canonicalizeJson } from '../../json/canonical.ts'
+import { formsOf } from '../../json/forms.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { type Json, memberAt } from '../../json/value.ts'
+import { blockedBy, established } from '../provider-checks.ts'
+import { parsedAs, refuseEvidence } from './evidence-codes.ts'
+import { findAnswer } from './find-answer.ts'
+import { type ApplicationEvidence, judgeApplication } from './judge-application.ts'
+import { judgeGpus, readDevices } from './judge-gpus.ts'
+import { type Judging, type KindFacts, type ProviderModel, UNKNOWN_WEIGHTS } from './judging.ts'
+import { readKeptCollateral } from './kept-collateral.ts'
+import { checkWeights } from './model-weights.ts'
+
+/** Where services on dstack serve their report. */
+const DSTACK_PATH = '/v1/attestation/report'
+
+type DstackAnswer = ApplicationEvidence & {
+  /** The address (20 bytes) or the key (32 bytes) that signs answers. */
+  readonly address: Uint8Array
+  /** SHA-256 of the SubjectPublicKeyInfo. Null: not stated. */
+  readonly fingerprint: Uint8Array | null
+  readonly devices: Json | null
+  /** The model that the service names. */
+  readonly claimed: string | null
+}
+
+/** Judges the report of a service on dstack, as NEAR AI and dstack-vllm-proxy serve it. */
+export async function judgeDstack(judging: Judging): Promise<KindFacts> {
+  const { evidence, checks } = judging
+  const answer = await checks.make('answer', () => {
+    const json = parsedAs('answer_malformed', () =>
+      parseExactJson(findAnswer(evidence, DSTACK_PATH)),
+    )
+    return established(parsedAs('answer_malformed', () => readAnswer(json)))
+  })
+  const collateral = await checks.make('collateral', () =>
+    established(readKeptCollateral(evidence.collateral)),
+  )
+  let isForNonce = false
+  const facts = await judgeApplication(judging, { answer, collateral }, (reportData) => {
+    isForNonce = equalBytes(reportData.subarray(32), evidence.nonce)
+    return keysOf(answer, reportData)
+  })
+  await checks.make('challenge', () => {
+    if (facts.tee === null) return blockedBy('hardware')
+    if (!isForNonce)
+      throw refuseEvidence('challenge_mismatch', 'expected report data that ends with the nonce')
+    return established(true, encodeHex(evidence.nonce))
+  })
+  const gpus = await judgeGpus(judging, {
+    read: () => readDevices(answer?.devices ?? []),
+    tie: 'only the nonce ties them to the machine',
+  })
+  const model = modelOf(answer)
+  await checkWeights(judging, model)
+  return { ...facts, model, gpus }
+}
+
+const { invalid, objectOf, textOf } = formsOf('answer_malformed')
+
+function readAnswer(json: Json): DstackAnswer {
+  const gateway = memberAt(json, 'gateway_attestation') ?? json
+  const at = (...path: readonly string[]) => memberAt(gateway, ...path)
+  const fingerprint = at('tls_cert_fingerprint') ?? null
+  const address = decodeHex(textOf(at('signing_address'), 'signing_address'))
+  if (address.length !== 20 && address.length !== 32)
+    throw invalid('signing_address', '20 or 32 bytes of hex')
+  const claimed = at('model_name') ?? null
+  return {
+    quote: decodeHex(textOf(at('intel_quote'), 'intel_quote')),
+    eventLog: jsonBytesOf(at('event_log'), 'event_log'),
+    appCompose: readCompose(at('info', 'tcb_info')),
+    address,
+    fingerprint: fingerprint === null ? null : readFingerprint(fingerprint),
+    devices: readPayload(at('nvidia_payload') ?? null),
+    claimed: claimed === null ? null : textOf(claimed, 'model_name'),
+  }
+}
+
+function readFingerprint(json: Json): Uint8Array {
+  const bytes = decodeHex(textOf(json, 'tls_cert_fingerprint'))
+  if (bytes.length !== 32) throw invalid('tls_cert_fingerprint', '32 bytes of hex')
+  return bytes
+}
+
+/** UTF-8 of JSON that a service gives as a text, or as the value itself. */
+export function jsonBytesOf(json: Json | undefined, name: string): Uint8Array {
+  if (json === undefined || json === null) throw invalid(name, 'JSON, or its text')
+  return encodeUtf8(typeof json === 'string' ? json : canonicalizeJson(json))
+}
+
+/** The text app_compose in tcb_info, which services give as an object or as its text. */
+export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
+  if (tcbInfo === undefined || tcbInfo === null) return null
+  const info = typeof tcbInfo === 'string' ? parseExactJson(encodeUtf8(tcbInfo)) : tcbInfo
+  const compose = memberAt(objectOf(info, 'tcb_info'), 'app_compose')
+  return compose === undefined ? null : encodeUtf8(textOf(compose, 'app_compose'))
+}
+
+/** The list of devices in what NVIDIA's service is sent: an object or its text. */
+function readPayload(json: Json): Json | null {
+  if (json === null) return null
+  const payload = typeof json === 'string' ? parseExactJson(encodeUtf8(json)) : json
+  return memberAt(payload, 'evidence_list') ?? null
+}
+
+/** The report data is SHA-256( address || fingerprint ) and the nonce. */
+function keysOf(answer: DstackAnswer | null, reportData: Uint8Array): KindFacts['tlsKeys'] {
+  if (!answer?.fingerprint)
+    throw refuseEvidence('tls_key_missing', 'expected the fingerprint of a TLS key')
+  const bound = sha256(concatBytes(answer.address, answer.fingerprint))
+  if (!equalBytes(bound, reportData.subarray(0, 32)))
+    throw refuseEvidence('key_binding_mismatch', 'expected report data of address and TLS key')
+  return [{ spkiSha256: encodeHex(answer.fingerprint), domain: null }]
+}
+
+function modelOf(answer: DstackAnswer | null): ProviderModel {
+  if (!answer?.claimed) return UNKNOWN_WEIGHTS
+  const reason = `the service names the model ${JSON.stringify(answer.claimed.slice(0, 100))}`
+  return { ...UNKNOWN_WEIGHTS, weights: 'provider_claimed', reason }
+}

@@ -1,0 +1,59 @@
+import { decodeBase64 } from '../../bytes.ts'
+import { formsOf } from '../../json/forms.ts'
+import { type Json, memberAt } from '../../json/value.ts'
+import { type GpuEvidence, verifyGpuEvidence } from '../nvidia/verify-gpu-evidence.ts'
+import { established, requireChecks, waived } from '../provider-checks.ts'
+import { ProviderEvidenceError } from '../provider-error.ts'
+import { parsedAs, refuseEvidence } from './evidence-codes.ts'
+import type { Judging } from './judging.ts'
+
+/** Most devices of one answer: eight GPUs and four switches, and as many again. */
+const DEVICES_MAX = 24
+
+const { arrayOf, textOf } = formsOf('gpu_malformed')
+
+/** Evidence of devices: objects of certificate (base64 of PEM) and evidence (base64). */
+export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
+  return parsedAs('gpu_malformed', () =>
+    arrayOf(json, 'device evidence', { min: 0, max: DEVICES_MAX }).map((item) => {
+      const pem = decodeBase64(textOf(memberAt(item, 'certificate'), 'certificate'))
+      return {
+        evidence: decodeBase64(textOf(memberAt(item, 'evidence'), 'evidence')),
+        certificates: new TextDecoder('latin1').decode(pem),
+      }
+    }),
+  )
+}
+
+/**
+ * Makes the check "GPU": every device signed evidence for the nonce. Returns their names. `tie`
+ * says what ties them to the machine.
+ */
+export async function judgeGpus(
+  { evidence: { nonce }, terms, checks, at, add }: Judging,
+  { read, tie }: { readonly read: () => readonly GpuEvidence[]; readonly tie: string },
+): Promise<readonly string[]> {
+  const names = await checks.make('GPU', async () => {
+    const devices = read()
+    if (devices.length === 0 && terms.gpu === 'required')
+      throw refuseEvidence('gpu_missing', 'expected evidence of a GPU')
+    if (devices.length === 0) return waived('the answer has no evidence of GPUs')
+    const judged = await Promise.all(
+      devices.map(async (one) => verifyGpuEvidence(one, { nonce, roots: terms.roots.nvidia }, at)),
+    )
+    for (const [index, one] of judged.entries()) add(`GPU ${index}`, one.checks)
+    for (const one of judged) requireDevice(one.checks)
+    const found = judged.map(({ facts }) => facts?.device ?? '')
+    return established(found, `${found.join(', ')}: genuine, firmware unknown; ${tie}`)
+  })
+  return names ?? []
+}
+
+function requireDevice(checks: Parameters<typeof requireChecks>[0]): void {
+  try {
+    requireChecks(checks)
+  } catch (fault) {
+    if (!(fault instanceof ProviderEvidenceError)) throw fault
+    throw refuseEvidence('gpu_refused', fault.message)
+  }
+}

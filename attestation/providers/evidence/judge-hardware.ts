@@ -1,0 +1,124 @@
+import { encodeHex } from '../../bytes.ts'
+import type { ProviderCheck } from '../provider-checks.ts'
+import { type SnpFacts, verifySnpReport } from '../snp/verify-snp-report.ts'
+import type { TdxBody } from '../tdx/quote.ts'
+import type { TdxMeasurements } from '../tdx/tdx-policy.ts'
+import { type TdxFacts, verifyTdxQuote } from '../tdx/verify-tdx-quote.ts'
+import type { KeptCollateral } from './kept-collateral.ts'
+import type { ProviderRoots, SnpTerms, TdxTerms } from './provider-policy.ts'
+
+/** Evidence of hardware as an answer holds it. */
+export type HardwareEvidence =
+  | { readonly tee: 'TDX'; readonly quote: Uint8Array }
+  | { readonly tee: 'SEV-SNP'; readonly report: Uint8Array }
+
+/** Accepted measurements of each kind of hardware. */
+export type AcceptedCode = {
+  readonly tdx: 'any' | readonly TdxMeasurements[]
+  readonly snp: 'any' | readonly Uint8Array[]
+}
+
+/** What the hardware's signature proves. */
+export type HardwareFacts = {
+  readonly tee: 'TDX' | 'SEV-SNP'
+  /** 64 bytes that the measured code chose. */
+  readonly reportData: Uint8Array
+  /** Hex by the name of the register. */
+  readonly measurements: Readonly<Record<string, string>>
+  /** Null if a check of the TCB did not pass. */
+  readonly tcb: ProviderTcb | null
+  /** When collateral ends, Unix milliseconds; null if it has no end. */
+  readonly endsAtMs: number | null
+  /** The body of a TDX quote, for event logs. */
+  readonly body: TdxBody | null
+}
+
+/** The state of the platform's software. */
+export type ProviderTcb = {
+  /**
+   * Intel's status, the worst of all parts. For AMD `provisional` if the host may go back to
+   * older firmware, `behind` if the report states older firmware than runs, else `committed`.
+   */
+  readonly status: string
+  readonly advisories: readonly string[]
+  /** AMD's reported versions by part. Null for TDX. */
+  readonly versions: Readonly<Record<string, number>> | null
+}
+
+/** The result: facts, null unless the signature holds; and the checks of the hardware. */
+export type HardwareJudgement = {
+  readonly facts: HardwareFacts | null
+  readonly checks: readonly ProviderCheck[]
+}
+
+/** Judges evidence of hardware. The caller checks the report data. */
+export async function judgeHardware(
+  evidence: HardwareEvidence,
+  demand: {
+    readonly code: AcceptedCode
+    readonly collateral: KeptCollateral
+    readonly tdx: TdxTerms
+    readonly snp: SnpTerms
+    readonly roots: ProviderRoots
+    readonly at: Date
+  },
+): Promise<HardwareJudgement> {
+  const { code, collateral, tdx, snp, roots, at } = demand
+  if (evidence.tee === 'TDX') {
+    const { statuses, advisories, evaluationNumberMin } = tdx
+    const { facts, checks } = await verifyTdxQuote(
+      { quote: evidence.quote, collateral: collateral.tdx },
+      { measurements: code.tdx, statuses, advisories, evaluationNumberMin, roots: roots.intel },
+      at,
+    )
+    return { facts: facts && tdxFactsOf(facts), checks: checks.filter(isJudged) }
+  }
+  const { facts, checks } = await verifySnpReport(
+    {
+      report: evidence.report,
+      ...(collateral.snp ?? NO_CHAIN),
+      revocationList: collateral.snpList,
+    },
+    {
+      measurements: code.snp,
+      roots: roots.amd,
+      needsRevocationList: snp.needsRevocationList,
+      ...(snp.floors === null ? {} : { floors: snp.floors }),
+    },
+    at,
+  )
+  return { facts: facts && snpFactsOf(facts), checks: checks.filter(isJudged) }
+}
+
+/** Fails the check of the chain: nothing was kept. */
+const NO_CHAIN = { vek: new Uint8Array(), ask: new Uint8Array(), ark: new Uint8Array() }
+
+/** The check "key binding" reads the report data of every kind. */
+function isJudged({ name }: ProviderCheck): boolean {
+  return name !== 'report data'
+}
+
+function tdxFactsOf({ body, tcb, window }: TdxFacts): HardwareFacts {
+  const registers = body.rtmrs.map((value, index) => [`rtmr${index}`, encodeHex(value)])
+  return {
+    tee: 'TDX',
+    reportData: body.reportData,
+    measurements: { mrtd: encodeHex(body.mrTd), ...Object.fromEntries(registers) },
+    tcb: tcb && { status: tcb.status, advisories: tcb.advisories, versions: null },
+    endsAtMs: window?.toMs ?? null,
+    body,
+  }
+}
+
+function snpFactsOf(facts: SnpFacts): HardwareFacts {
+  const { reportData, measurement, hostData, tcbs, isProvisional, isReportedBehind } = facts
+  const status = isProvisional ? 'provisional' : isReportedBehind ? 'behind' : 'committed'
+  return {
+    tee: 'SEV-SNP',
+    reportData,
+    measurements: { measurement: encodeHex(measurement), host_data: encodeHex(hostData) },
+    tcb: { status, advisories: [], versions: { ...tcbs.reported } },
+    endsAtMs: null,
+    body: null,
+  }
+}

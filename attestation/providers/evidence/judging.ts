@@ -1,0 +1,118 @@
+import type { ProviderCheck, ProviderChecks } from '../provider-checks.ts'
+import type { EvidenceCheckName } from './evidence-codes.ts'
+import type { ProviderEvidence } from './evidence-document.ts'
+import type { HardwareFacts, ProviderTcb } from './judge-hardware.ts'
+import type { CodeTerms, ProviderPolicy } from './provider-policy.ts'
+
+/** A TLS key that the hardware states. */
+export type BoundKey = {
+  /** SHA-256 of its SubjectPublicKeyInfo, hex, as `provider_keys` names keys. */
+  readonly spkiSha256: string
+  /** The host that it is for; null for any. */
+  readonly domain: string | null
+}
+
+/** Which code answered, as far as a signature or a measurement shows. */
+export type ProviderCode = {
+  /** What shows it. */
+  readonly by: 'release' | 'measurements' | 'application' | 'enclave'
+  /** OWNER/NAME on GitHub. Null unless a signed build names it. */
+  readonly repository: string | null
+  /** The tag or branch that was built. Null as above. */
+  readonly release: string | null
+  /** Hex: of the artifact, of the app_compose, or of the boot configuration. */
+  readonly digest: string | null
+}
+
+/** One model whose weights measured code names. */
+export type MeasuredModel = {
+  readonly name: string
+  /** Repository and revision, `OWNER/NAME@REVISION`. */
+  readonly source: string
+  /** Root hash of the weights (dm-verity), hex. */
+  readonly rootHash: string
+}
+
+/** What is known of the weights that answer. */
+export type ProviderModel = {
+  /**
+   * `hardware_proven`: measured root hashes name them, on the machine that answered.
+   * `provider_claimed`: the provider names a model. `unknown`: neither.
+   */
+  readonly weights: 'hardware_proven' | 'provider_claimed' | 'unknown'
+  /** Why, for people. */
+  readonly reason: string
+  /** Of `hardware_proven` alone. */
+  readonly models: readonly MeasuredModel[]
+}
+
+/** What the document of one kind establishes. Null, or empty: the check did not pass. */
+export type KindFacts = {
+  readonly tee: 'TDX' | 'SEV-SNP' | 'Nitro' | null
+  readonly tcb: ProviderTcb | null
+  /** Hex by the name of the register. */
+  readonly measurements: Readonly<Record<string, string>>
+  readonly isDebugOff: boolean
+  readonly tlsKeys: readonly BoundKey[]
+  /** The X25519 key for encrypted requests that the hardware states, hex. */
+  readonly encryptionKey: string | null
+  readonly code: ProviderCode | null
+  readonly model: ProviderModel
+  /** Names of devices of NVIDIA. */
+  readonly gpus: readonly string[]
+  /** When the evidence ends, Unix milliseconds; null if no part of it says so. */
+  readonly endsAtMs: number | null
+}
+
+/** What the judgement of each kind is given. */
+export type Judging = {
+  readonly evidence: ProviderEvidence
+  readonly terms: ProviderTerms
+  readonly checks: ProviderChecks<EvidenceCheckName>
+  readonly at: Date
+  /** Adds checks of one part of the evidence to the report. */
+  add(part: string, checks: readonly ProviderCheck[]): void
+}
+
+/** A policy, or the defaults without one: then no code is demanded. */
+export type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
+  readonly code: CodeTerms | null
+}
+
+export const UNKNOWN_WEIGHTS: ProviderModel = {
+  weights: 'unknown',
+  reason: 'no measured value names the weights',
+  models: [],
+}
+
+/** The facts of evidence whose hardware was not established. */
+export const NO_KIND_FACTS: KindFacts = {
+  tee: null,
+  tcb: null,
+  measurements: {},
+  isDebugOff: false,
+  tlsKeys: [],
+  encryptionKey: null,
+  code: null,
+  model: UNKNOWN_WEIGHTS,
+  gpus: [],
+  endsAtMs: null,
+}
+
+/** The facts that hardware proves, without what its report data binds. */
+export function hardwareFactsOf(
+  { tee, tcb, measurements, endsAtMs }: HardwareFacts,
+  isDebugOff: boolean,
+): KindFacts {
+  return { ...NO_KIND_FACTS, tee, tcb, measurements, endsAtMs, isDebugOff }
+}
+
+/** The first check of `names` that did not pass and is not waived, if any. */
+export function findOpen(
+  checks: readonly ProviderCheck[],
+  names: readonly string[],
+): ProviderCheck | undefined {
+  return checks.find(
+    ({ name, outcome, isWaived }) => names.includes(name) && outcome !== 'passed' && !isWaived,
+  )
+}

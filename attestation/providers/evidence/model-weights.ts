@@ -1,0 +1,94 @@
+import { decodeBase64, encodeHex, sha256 } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { decodeUtf8 } from '../../json/decode-utf8.ts'
+import { type JsonObject, memberOf } from '../../json/value.ts'
+import { blockedBy, established, waived } from '../provider-checks.ts'
+import { refuseEvidence } from './evidence-codes.ts'
+import { type Judging, type MeasuredModel, type ProviderModel, UNKNOWN_WEIGHTS } from './judging.ts'
+
+/**
+ * Makes the check "weights". Weights that a provider claims alone are unknown to the policy. A null
+ * model: the code that would measure them was not established.
+ */
+export async function checkWeights(
+  { terms, checks }: Judging,
+  model: ProviderModel | null,
+): Promise<void> {
+  await checks.make('weights', () => {
+    if (model === null) return blockedBy('code')
+    const { weights, models, reason } = model
+    if (terms.weights === null) return waived(`no weights were asked for; ${weights}: ${reason}`)
+    if (weights !== 'hardware_proven') throw refuseEvidence('weights_unknown', reason)
+    const odd = models.find(({ rootHash }) => !terms.weights?.includes(rootHash))
+    if (odd) throw refuseEvidence('weights_not_accepted', 'expected accepted weights and no others')
+    return established(true, models.map(({ name, rootHash }) => `${name} ${rootHash}`).join(', '))
+  })
+}
+
+/**
+ * The weights that a signed build of Tinfoil measures: its command line has the hash of the
+ * configuration, which names each model with the root hash of its disk. The measurement of the
+ * machine covers the command line, by the statement of the build.
+ */
+export function weightsOfBuild(predicate: JsonObject): ProviderModel {
+  const [cmdline, config] = [memberOf(predicate, 'cmdline'), memberOf(predicate, 'config')]
+  const text = typeof config === 'string' ? textOf(config) : null
+  if (typeof cmdline !== 'string' || text === null)
+    return unknown('the signed build names no configuration')
+  const stated = cmdline.split(' ').filter((part) => part.startsWith(CONFIG_HASH))
+  if (stated.length !== 1 || stated[0] !== `${CONFIG_HASH}${encodeHex(sha256(text.bytes))}`)
+    return unknown('the measured command line has another configuration')
+  const models = readModels(text.text)
+  if (models === null) return unknown('the measured configuration names models in another form')
+  if (models.length === 0)
+    return unknown('the measured configuration names no weights: a router, which asks other hosts')
+  const reason = 'the measured configuration has the root hash of each disk of weights'
+  return { weights: 'hardware_proven', reason, models }
+}
+
+const CONFIG_HASH = 'tinfoil-config-hash='
+
+function unknown(reason: string): ProviderModel {
+  return { ...UNKNOWN_WEIGHTS, reason }
+}
+
+function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: string } | null {
+  try {
+    const bytes = decodeBase64(base64)
+    return { bytes, text: decodeUtf8(bytes) }
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
+}
+
+const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
+const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
+
+/**
+ * The list `models` of a configuration (YAML), in the one form that Tinfoil writes: items of name,
+ * repo and mpk, one scalar to a line. Null for any other form; empty without the list.
+ */
+function readModels(text: string): readonly MeasuredModel[] | null {
+  const lines = text.split('\n').map((line) => line.trimEnd())
+  const starts = lines.flatMap((line, index) => (/^["']?models["']?\s*:/.test(line) ? [index] : []))
+  const [start] = starts
+  if (start === undefined) return /(?:^|[\s{,])["']?models["']?\s*:/.test(text) ? null : []
+  if (starts.length > 1 || lines[start] !== 'models:') return null
+  const items: Record<string, string>[] = []
+  for (const line of lines.slice(start + 1)) {
+    if (/^\S/.test(line)) break
+    if (line === '' || /^\s*#/.test(line)) continue
+    const [, name, value] = MEMBER.exec(line) ?? []
+    if (name === undefined || value === undefined) return null
+    if (line.startsWith('  - ')) items.push({})
+    const item = items.at(-1)
+    if (item === undefined || Object.hasOwn(item, name)) return null
+    item[name] = value
+  }
+  const models = items.map(({ name, repo, mpk }) => {
+    const [, rootHash] = DISK.exec(mpk ?? '') ?? []
+    return name && repo && rootHash ? { name, source: repo, rootHash } : null
+  })
+  return models.some((model) => model === null) ? null : models.filter((model) => model !== null)
+}

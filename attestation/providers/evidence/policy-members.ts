@@ -1,0 +1,174 @@
+import { decodeBase64, decodeHex, encodeUtf8 } from '../../bytes.ts'
+import { formsOf } from '../../json/forms.ts'
+import { isJsonArray, type Json, type JsonObject } from '../../json/value.ts'
+import type { MeasurementSet } from '../../nitro/policy.ts'
+import type { DstackImage } from '../dstack/dstack-policy.ts'
+import type { SigstoreTrust } from '../sigstore/sigstore-trust.ts'
+import type { SnpRoots } from '../snp/policy.ts'
+import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from '../snp/tcb.ts'
+import type { TdxMeasurements } from '../tdx/tdx-policy.ts'
+
+/** Readers of the members of a policy file. Each throws FormatError naming the member. */
+export const policyForms = formsOf('policy_invalid')
+
+const { invalid, textOf, hexOf } = policyForms
+
+/** An object with all `required` members and no others but `optional`; null allows any. */
+export function policyObject(
+  json: Json | undefined,
+  name: string,
+  {
+    required = [],
+    optional,
+  }: { readonly required?: readonly string[]; readonly optional: readonly string[] | null },
+): JsonObject {
+  const object = policyForms.objectOf(json, name)
+  const missing = required.find((member) => !Object.hasOwn(object, member))
+  if (missing !== undefined) throw invalid(name, `an object with ${missing}`)
+  const known = optional && new Set([...required, ...optional])
+  const unknown = Object.keys(object).find((member) => known && !known.has(member))
+  if (unknown !== undefined)
+    throw invalid(name, `an object without ${JSON.stringify(unknown.slice(0, 40))}`)
+  return object
+}
+
+/** A list of at least one item. */
+export function policyList<Item>(
+  json: Json | undefined,
+  name: string,
+  read: (item: Json, name: string) => Item,
+): readonly Item[] {
+  if (!isJsonArray(json) || json.length === 0) throw invalid(name, 'a list of one or more')
+  return json.map((item, index) => read(item, `${name}.${index}`))
+}
+
+/** A whole number; `fallback` if it is left out. */
+export function wholeIn(json: Json | undefined, name: string, fallback: number): number {
+  return json === undefined ? fallback : policyForms.countOf(json, name)
+}
+
+/** The members of a set of TDX measurements in a file, and what verifyTdxQuote calls them. */
+const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
+  mrtd: 'mrTd',
+  rtmr0: 'rtmr0',
+  rtmr1: 'rtmr1',
+  rtmr2: 'rtmr2',
+  rtmr3: 'rtmr3',
+}
+
+/** Sets of TDX measurements. With `exactly`, each has these members and no others. */
+export function tdxSetsIn(
+  json: Json | undefined,
+  name: string,
+  exactly: readonly string[],
+): readonly TdxMeasurements[] {
+  return policyList(json, name, (item, where) => {
+    const optional = exactly.length === 0 ? Object.keys(TDX_REGISTERS) : []
+    const set = policyObject(item, where, { required: exactly, optional })
+    const entries = Object.entries(set).map(([register, value]) => {
+      const member = TDX_REGISTERS[register]
+      return [member ?? register, decodeHex(hexOf(value, `${where}.${register}`, 48))] as const
+    })
+    if (entries.length === 0) throw invalid(where, 'a set of one or more measurements')
+    return Object.fromEntries(entries)
+  })
+}
+
+/** Images of the dstack OS: checksums and metadata as texts, and measurements. */
+export function imagesIn(json: Json | undefined, name: string): readonly DstackImage[] {
+  return policyList(json, name, (item, where) => {
+    const image = policyObject(item, where, {
+      required: ['checksums', 'metadata', 'measurements'],
+      optional: [],
+    })
+    return {
+      checksums: encodeUtf8(textOf(image.checksums, `${where}.checksums`)),
+      metadata: encodeUtf8(textOf(image.metadata, `${where}.metadata`)),
+      measurements: tdxSetsIn(image.measurements, `${where}.measurements`, [
+        'mrtd',
+        'rtmr0',
+        'rtmr1',
+        'rtmr2',
+      ]),
+    }
+  })
+}
+
+/** Sets of PCRs by name. Each has PCR0, the only register that says which image runs. */
+export function pcrSetsIn(json: Json | undefined, name: string): readonly MeasurementSet[] {
+  return policyList(json, name, (item, where) => {
+    const set = policyObject(item, where, { required: ['PCR0'], optional: null })
+    return new Map(
+      Object.entries(set).map(([register, value]) => {
+        const [, index] = /^PCR([0-9]|[12][0-9]|3[01])$/.exec(register) ?? []
+        if (index === undefined) throw invalid(where, 'hex by PCR0 to PCR31')
+        return [Number(index), decodeHex(hexOf(value, `${where}.${register}`, 48))]
+      }),
+    )
+  })
+}
+
+/** Floors by product, each with exactly the parts that the product has. */
+export function snpFloorsIn(
+  json: Json | undefined,
+  name: string,
+): Readonly<Partial<Record<SnpProduct, TcbVersion>>> {
+  const floors = policyObject(json, name, { optional: SNP_PRODUCTS })
+  const given = SNP_PRODUCTS.filter((product) => Object.hasOwn(floors, product))
+  if (given.length === 0) throw invalid(name, `floors of one or more of ${SNP_PRODUCTS.join(', ')}`)
+  return Object.fromEntries(
+    given.map((product) => {
+      const where = `${name}.${product}`
+      const parts = Object.keys(TCB_LAYOUTS[product])
+      const floor = policyObject(floors[product], where, { required: parts, optional: [] })
+      for (const part of parts)
+        if (policyForms.countOf(floor[part], `${where}.${part}`) > 255)
+          throw invalid(`${where}.${part}`, 'a number from 0 to 255')
+      return [product, floor as unknown as TcbVersion]
+    }),
+  )
+}
+
+/** Roots that replace those of the makers, as SHA-256 of their DER. */
+export function rootsIn(json: Json, name: string) {
+  const given = policyObject(json, name, {
+    optional: ['intel', 'amd', 'nvidia', 'aws', 'sigstore'],
+  })
+  const fingerprints = (value: Json | undefined, where: string) =>
+    policyList(value, where, (item, at) => decodeHex(hexOf(item, at, 32)))
+  const { intel, amd, nvidia, aws, sigstore } = given
+  return {
+    ...(intel === undefined ? {} : { intel: fingerprints(intel, `${name}.intel`) }),
+    ...(amd === undefined ? {} : { amd: amdRootsIn(amd, `${name}.amd`, fingerprints) }),
+    ...(nvidia === undefined ? {} : { nvidia: fingerprints(nvidia, `${name}.nvidia`) }),
+    ...(aws === undefined ? {} : { aws: fingerprints(aws, `${name}.aws`) }),
+    ...(sigstore === undefined ? {} : { sigstore: sigstoreIn(sigstore, `${name}.sigstore`) }),
+  }
+}
+
+function amdRootsIn(
+  json: Json,
+  name: string,
+  fingerprints: (value: Json | undefined, where: string) => readonly Uint8Array[],
+): SnpRoots {
+  const roots = policyObject(json, name, { optional: SNP_PRODUCTS })
+  return Object.fromEntries(
+    SNP_PRODUCTS.filter((product) => Object.hasOwn(roots, product)).map((product) => [
+      product,
+      fingerprints(roots[product], `${name}.${product}`),
+    ]),
+  )
+}
+
+/** Sigstore's authorities and logs: DER in base64. */
+function sigstoreIn(json: Json, name: string): SigstoreTrust {
+  const { authorities, logs } = policyObject(json, name, {
+    required: ['authorities', 'logs'],
+    optional: [],
+  })
+  const derOf = (item: Json, where: string) => new Uint8Array(decodeBase64(textOf(item, where)))
+  return {
+    authorities: policyList(authorities, `${name}.authorities`, derOf),
+    logs: policyList(logs, `${name}.logs`, derOf),
+  }
+}

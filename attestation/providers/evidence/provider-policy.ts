@@ -1,0 +1,341 @@
+import { decodeHex } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { type Json, type JsonObject, memberAt } from '../../json/value.ts'
+import { AWS_ROOT_SHA256, type MeasurementSet, PolicyError } from '../../nitro/policy.ts'
+import type { DstackImage } from '../dstack/dstack-policy.ts'
+import { NVIDIA_ROOT_SHA256 } from '../nvidia/verify-gpu-evidence.ts'
+import {
+  ANY_TAG,
+  type CodeIdentity,
+  SIGSTORE_TRUST,
+  type SigstoreTrust,
+} from '../sigstore/sigstore-trust.ts'
+import { AMD_ROOTS, type SnpRoots } from '../snp/policy.ts'
+import type { SnpProduct, TcbVersion } from '../snp/tcb.ts'
+import type { TcbStatus } from '../tdx/tcb-info.ts'
+import {
+  EVALUATION_NUMBER_MIN_DEFAULT,
+  INTEL_ROOT_SHA256,
+  type TdxMeasurements,
+} from '../tdx/tdx-policy.ts'
+import { PROVIDER_KINDS, type ProviderKind } from './evidence-document.ts'
+import {
+  imagesIn,
+  pcrSetsIn,
+  policyForms,
+  policyList,
+  policyObject,
+  rootsIn,
+  snpFloorsIn,
+  tdxSetsIn,
+  wholeIn,
+} from './policy-members.ts'
+
+/** What is accepted of TDX platforms. */
+export type TdxTerms = {
+  readonly statuses: readonly TcbStatus[]
+  readonly advisories: readonly string[]
+  readonly evaluationNumberMin: number
+  /** Accepted firmware of the machine, MRTD and RTMR0, of kind tinfoil. */
+  readonly platforms: 'any' | readonly TdxMeasurements[]
+}
+
+/** What is accepted of SEV-SNP platforms. Null floors: not checked. */
+export type SnpTerms = {
+  readonly floors: Readonly<Partial<Record<SnpProduct, TcbVersion>>> | null
+  readonly needsRevocationList: boolean
+}
+
+/** Which code is accepted. */
+export type CodeTerms =
+  | { readonly by: 'release'; readonly identity: CodeIdentity }
+  | {
+      readonly by: 'measurements'
+      readonly tdx: readonly TdxMeasurements[]
+      readonly snp: readonly Uint8Array[]
+    }
+  | {
+      readonly by: 'application'
+      readonly composeHashes: readonly Uint8Array[]
+      readonly appIds: readonly Uint8Array[] | null
+      readonly images: 'any' | readonly DstackImage[]
+    }
+  | {
+      readonly by: 'enclave'
+      readonly measurements: readonly MeasurementSet[]
+      readonly configurations: readonly Uint8Array[]
+    }
+
+/** The roots that are trusted. */
+export type ProviderRoots = {
+  readonly intel: readonly Uint8Array[]
+  readonly amd: SnpRoots
+  readonly nvidia: readonly Uint8Array[]
+  readonly aws: readonly Uint8Array[]
+  readonly sigstore: SigstoreTrust
+  /** True if the policy replaced a root of a maker. Such evidence is for development. */
+  readonly isReplaced: boolean
+}
+
+/** What a checker accepts of one provider. */
+export type ProviderPolicy = {
+  readonly kind: ProviderKind
+  readonly origins: readonly string[]
+  readonly maxAgeMs: number
+  readonly needsBlock: boolean
+  /** Whether an answer that no nonce is in is accepted: version 2 of Tinfoil's documents. */
+  readonly acceptsNoNonce: boolean
+  readonly code: CodeTerms
+  /** Null: refused. */
+  readonly tdx: TdxTerms | null
+  readonly snp: SnpTerms | null
+  readonly gpu: 'required' | 'optional'
+  /** Root hashes of accepted weights, hex. Null: not checked. */
+  readonly weights: readonly string[] | null
+  readonly roots: ProviderRoots
+}
+
+/** The age that a policy without `max_age_hours` accepts. */
+const AGE_HOURS_MAX_DEFAULT = 24
+
+const DEFAULT_ROOTS: ProviderRoots = {
+  intel: [INTEL_ROOT_SHA256],
+  amd: AMD_ROOTS,
+  nvidia: [NVIDIA_ROOT_SHA256],
+  aws: [AWS_ROOT_SHA256],
+  sigstore: SIGSTORE_TRUST,
+  isReplaced: false,
+}
+
+/** The strictest terms that name no code. */
+export const NO_TDX_TERMS: TdxTerms = {
+  statuses: [],
+  advisories: [],
+  evaluationNumberMin: EVALUATION_NUMBER_MIN_DEFAULT,
+  platforms: 'any',
+}
+export const NO_SNP_TERMS: SnpTerms = { floors: null, needsRevocationList: true }
+
+/** What a judgement without a policy applies: the checks of hardware, and no demand of code. */
+export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> = {
+  maxAgeMs: AGE_HOURS_MAX_DEFAULT * 3_600_000,
+  needsBlock: false,
+  acceptsNoNonce: false,
+  tdx: NO_TDX_TERMS,
+  snp: NO_SNP_TERMS,
+  gpu: 'optional',
+  weights: null,
+  roots: DEFAULT_ROOTS,
+}
+
+/**
+ * Parses a policy file: JSON with the members of formats.md, and no others. An empty list of
+ * accepted code is refused, as it is more likely a lookup that failed. Throws PolicyError.
+ *
+ * @example
+ * const policy = parseProviderPolicy(file)
+ * const { facts, checks } = await verifyProviderEvidence(evidence, policy, at)
+ */
+export function parseProviderPolicy(bytes: Uint8Array): ProviderPolicy {
+  try {
+    const policy = readPolicyFile(parseExactJson(bytes))
+    parsedPolicies.add(policy)
+    return policy
+  } catch (fault) {
+    if (!(fault instanceof FormatError)) throw fault
+    throw new PolicyError(`provider policy: ${fault.message}`)
+  }
+}
+
+/** What parseProviderPolicy returned. Any other object could lack a demand. */
+const parsedPolicies = new WeakSet<object>()
+
+/** True for a policy that parseProviderPolicy returned. */
+export function isParsedPolicy(policy: ProviderPolicy): boolean {
+  return parsedPolicies.has(policy)
+}
+
+const { invalid, textOf } = policyForms
+
+/** Members that a policy of each kind may have beside those of all kinds. */
+const MEMBERS_OF_KIND: Readonly<Record<ProviderKind, readonly string[]>> = {
+  tinfoil: ['release', 'measurements', 'tdx', 'snp', 'weights', 'accepts_no_nonce', 'gpu'],
+  dstack: ['compose_hashes', 'app_ids', 'images', 'tdx', 'gpu'],
+  aci: ['compose_hashes', 'app_ids', 'images', 'tdx', 'gpu'],
+  nitro: ['measurements', 'configurations'],
+}
+
+function readPolicyFile(json: Json): ProviderPolicy {
+  const named = policyObject(json, 'the policy', { optional: null })
+  const kind = PROVIDER_KINDS.find((one) => one === named.kind)
+  if (kind === undefined) throw invalid('kind', PROVIDER_KINDS.join(', '))
+  const members = policyObject(json, 'the policy', {
+    required: ['version', 'kind', 'origins'],
+    optional: ['max_age_hours', 'needs_block', 'roots', ...MEMBERS_OF_KIND[kind]],
+  })
+  if (members.version !== 1) throw invalid('version', '1')
+  const { needs_block, accepts_no_nonce, gpu = 'optional', weights } = members
+  checkHardware(members, kind)
+  if (gpu !== 'required' && gpu !== 'optional') throw invalid('gpu', 'required or optional')
+  return {
+    kind,
+    origins: policyList(members.origins, 'origins', readOrigin),
+    maxAgeMs: wholeIn(members.max_age_hours, 'max_age_hours', AGE_HOURS_MAX_DEFAULT) * 3_600_000,
+    needsBlock: flagIn(needs_block, 'needs_block'),
+    acceptsNoNonce: flagIn(accepts_no_nonce, 'accepts_no_nonce'),
+    code: readCode(members, kind),
+    tdx: members.tdx === undefined ? null : readTdxTerms(members.tdx, kind),
+    snp: members.snp === undefined ? null : readSnpTerms(members.snp),
+    gpu,
+    weights:
+      weights === undefined
+        ? null
+        : policyList(weights, 'weights', (item, name) => policyForms.hexOf(item, name, 32)),
+    roots: members.roots === undefined ? DEFAULT_ROOTS : readRoots(members.roots),
+  }
+}
+
+/** Terms of hardware without accepted code, or code without terms, are more likely an oversight. */
+function checkHardware(
+  { tdx, snp, measurements, weights, release }: JsonObject,
+  kind: ProviderKind,
+) {
+  const isTinfoil = kind === 'tinfoil'
+  if (isTinfoil ? tdx === undefined && snp === undefined : kind !== 'nitro' && tdx === undefined)
+    throw invalid('the policy', isTinfoil ? 'with tdx, snp or both' : 'with tdx')
+  if (isTinfoil && measurements !== undefined)
+    for (const [name, terms] of Object.entries({ tdx, snp }))
+      if ((terms === undefined) !== (memberAt(measurements, name) === undefined))
+        throw invalid('the policy', `with ${name} and measurements.${name}, or without both`)
+  if (weights !== undefined && release === undefined)
+    throw invalid('weights', 'beside release, as measurements do not name weights')
+}
+
+function readOrigin(json: Json, name: string): string {
+  const text = textOf(json, name)
+  if (!URL.canParse(text) || new URL(text).origin !== text || !text.startsWith('https://'))
+    throw invalid(name, 'an https origin such as https://host')
+  return text
+}
+
+function flagIn(json: Json | undefined, name: string): boolean {
+  if (json === undefined || typeof json === 'boolean') return json ?? false
+  throw invalid(name, 'true or false')
+}
+
+function hashesIn(json: Json | undefined, name: string, bytes: number): readonly Uint8Array[] {
+  return policyList(json, name, (item, where) => decodeHex(policyForms.hexOf(item, where, bytes)))
+}
+
+function readCode(members: JsonObject, kind: ProviderKind): CodeTerms {
+  switch (kind) {
+    case 'tinfoil':
+      return readTinfoilCode(members)
+    case 'dstack':
+    case 'aci':
+      return {
+        by: 'application',
+        composeHashes: hashesIn(members.compose_hashes, 'compose_hashes', 32),
+        appIds: members.app_ids === undefined ? null : hashesIn(members.app_ids, 'app_ids', 20),
+        images: members.images === 'any' ? 'any' : imagesIn(members.images, 'images'),
+      }
+    case 'nitro':
+      return {
+        by: 'enclave',
+        measurements: pcrSetsIn(members.measurements, 'measurements'),
+        configurations: hashesIn(members.configurations, 'configurations', 32),
+      }
+  }
+}
+
+function readTinfoilCode({ release, measurements }: JsonObject): CodeTerms {
+  if ((release === undefined) === (measurements === undefined))
+    throw invalid('the policy', 'with either release or measurements')
+  if (release !== undefined) return { by: 'release', identity: readIdentity(release) }
+  const { tdx, snp } = policyObject(measurements, 'measurements', { optional: ['tdx', 'snp'] })
+  if (tdx === undefined && snp === undefined)
+    throw invalid('measurements', 'an object of tdx, snp or both')
+  return {
+    by: 'measurements',
+    tdx: tdx === undefined ? [] : tdxSetsIn(tdx, 'measurements.tdx', []),
+    snp: snp === undefined ? [] : hashesIn(snp, 'measurements.snp', 48),
+  }
+}
+
+function readIdentity(json: Json): CodeIdentity {
+  const { repository, refs, digests } = policyObject(json, 'release', {
+    required: ['repository', 'refs'],
+    optional: ['digests'],
+  })
+  const isRef = /^refs\/(?:tags|heads)\/[A-Za-z0-9][A-Za-z0-9._/-]*$/
+  const isRepository = /^[A-Za-z0-9-]+\/[A-Za-z0-9._-]+$/
+  return {
+    repository: textOf(repository, 'release.repository', {
+      form: isRepository,
+      expectation: 'OWNER/NAME',
+    }),
+    refs: policyList(refs, 'release.refs', (item, name) => {
+      const text = textOf(item, name)
+      if (text !== ANY_TAG && !isRef.test(text)) throw invalid(name, `a ref, or ${ANY_TAG}`)
+      return text
+    }),
+    digests:
+      digests === undefined
+        ? null
+        : policyList(digests, 'release.digests', (item, name) => policyForms.hexOf(item, name, 32)),
+  }
+}
+
+function readTdxTerms(json: Json, kind: ProviderKind): TdxTerms {
+  const given = policyObject(json, 'tdx', {
+    required: kind === 'tinfoil' ? ['platforms'] : [],
+    optional: ['statuses', 'advisories', 'evaluation_number_min'],
+  })
+  const { statuses, advisories, evaluation_number_min, platforms = 'any' } = given
+  return {
+    statuses: statuses === undefined ? [] : policyList(statuses, 'tdx.statuses', readStatus),
+    advisories: advisories === undefined ? [] : policyList(advisories, 'tdx.advisories', textOf),
+    evaluationNumberMin: wholeIn(
+      evaluation_number_min,
+      'tdx.evaluation_number_min',
+      EVALUATION_NUMBER_MIN_DEFAULT,
+    ),
+    platforms: platforms === 'any' ? 'any' : tdxSetsIn(platforms, 'tdx.platforms', PLATFORM),
+  }
+}
+
+const PLATFORM = ['mrtd', 'rtmr0'] as const
+
+const ACCEPTED_STATUSES: readonly TcbStatus[] = [
+  'UpToDate',
+  'SWHardeningNeeded',
+  'ConfigurationNeeded',
+  'ConfigurationAndSWHardeningNeeded',
+  'OutOfDate',
+  'OutOfDateConfigurationNeeded',
+]
+
+function readStatus(json: Json, name: string): TcbStatus {
+  const status = ACCEPTED_STATUSES.find((one) => one === json)
+  if (status === undefined)
+    throw invalid(name, `a status of Intel: ${ACCEPTED_STATUSES.join(', ')}`)
+  return status
+}
+
+function readSnpTerms(json: Json): SnpTerms {
+  const given = policyObject(json, 'snp', {
+    required: ['floors'],
+    optional: ['needs_revocation_list'],
+  })
+  const { needs_revocation_list: needsList = true } = given
+  return {
+    floors: snpFloorsIn(given.floors, 'snp.floors'),
+    needsRevocationList: flagIn(needsList, 'snp.needs_revocation_list'),
+  }
+}
+
+function readRoots(json: Json): ProviderRoots {
+  const roots = rootsIn(json, 'roots')
+  return { ...DEFAULT_ROOTS, ...roots, isReplaced: true }
+}

@@ -1,0 +1,175 @@
+import { encodeHex, equalBytes, sha256 } from '../../bytes.ts'
+import { demand, judgedAt } from '../policy-options.ts'
+import {
+  blockedBy,
+  createProviderChecks,
+  established,
+  notGiven,
+  type ProviderCheck,
+  type ProviderChecks,
+  waived,
+} from '../provider-checks.ts'
+import { EVIDENCE_CHECKS, type EvidenceCheckName, refuseEvidence } from './evidence-codes.ts'
+import {
+  type NonceBlock,
+  type ProviderEvidence,
+  type ProviderKind,
+  parseProviderEvidence,
+  providerNonce,
+} from './evidence-document.ts'
+import { judgeAci } from './judge-aci.ts'
+import { judgeDstack } from './judge-dstack.ts'
+import { judgeNitro } from './judge-nitro.ts'
+import { judgeTinfoil } from './judge-tinfoil.ts'
+import { type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
+import { isParsedPolicy, NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
+
+/** What an evidence establishes. */
+export type ProviderFacts = KindFacts & {
+  /** SHA-256 of the evidence, hex. */
+  readonly digest: string
+  readonly kind: ProviderKind
+  readonly origin: string
+  /** By the word of the gateway that collected it. */
+  readonly fetchedAtMs: number
+  /** The evidence is not older than this block. Null: nothing shows that. */
+  readonly block: NonceBlock | null
+  /** The policy trusts roots in place of those of a maker: the evidence is for development. */
+  readonly hasReplacedRoots: boolean
+}
+
+/** The result: facts, null for bytes that are no evidence; and every check. */
+export type ProviderJudgement = {
+  readonly facts: ProviderFacts | null
+  readonly checks: readonly ProviderCheck[]
+}
+
+/** How much later than the judgement a gateway's clock may say that it fetched the evidence. */
+const CLOCK_SKEW_MS = 300_000
+
+/**
+ * Judges an attacker-controlled provider evidence under `policy` at the time `at`, by formats.md:
+ * the checks of EVIDENCE_CHECKS, and those of its parts with names such as `TDX: PCK chain`. Accept
+ * it only if `requireChecks(checks)` returns. A null policy demands no code: the facts say what the
+ * hardware shows, and the check "code" stays open.
+ *
+ * It proves that hardware of the kind ran this code, and that the code stated these TLS keys. It
+ * does not prove that the key answered: compare `tlsKeys` with the receipt. Nor does it prove that
+ * the block is on a chain, that the code is good, or who operates the machine. Throws PolicyError
+ * for a call to fix, and no other error.
+ *
+ * @example
+ * const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(finishedAt))
+ * requireChecks(checks)
+ * console.log(facts?.tlsKeys, facts?.model.weights) // [{ spkiSha256: '71c3…' }] hardware_proven
+ */
+export async function verifyProviderEvidence(
+  bytes: Uint8Array,
+  policy: ProviderPolicy | null,
+  at: Date,
+): Promise<ProviderJudgement> {
+  const atMs = judgedAt(at)
+  demand(bytes instanceof Uint8Array, 'the evidence as Uint8Array')
+  const isParsed = policy === null || isParsedPolicy(policy)
+  demand(isParsed, 'a policy of parseProviderPolicy, or null')
+  const terms = policy ?? { ...NO_PROVIDER_POLICY, code: null }
+  const checks = createProviderChecks(EVIDENCE_CHECKS)
+  const { make } = checks
+  const digest = encodeHex(sha256(bytes))
+  const evidence = await make('evidence document', () =>
+    established(parseProviderEvidence(bytes), `SHA-256 ${digest}`),
+  )
+  const isAccepted = await make('provider', () =>
+    evidence ? checkProvider(evidence, policy) : blockedBy('evidence document'),
+  )
+  await make('block nonce', () =>
+    evidence ? checkBlock(evidence, terms.needsBlock) : blockedBy('evidence document'),
+  )
+  await make('age', () =>
+    evidence
+      ? checkAge(evidence, { atMs, maxAgeMs: terms.maxAgeMs })
+      : blockedBy('evidence document'),
+  )
+  const parts: ProviderCheck[] = []
+  const isJudged = evidence !== null && (isAccepted !== null || policy === null)
+  const facts = isJudged
+    ? await judgeKind({
+        evidence,
+        terms,
+        checks,
+        at,
+        add: (part, more) => {
+          for (const one of more) parts.push({ ...one, name: `${part}: ${one.name}` })
+        },
+      })
+    : await leaveOpen(checks)
+  const all = [...checks.list(), ...parts]
+  if (evidence === null) return { facts: null, checks: all }
+  const { kind, origin, fetchedAtMs, block } = evidence
+  const hasReplacedRoots = terms.roots.isReplaced
+  return {
+    facts: { ...facts, digest, kind, origin, fetchedAtMs, block, hasReplacedRoots },
+    checks: all,
+  }
+}
+
+const JUDGES: Readonly<Record<ProviderKind, (judging: Judging) => Promise<KindFacts>>> = {
+  tinfoil: judgeTinfoil,
+  dstack: judgeDstack,
+  aci: judgeAci,
+  nitro: judgeNitro,
+}
+
+async function judgeKind(judging: Judging): Promise<KindFacts> {
+  return await JUDGES[judging.evidence.kind](judging)
+}
+
+/** The checks of each kind, which are not made if the evidence is not of the policy's provider. */
+async function leaveOpen({ make }: ProviderChecks<EvidenceCheckName>): Promise<KindFacts> {
+  for (const name of KIND_CHECKS) await make(name, () => blockedBy('provider'))
+  return NO_KIND_FACTS
+}
+
+const KIND_CHECKS = [
+  'answer',
+  'challenge',
+  'collateral',
+  'hardware',
+  'key binding',
+  'code',
+  'GPU',
+  'weights',
+] as const satisfies readonly EvidenceCheckName[]
+
+function checkProvider({ kind, origin }: ProviderEvidence, policy: ProviderPolicy | null) {
+  if (policy === null) return notGiven('a policy was')
+  if (kind !== policy.kind)
+    throw refuseEvidence('provider_kind', `expected evidence of kind ${policy.kind}, got ${kind}`)
+  if (!policy.origins.includes(origin))
+    throw refuseEvidence('provider_origin', `expected an origin of the policy, got ${origin}`)
+  return established(true, `${kind} at ${origin}`)
+}
+
+function checkBlock({ nonce, origin, block }: ProviderEvidence, needsBlock: boolean) {
+  if (block === null && needsBlock)
+    throw refuseEvidence('block_missing', 'expected a nonce that is made of a block')
+  if (block === null) return waived('the nonce is random: only the collector knows that it is new')
+  if (!equalBytes(nonce, providerNonce(block.hash, origin)))
+    throw refuseEvidence('block_nonce_mismatch', 'expected the SHA-256 of block hash and origin')
+  const detail = `not older than block ${block.number} of chain ${block.chainId}`
+  return established(true, `${detail}, which was not looked up`)
+}
+
+function checkAge(
+  { fetchedAtMs }: ProviderEvidence,
+  { atMs, maxAgeMs }: { readonly atMs: number; readonly maxAgeMs: number },
+) {
+  if (fetchedAtMs > atMs + CLOCK_SKEW_MS)
+    throw refuseEvidence('evidence_from_future', 'expected evidence from before the judged time')
+  if (atMs - fetchedAtMs > maxAgeMs)
+    throw refuseEvidence(
+      'evidence_too_old',
+      `expected evidence of the last ${maxAgeMs / 3_600_000} hours`,
+    )
+  return established(true, `by the collector's clock, ${Math.max(0, atMs - fetchedAtMs)} ms before`)
+}

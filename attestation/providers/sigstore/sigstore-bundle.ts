@@ -1,0 +1,132 @@
+import { decodeBase64, HASH_BYTES } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
+import { formsOf } from '../../json/forms.ts'
+import { parseExactJson } from '../../json/parse-strict.ts'
+import { type Json, memberAt } from '../../json/value.ts'
+import { refuseBundle, type SigstoreCode } from './sigstore-codes.ts'
+
+/** A log's promise and proof that it has an entry (Rekor, API version 1). */
+export type LogEntry = {
+  readonly kind: string
+  readonly version: string
+  /** SHA-256 of the log's key. */
+  readonly logId: Uint8Array
+  readonly logIndex: number
+  /** Unix seconds. */
+  readonly integratedTime: number
+  /** DER of ECDSA-Sig-Value. */
+  readonly promise: Uint8Array<ArrayBuffer>
+  /** The entry: JSON, as base64 and as its bytes. */
+  readonly bodyText: string
+  readonly body: Uint8Array
+  readonly proof: {
+    readonly index: number
+    readonly size: number
+    readonly root: Uint8Array
+    readonly path: readonly Uint8Array[]
+    readonly checkpoint: string
+  }
+}
+
+/** The parts of a bundle. Only claimed until they are verified. */
+export type SigstoreBundle = {
+  /** DER. */
+  readonly certificate: Uint8Array<ArrayBuffer>
+  readonly entry: LogEntry
+  readonly payloadType: string
+  readonly payload: Uint8Array
+  /** DER of ECDSA-Sig-Value. */
+  readonly signature: Uint8Array<ArrayBuffer>
+}
+
+const HASHES_MAX = 64
+/** Most characters of a text. The largest is an entry with its certificate, about 5,000. */
+const TEXT_CHARACTERS_MAX = 262_144
+
+/**
+ * Parses an attacker-controlled Sigstore bundle (media type
+ * `application/vnd.dev.sigstore.bundle.v0.3+json`) of a DSSE envelope with one signature and one
+ * log entry. Members that no check reads are ignored. Throws ProviderEvidenceError.
+ */
+export function parseSigstoreBundle(json: Json): SigstoreBundle {
+  return readBundlePart('bundle_malformed', () => {
+    const at = (...path: readonly string[]) => memberAt(json, ...path)
+    if (at('mediaType') !== MEDIA_TYPE) throw invalid('mediaType', MEDIA_TYPE)
+    const entries = arrayOf(at('verificationMaterial', 'tlogEntries'), 'tlogEntries')
+    const signatures = arrayOf(at('dsseEnvelope', 'signatures'), 'signatures')
+    const [entry] = entries
+    const [signature] = signatures
+    if (entry === undefined || entries.length > 1 || signatures.length !== 1)
+      throw refuseBundle('bundle_entries', 'expected one log entry and one signature')
+    return {
+      certificate: bytesOf(at('verificationMaterial', 'certificate', 'rawBytes'), 'certificate'),
+      entry: readEntry(entry),
+      payloadType: textOf(at('dsseEnvelope', 'payloadType'), 'payloadType'),
+      payload: bytesOf(at('dsseEnvelope', 'payload'), 'payload'),
+      signature: bytesOf(memberAt(signature, 'sig'), 'sig'),
+    }
+  })
+}
+
+/** Reads JSON of a bundle. A FormatError becomes a refusal with `code`. */
+export function readBundlePart<Value>(code: SigstoreCode, read: () => Value): Value {
+  try {
+    return read()
+  } catch (fault) {
+    if (fault instanceof FormatError) throw refuseBundle(code, fault.message)
+    throw fault
+  }
+}
+
+/** The JSON value of attacker-controlled bytes. Throws ProviderEvidenceError with `code`. */
+export function readBundleJson(bytes: Uint8Array, code: SigstoreCode): Json {
+  return readBundlePart(code, () => parseExactJson(bytes))
+}
+
+const MEDIA_TYPE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
+
+const { arrayOf, invalid, textOf } = formsOf('bundle_malformed')
+
+function readEntry(json: Json): LogEntry {
+  const at = (...path: readonly string[]) => memberAt(json, ...path)
+  const bodyText = textOf(at('canonicalizedBody'), 'canonicalizedBody')
+  const hashes = arrayOf(at('inclusionProof', 'hashes'), 'hashes', { min: 0, max: HASHES_MAX })
+  return {
+    kind: textOf(at('kindVersion', 'kind'), 'kind'),
+    version: textOf(at('kindVersion', 'version'), 'version'),
+    logId: hashOf(at('logId', 'keyId'), 'keyId'),
+    logIndex: numberOf(at('logIndex'), 'logIndex'),
+    integratedTime: numberOf(at('integratedTime'), 'integratedTime'),
+    promise: bytesOf(at('inclusionPromise', 'signedEntryTimestamp'), 'signedEntryTimestamp'),
+    bodyText,
+    body: bytesOf(bodyText, 'canonicalizedBody'),
+    proof: {
+      index: numberOf(at('inclusionProof', 'logIndex'), 'logIndex'),
+      size: numberOf(at('inclusionProof', 'treeSize'), 'treeSize'),
+      root: hashOf(at('inclusionProof', 'rootHash'), 'rootHash'),
+      path: hashes.map((hash) => hashOf(hash, 'hashes')),
+      checkpoint: textOf(at('inclusionProof', 'checkpoint', 'envelope'), 'checkpoint'),
+    },
+  }
+}
+
+function bytesOf(json: Json | undefined, name: string): Uint8Array<ArrayBuffer> {
+  const text = textOf(json, name)
+  if (text.length > TEXT_CHARACTERS_MAX)
+    throw invalid(name, `at most ${TEXT_CHARACTERS_MAX} characters`)
+  return new Uint8Array(decodeBase64(text))
+}
+
+function hashOf(json: Json | undefined, name: string): Uint8Array {
+  const bytes = bytesOf(json, name)
+  if (bytes.length !== HASH_BYTES) throw invalid(name, `${HASH_BYTES} bytes in base64`)
+  return bytes
+}
+
+/** A number of 64 bits, which the JSON of protocol buffers writes as text. */
+function numberOf(json: Json | undefined, name: string): number {
+  const text = textOf(json, name)
+  const value = /^(?:0|[1-9][0-9]{0,15})$/.test(text) ? Number(text) : Number.NaN
+  if (!Number.isSafeInteger(value)) throw invalid(name, 'a whole number from 0 to 2^53-1, as text')
+  return value
+}

@@ -1,0 +1,50 @@
+import { ProviderEvidenceError } from '../provider-error.ts'
+
+/** All checks of a Sigstore bundle, in their order, each with what is true if it passed. */
+export const SIGSTORE_CHECKS = {
+  bundle: 'a bundle of a certificate, a log entry and a signed statement',
+  'log entry': 'a trusted log promised the entry, which is of this bundle',
+  'log inclusion': 'the entry is in the tree whose head the log signed',
+  certificate: 'a trusted authority issued the certificate, which was valid at the entry',
+  signature: "the certificate's key signed the statement",
+  identity: 'the accepted repository built at an accepted ref',
+  statement: 'a statement of in-toto about one artifact',
+  'certificate log': 'the certificate is in a log of certificates',
+} as const satisfies Readonly<Record<string, string>>
+
+export type SigstoreCheckName = keyof typeof SIGSTORE_CHECKS
+
+/** All reasons for refusing a bundle, each with its check. Codes are stable and distinct. */
+export const SIGSTORE_CODES = {
+  bundle_malformed: 'bundle',
+  bundle_entries: 'bundle',
+  log_unknown: 'log entry',
+  entry_promise: 'log entry',
+  entry_kind: 'log entry',
+  entry_mismatch: 'log entry',
+  checkpoint_malformed: 'log inclusion',
+  checkpoint_signature: 'log inclusion',
+  checkpoint_mismatch: 'log inclusion',
+  not_included: 'log inclusion',
+  authority_unknown: 'certificate',
+  signing_certificate: 'certificate',
+  signing_usage: 'certificate',
+  envelope_signature: 'signature',
+  identity_malformed: 'identity',
+  identity_issuer: 'identity',
+  identity_repository: 'identity',
+  identity_ref: 'identity',
+  identity_workflow: 'identity',
+  statement_malformed: 'statement',
+  artifact_not_accepted: 'statement',
+} as const satisfies Readonly<Record<string, SigstoreCheckName>>
+
+export type SigstoreCode = keyof typeof SIGSTORE_CODES
+
+/** The error for a bundle that fails the check of `code`. */
+export function refuseBundle(
+  code: SigstoreCode,
+  message: string,
+): ProviderEvidenceError<SigstoreCode> {
+  return new ProviderEvidenceError(code, message)
+}

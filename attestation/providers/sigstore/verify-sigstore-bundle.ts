@@ -1,0 +1,142 @@
+import { concatBytes, encodeUtf8 } from '../../bytes.ts'
+import { formsOf } from '../../json/forms.ts'
+import { type Json, type JsonObject, memberAt } from '../../json/value.ts'
+import {
+  blockedBy,
+  createProviderChecks,
+  established,
+  notGiven,
+  type ProviderCheck,
+  waived,
+} from '../provider-checks.ts'
+import { isSignedWith } from './der-signature.ts'
+import { verifyLogEntry, verifyLogInclusion } from './log-entry.ts'
+import {
+  type CodeBuilder,
+  checkBuilder,
+  readBuilder,
+  verifySigningCertificate,
+} from './signing-certificate.ts'
+import {
+  parseSigstoreBundle,
+  readBundleJson,
+  readBundlePart,
+  type SigstoreBundle,
+} from './sigstore-bundle.ts'
+import { refuseBundle, SIGSTORE_CHECKS, type SigstoreCheckName } from './sigstore-codes.ts'
+import type { CodeIdentity, SigstoreTrust } from './sigstore-trust.ts'
+
+/** What a bundle establishes. */
+export type SigstoreFacts = CodeBuilder & {
+  /** SHA-256 of the artifact, hex. */
+  readonly digest: string
+  readonly predicateType: string
+  readonly predicate: JsonObject
+  /** The time of the log entry, Unix milliseconds. */
+  readonly loggedAtMs: number
+  readonly logIndex: number
+}
+
+/** The result: facts, null unless every check that was made passed; and every check. */
+export type SigstoreJudgement = {
+  readonly facts: SigstoreFacts | null
+  readonly checks: readonly ProviderCheck<SigstoreCheckName>[]
+}
+
+/**
+ * Judges an attacker-controlled Sigstore bundle (its JSON value): that a workflow of the accepted
+ * repository at an accepted ref signed a statement about an artifact, and that the log `trust`
+ * names has it. Accept it only if `requireChecks(checks)` returns. A null `identity` leaves open
+ * who may build.
+ *
+ * It proves who built, by GitHub's word, and that the build is on public record. It does not prove
+ * that the artifact is what the source says; nor that the certificate is in a log of certificates,
+ * which would show a false certificate by the authority.
+ */
+export async function verifySigstoreBundle(
+  json: Json,
+  { identity, trust }: { readonly identity: CodeIdentity | null; readonly trust: SigstoreTrust },
+): Promise<SigstoreJudgement> {
+  const { make, list } = createProviderChecks(SIGSTORE_CHECKS)
+  const bundle = await make('bundle', () => established(parseSigstoreBundle(json)))
+  const log = await make('log entry', async () => {
+    if (bundle === null) return blockedBy('bundle')
+    const { integratedTime, logIndex } = bundle.entry
+    const at = new Date(Math.min(integratedTime, DATE_SECONDS_MAX) * 1000).toISOString()
+    return established(await verifyLogEntry(bundle, trust), `number ${logIndex}, at ${at}`)
+  })
+  const included = await make('log inclusion', async () => {
+    if (bundle === null || log === null) return blockedBy('log entry')
+    await verifyLogInclusion(bundle.entry, log)
+    return established(true, `of ${bundle.entry.proof.size} entries`)
+  })
+  const certificate = await make('certificate', async () => {
+    if (bundle === null || log === null) return blockedBy('log entry')
+    const atMs = bundle.entry.integratedTime * 1000
+    return established(await verifySigningCertificate(bundle.certificate, { ...trust, atMs }))
+  })
+  const signed = await make('signature', async () => {
+    if (bundle === null || certificate === null) return blockedBy('certificate')
+    if (!(await isSignedWith(certificate.key, bundle.signature, paeOf(bundle))))
+      throw refuseBundle('envelope_signature', 'expected a statement that the key signed')
+    return established(bundle)
+  })
+  let builder: CodeBuilder | null = null
+  await make('identity', () => {
+    if (certificate === null) return blockedBy('certificate')
+    const found = readBuilder(certificate)
+    if (identity !== null) checkBuilder(found, identity)
+    builder = found
+    return identity === null
+      ? notGiven('an accepted repository was')
+      : established(found, found.workflow)
+  })
+  const statement = await make('statement', () => {
+    if (signed === null) return blockedBy('signature')
+    const read = readStatement(signed, identity?.digests ?? null)
+    return established(read, `artifact ${read.digest}`)
+  })
+  await make('certificate log', () => waived("no log of certificates is consulted: Fulcio's word"))
+  const checks = list()
+  if (bundle === null || !included || builder === null || statement === null)
+    return { facts: null, checks }
+  const { integratedTime, logIndex } = bundle.entry
+  const found: CodeBuilder = builder
+  return { facts: { ...found, ...statement, loggedAtMs: integratedTime * 1000, logIndex }, checks }
+}
+
+/** The last second that a Date can hold. */
+const DATE_SECONDS_MAX = 8_640_000_000_000
+
+const PAYLOAD_TYPE = 'application/vnd.in-toto+json'
+
+/** The bytes that a DSSE envelope's signature is over (github.com/secure-systems-lab/dsse). */
+function paeOf({ payloadType, payload }: SigstoreBundle): Uint8Array {
+  const type = encodeUtf8(payloadType)
+  const head = `DSSEv1 ${type.length} ${payloadType} ${payload.length} `
+  return concatBytes(encodeUtf8(head), payload)
+}
+
+const { arrayOf, hexOf, invalid, objectOf, textOf } = formsOf('statement_malformed')
+
+function readStatement(
+  { payloadType, payload }: SigstoreBundle,
+  digests: CodeIdentity['digests'],
+): Pick<SigstoreFacts, 'digest' | 'predicateType' | 'predicate'> {
+  const statement = readBundleJson(payload, 'statement_malformed')
+  const read = readBundlePart('statement_malformed', () => {
+    if (payloadType !== PAYLOAD_TYPE || memberAt(statement, '_type') !== STATEMENT_TYPE)
+      throw invalid('the payload', `a statement of type ${STATEMENT_TYPE}`)
+    const subjects = arrayOf(memberAt(statement, 'subject'), 'subject', { min: 1, max: 1 })
+    return {
+      digest: hexOf(memberAt(subjects[0], 'digest', 'sha256'), 'the digest', 32),
+      predicateType: textOf(memberAt(statement, 'predicateType'), 'predicateType'),
+      predicate: objectOf(memberAt(statement, 'predicate'), 'predicate'),
+    }
+  })
+  if (digests !== null && !digests.includes(read.digest))
+    throw refuseBundle('artifact_not_accepted', 'expected an accepted artifact')
+  return read
+}
+
+const STATEMENT_TYPE = 'https://in-toto.io/Statement/v1'

@@ -1,0 +1,61 @@
+import { describe, expect, it } from 'vitest'
+import { weightsOfBuild } from '../../../../attestation/providers/evidence/model-weights.ts'
+import {
+  MODEL_CONFIG,
+  predicateOf,
+  ROOT_HASH,
+} from '../../../support/provider-builder/evidence-builder.ts'
+
+const DISK = `${ROOT_HASH}_1_421c697b-8a62-59e2-9085-819a35012c0b`
+
+describe('the weights of a build', () => {
+  it('weights whose root hash the measured configuration names are proven', () => {
+    expect(weightsOfBuild(predicateOf(MODEL_CONFIG))).toMatchObject({
+      weights: 'hardware_proven',
+      models: [{ rootHash: ROOT_HASH }],
+    })
+  })
+
+  it('a configuration without models is that of a router', () => {
+    const { weights, reason } = weightsOfBuild(predicateOf('cpus: 8\nshim:\n  upstream-port: 1\n'))
+    expect(weights).toBe('unknown')
+    expect(reason).toContain('router')
+  })
+
+  it.each([
+    ['a list in brackets', 'models: [{ name: a }]\n'],
+    ['a quoted name of the list', '"models":\n  - name: a\n'],
+    ['two lists', `${MODEL_CONFIG}\n${MODEL_CONFIG}`],
+    ['an item without a disk', 'models:\n  - name: "a"\n    repo: "b/c@1"\n'],
+    [
+      'a member twice',
+      `models:\n  - name: a\n    repo: b/c@1\n    mpk: ${DISK}\n    mpk: ${DISK}\n`,
+    ],
+    ['an alias', `models:\n  - &a\n    name: a\n    repo: b/c@1\n    mpk: ${DISK}\n`],
+    ['a tab', `models:\n\t- name: a\n`],
+    [
+      'an upper-case root hash',
+      `models:\n  - name: a\n    repo: b/c@1\n    mpk: ${DISK.toUpperCase()}\n`,
+    ],
+  ])('%s leaves the weights unknown', (_, config) => {
+    expect(weightsOfBuild(predicateOf(config))).toMatchObject({ weights: 'unknown', models: [] })
+  })
+
+  it.each([
+    [
+      'a command line of another configuration',
+      { cmdline: `tinfoil-config-hash=${'00'.repeat(32)}` },
+    ],
+    ['a command line with two hashes', { cmdline: twice() }],
+    ['no configuration', { config: null }],
+    ['a configuration that is no base64', { config: '!' }],
+    ['a configuration that is no UTF-8', { config: '/w==' }],
+  ])('%s leaves the weights unknown', (_, changed) => {
+    expect(weightsOfBuild(predicateOf(MODEL_CONFIG, changed)).weights).toBe('unknown')
+  })
+})
+
+function twice(): string {
+  const { cmdline } = predicateOf(MODEL_CONFIG)
+  return `${cmdline} tinfoil-config-hash=${'00'.repeat(32)}`
+}

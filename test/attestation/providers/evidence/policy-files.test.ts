@@ -1,0 +1,100 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import type { Json } from '../../../../attestation/json/value.ts'
+import { PolicyError } from '../../../../attestation/nitro/policy.ts'
+import { PROVIDER_KINDS } from '../../../../attestation/providers/evidence/evidence-document.ts'
+import { parseProviderPolicy } from '../../../../attestation/providers/evidence/provider-policy.ts'
+import { buildProviderEvidence } from '../../../support/provider-builder/evidence-builder.ts'
+
+const folder = 'docs/provider-policies'
+const files = readdirSync(folder).filter((name) => name.endsWith('.json'))
+
+describe('the example policies', () => {
+  it.each(files)('the example %s is a policy that the README names', (name) => {
+    const policy = parseProviderPolicy(readFileSync(join(folder, name)))
+    expect(name.startsWith(policy.kind)).toBe(true)
+    expect(policy.roots.isReplaced).toBe(false)
+    expect(readFileSync(join(folder, 'README.md'), 'utf8')).toContain(`[${name}](${name})`)
+  })
+
+  it('the examples have a policy of each kind', () => {
+    for (const kind of PROVIDER_KINDS) expect(files).toContain(`${kind}.json`)
+  })
+})
+
+const tinfoil = buildProviderEvidence('tinfoil v3 TDX').policy
+const dstack = buildProviderEvidence('dstack').policy
+const nitro = buildProviderEvidence('nitro').policy
+const ref = { repository: 'example/model', refs: ['refs/tags/v1'] }
+
+/** Policies with one fault, and the member that the message names. */
+const FAULTS: readonly (readonly [string, string, object])[] = [
+  ['an unknown member', 'the policy', { ...dstack, compose_hash: [] }],
+  ['another version', 'version', { ...dstack, version: 2 }],
+  ['another kind', 'kind', { ...dstack, kind: 'chutes' }],
+  ['no origin', 'origins', { ...dstack, origins: [] }],
+  ['an origin without TLS', 'origins.0', { ...dstack, origins: ['http://provider.example'] }],
+  ['an empty list of applications', 'compose_hashes', { ...dstack, compose_hashes: [] }],
+  ['any application', 'compose_hashes', { ...dstack, compose_hashes: 'any' }],
+  ['an empty list of images', 'images', { ...dstack, images: [] }],
+  ['no terms of TDX', 'the policy', { ...dstack, tdx: undefined }],
+  ['a revoked status', 'tdx.statuses.0', { ...dstack, tdx: { statuses: ['Revoked'] } }],
+  ['an empty list of statuses', 'tdx.statuses', { ...dstack, tdx: { statuses: [] } }],
+  ['no code', 'the policy', { ...tinfoil, release: undefined, weights: undefined }],
+  ['two kinds of code', 'the policy', { ...tinfoil, measurements: { tdx: [] } }],
+  ['an empty list of refs', 'release.refs', { ...tinfoil, release: { ...ref, refs: [] } }],
+  ['any branch', 'release.refs.0', { ...tinfoil, release: { ...ref, refs: ['refs/heads/*'] } }],
+  [
+    'a repository by URL',
+    'release.repository',
+    { ...tinfoil, release: { ...ref, repository: 'github.com/a/b' } },
+  ],
+  ['an empty list of platforms', 'tdx.platforms', { ...tinfoil, tdx: { platforms: [] } }],
+  ['no platforms', 'tdx', { ...tinfoil, tdx: {} }],
+  [
+    'a platform without RTMR0',
+    'tdx.platforms.0',
+    { ...tinfoil, tdx: { platforms: [{ mrtd: '00'.repeat(48) }] } },
+  ],
+  ['an empty list of weights', 'weights', { ...tinfoil, weights: [] }],
+  [
+    'weights beside measurements',
+    'weights',
+    { ...tinfoil, release: undefined, measurements: { tdx: [{ mrtd: '00'.repeat(48) }] } },
+  ],
+  [
+    'measurements of other hardware',
+    'the policy',
+    {
+      ...tinfoil,
+      release: undefined,
+      weights: undefined,
+      measurements: { snp: ['00'.repeat(48)] },
+    },
+  ],
+  ['floors of no product', 'snp.floors', { ...tinfoil, snp: { floors: {} } }],
+  [
+    'a floor without a part',
+    'snp.floors.Milan',
+    { ...tinfoil, snp: { floors: { Milan: { snp: 1 } } } },
+  ],
+  ['an empty list of PCRs', 'measurements', { ...nitro, measurements: [] }],
+  ['a set without PCR0', 'measurements.0', { ...nitro, measurements: [{ PCR1: '00'.repeat(48) }] }],
+  ['an empty list of configurations', 'configurations', { ...nitro, configurations: [] }],
+  ['an empty list of roots', 'roots.intel', { ...nitro, roots: { intel: [] } }],
+  ['a text as a flag', 'needs_block', { ...nitro, needs_block: 'true' }],
+]
+
+describe('a policy file', () => {
+  it.each(FAULTS)('parseProviderPolicy refuses %s, and names %s', (_, member, file) => {
+    const parse = () => parseProviderPolicy(Buffer.from(JSON.stringify(file)))
+    expect(parse).toThrow(PolicyError)
+    expect(parse).toThrow(`expected ${member} to be`)
+  })
+
+  it('parseProviderPolicy refuses a member that is there twice', () => {
+    const text = JSON.stringify(nitro satisfies Json).replace('{', '{"version":1,')
+    expect(() => parseProviderPolicy(Buffer.from(text))).toThrow(PolicyError)
+  })
+})

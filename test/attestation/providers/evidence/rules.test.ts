@@ -1,0 +1,279 @@
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { PolicyError } from '../../../../attestation/nitro/policy.ts'
+import {
+  EVIDENCE_CHECKS,
+  EVIDENCE_CODES,
+} from '../../../../attestation/providers/evidence/evidence-codes.ts'
+import {
+  type ProviderEvidence,
+  parseProviderEvidence,
+  providerNonce,
+  writeProviderEvidence,
+} from '../../../../attestation/providers/evidence/evidence-document.ts'
+import {
+  type ProviderPolicy,
+  parseProviderPolicy,
+} from '../../../../attestation/providers/evidence/provider-policy.ts'
+import { verifyProviderEvidence } from '../../../../attestation/providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
+import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
+import {
+  BLOCK_HASH,
+  buildProviderEvidence,
+  HPKE_KEY,
+  MODEL_CONFIG,
+  ORIGIN,
+  predicateOf,
+  ROOT_HASH,
+  TLS_KEY,
+} from '../../../support/provider-builder/evidence-builder.ts'
+import {
+  evidenceAcceptances,
+  evidenceRefusals,
+} from '../../../support/provider-cases/evidence-cases.ts'
+
+function policyFrom(file: object): ProviderPolicy {
+  return parseProviderPolicy(Buffer.from(JSON.stringify(file)))
+}
+
+async function judge(evidence: ProviderEvidence, file: object) {
+  return await verifyProviderEvidence(writeProviderEvidence(evidence), policyFrom(file), MADE_AT)
+}
+
+describe('a rule', () => {
+  it.each(evidenceAcceptances)(
+    'verifyProviderEvidence accepts evidence: $name',
+    async (acceptance) => {
+      const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance.changes)
+      const { facts, checks } = await judge(evidence, policy)
+      requireChecks(checks)
+      const names = checks.map(({ name }) => name)
+      expect(names.slice(0, 12)).toEqual(Object.keys(EVIDENCE_CHECKS))
+      expect(new Set(names).size).toBe(names.length)
+      expect(facts?.tlsKeys.map(({ spkiSha256 }) => spkiSha256)).toEqual([TLS_KEY])
+      expect(facts).toMatchObject({ isDebugOff: true, hasReplacedRoots: true, origin: ORIGIN })
+    },
+  )
+
+  it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', async (refusal) => {
+    const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal.changes)
+    const { checks } = await judge(evidence, policy)
+    const failed = checks.filter(({ name, outcome }) => outcome === 'failed' && !name.includes(':'))
+    const codes: Readonly<Record<string, string>> = EVIDENCE_CODES
+    expect(failed.map(({ name, code }) => [name, code])).toEqual([
+      [codes[refusal.code] ?? 'collateral', refusal.code],
+    ])
+    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  })
+
+  it('the cases have a refusal for each code', () => {
+    const tried = new Set<string>(evidenceRefusals.map(({ code }) => code))
+    const elsewhere = ['evidence_size', 'evidence_malformed']
+    const untried = Object.keys(EVIDENCE_CODES).filter((code) => !tried.has(code))
+    expect(untried).toEqual(elsewhere)
+  })
+
+  it('formats.md has a row for each check with all its codes', () => {
+    const page = readFileSync('attestation/providers/evidence/formats.md', 'utf8')
+    const rows = [...page.matchAll(/^\| ([A-Za-z][A-Za-z ]*?) +\| [^|]* \| ([^|]*)\|$/gm)]
+    for (const name of Object.keys(EVIDENCE_CHECKS)) {
+      const [, , codes = ''] = rows.find(([, found]) => found === name) ?? []
+      const own = Object.entries(EVIDENCE_CODES).flatMap(([code, at]) =>
+        at === name ? [code] : [],
+      )
+      expect(codes.match(/`(\w+)`/g)?.map((code) => code.slice(1, -1)) ?? [], name).toEqual(own)
+    }
+  })
+})
+
+describe('the code of a provider', () => {
+  it('a machine that runs other code than the signed build is refused', async () => {
+    const predicate = predicateOf(MODEL_CONFIG, { snp_measurement: '77'.repeat(48) })
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP', { predicate })
+    const { facts, checks } = await judge(evidence, policy)
+    const measurement = checks.find(({ name }) => name === 'SEV-SNP: measurement')
+    expect(measurement?.code).toBe('measurement_mismatch')
+    expect(facts).toMatchObject({ code: null, model: { weights: 'unknown' } })
+    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  })
+
+  it('a machine with other firmware than the policy accepts is refused', async () => {
+    const platforms = [{ mrtd: '77'.repeat(48), rtmr0: '77'.repeat(48) }]
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 TDX', {
+      policy: { tdx: { platforms } },
+    })
+    const { checks } = await judge(evidence, policy)
+    const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+    expect(failed).toEqual(['TDX: measurements'])
+    expect(checks.find(({ name }) => name === 'weights')?.outcome).toBe('not checked')
+  })
+
+  it.each(['dstack', 'aci'] as const)(
+    'an application of kind %s that the policy does not list is refused',
+    async (kind) => {
+      const { evidence, policy } = buildProviderEvidence(kind, {
+        policy: { compose_hashes: ['77'.repeat(32)] },
+      })
+      const { checks } = await judge(evidence, policy)
+      const failed = checks.filter(({ outcome }) => outcome === 'failed')
+      expect(failed.map(({ name, code }) => [name, code])).toEqual([
+        ['dstack: compose hash', 'compose_not_accepted'],
+      ])
+      expect(checks.find(({ name }) => name === 'code')?.outcome).toBe('not checked')
+    },
+  )
+
+  it('an image of the OS that is for development is refused', async () => {
+    const { evidence, policy } = buildProviderEvidence('dstack')
+    const file = JSON.parse(JSON.stringify(policy))
+    const metadata = '{"is_dev":true}'
+    const hash = Buffer.from(
+      await globalThis.crypto.subtle.digest('SHA-256', Buffer.from(metadata)),
+    ).toString('hex')
+    Object.assign(file.images[0], { metadata, checksums: `${hash}  metadata.json\n` })
+    const { checks } = await judge(evidence, file)
+    const failed = checks.find(({ name }) => name === 'dstack: OS image release')
+    expect(failed?.code).toBe('os_image_is_dev')
+    expect(checks.find(({ name }) => name === 'code')?.outcome).toBe('not checked')
+  })
+
+  it('a signed build that another repository made is refused', async () => {
+    const release = { repository: 'example/other', refs: ['refs/tags/v1.0.0'] }
+    const { evidence, policy } = buildProviderEvidence('tinfoil v2', { policy: { release } })
+    const { facts, checks } = await judge(evidence, policy)
+    expect(checks.find(({ name }) => name === 'Sigstore: identity')?.code).toBe(
+      'identity_repository',
+    )
+    expect(checks.find(({ name }) => name === 'code')?.outcome).toBe('not checked')
+    expect(facts?.code).toBeNull()
+  })
+
+  it('measurements in the policy accept a machine without a signed build', async () => {
+    const snp = ['4d'.repeat(48)]
+    const { evidence, policy } = buildProviderEvidence('tinfoil v2', {
+      collateral: (all) => all.filter(({ url }) => !url.includes('/attestations/')),
+      policy: { release: undefined, measurements: { snp } },
+    })
+    const { facts, checks } = await judge(evidence, policy)
+    requireChecks(checks)
+    expect(facts?.code).toMatchObject({ by: 'measurements', repository: null })
+  })
+})
+
+describe('what is not shown', () => {
+  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
+    'evidence of %s without a policy shows its facts, and is not accepted',
+    async (kind) => {
+      const { evidence } = buildProviderEvidence(kind)
+      const bytes = writeProviderEvidence(evidence)
+      const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
+      expect(facts?.origin).toBe(ORIGIN)
+      expect(facts?.model.weights).not.toBe('hardware_proven')
+      expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+    },
+  )
+
+  it('version 2 of Tinfoil without leave in the policy leaves the challenge open', async () => {
+    const { evidence, policy } = buildProviderEvidence('tinfoil v2', {
+      policy: { accepts_no_nonce: undefined },
+    })
+    const { checks } = await judge(evidence, policy)
+    expect(checks.find(({ name }) => name === 'challenge')).toMatchObject({
+      outcome: 'not checked',
+      isWaived: false,
+    })
+  })
+
+  it('evidence without collateral leaves the checks of the makers open', async () => {
+    const { evidence, policy } = buildProviderEvidence('dstack', { collateral: () => [] })
+    const { checks } = await judge(evidence, policy)
+    expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+    expect(checks.find(({ name }) => name === 'TDX: TCB status')?.outcome).toBe('not checked')
+    expect(() => requireChecks(checks)).toThrow(expect.objectContaining({ code: 'not_checked' }))
+  })
+
+  it('a policy that parseProviderPolicy did not return is a PolicyError', async () => {
+    const { evidence, policy } = buildProviderEvidence('nitro')
+    const made = { ...policyFrom(policy) }
+    const bytes = writeProviderEvidence(evidence)
+    await expect(verifyProviderEvidence(bytes, made, MADE_AT)).rejects.toThrow(PolicyError)
+  })
+})
+
+describe('the facts', () => {
+  it('a machine of Tinfoil gives keys, code, GPU and weights', async () => {
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP')
+    const { facts } = await judge(evidence, policy)
+    expect(facts).toMatchObject({
+      kind: 'tinfoil',
+      tee: 'SEV-SNP',
+      encryptionKey: HPKE_KEY,
+      tcb: { status: 'committed', advisories: [], versions: { snp: 23 } },
+      code: { by: 'release', repository: 'example/model', release: 'v1.0.0' },
+      gpus: ['GH100 A01 GSP FMC LF'],
+      model: {
+        weights: 'hardware_proven',
+        models: [
+          { name: 'example-31b', source: 'example/model-31B@fb9ae262', rootHash: ROOT_HASH },
+        ],
+      },
+    })
+  })
+
+  it('a service that names a model has claimed weights', async () => {
+    const { evidence, policy } = buildProviderEvidence('dstack', {
+      answer: ({ gateway_attestation: report }) => (report.model_name = 'example/model'),
+    })
+    const { facts } = await judge(evidence, policy)
+    expect(facts?.model).toMatchObject({ weights: 'provider_claimed', models: [] })
+    expect(facts?.tcb?.status).toBe('UpToDate')
+  })
+})
+
+describe('the document', () => {
+  const { evidence } = buildProviderEvidence('nitro')
+  const json = JSON.parse(Buffer.from(writeProviderEvidence(evidence)).toString())
+
+  it('the document is read as it was written', () => {
+    expect(parseProviderEvidence(writeProviderEvidence(evidence))).toEqual(evidence)
+  })
+
+  it('the nonce is SHA-256 of the block hash and the UTF-8 of the origin', () => {
+    const nonce = Buffer.from(providerNonce(BLOCK_HASH, ORIGIN)).toString('hex')
+    expect(nonce).toBe('ffc3c66f9af794ec881f61f56ca2c3b0d40f173fec858cbcbe45253a0fb4c774')
+    expect(json.nonce).toBe(nonce)
+  })
+
+  it.each([
+    ['another version', { version: 2 }],
+    ['an unknown member', { more: 1 }],
+    ['another kind', { kind: 'chutes' }],
+    ['an origin with a path', { origin: 'https://provider.example/' }],
+    ['an origin without TLS', { origin: 'http://provider.example' }],
+    ['an answer from another origin', { origin: 'https://another.example' }],
+    ['an upper-case nonce', { nonce: 'AB'.repeat(32) }],
+    ['a negative time', { fetched_at: -1 }],
+    ['a block without its hash', { block: { chain_id: 1, number: 1 } }],
+    ['a block hash without 0x', { block: { chain_id: 1, number: 1, hash: '00'.repeat(32) } }],
+    ['nine answers', { responses: new Array(9).fill(json.responses[0]) }],
+    ['an upper-case header', { responses: [{ ...json.responses[0], headers: { Date: 'x' } }] }],
+    ['a body that is no base64', { responses: [{ ...json.responses[0], body: 'a' }] }],
+    ['a URL in another form', { collateral: [{ ...json.responses[0], url: 'https://a.example' }] }],
+  ])('parseProviderEvidence refuses %s', async (_, changed) => {
+    const bytes = Buffer.from(JSON.stringify({ ...json, ...changed }))
+    expect(() => parseProviderEvidence(bytes)).toThrow(
+      expect.objectContaining({ code: 'evidence_malformed' }),
+    )
+    const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
+    expect(facts).toBeNull()
+    expect(checks[0]).toMatchObject({ outcome: 'failed', code: 'evidence_malformed' })
+  })
+
+  it('parseProviderEvidence refuses more bytes than its limit', () => {
+    expect(() => parseProviderEvidence(new Uint8Array(4 * 1024 * 1024 + 1))).toThrow(
+      expect.objectContaining({ code: 'evidence_size' }),
+    )
+  })
+})

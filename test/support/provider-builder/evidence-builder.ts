@@ -1,0 +1,421 @@
+import { gzipSync } from 'node:zlib'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import {
+  type KeptResponse,
+  type ProviderEvidence,
+  type ProviderKind,
+  providerNonce,
+} from '../../../attestation/providers/evidence/evidence-document.ts'
+import type { TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
+import { MADE_AT } from '../nitro-builder/development-pki.ts'
+import { buildDocument, PCR_VALUES, standardChain } from '../nitro-builder/document-builder.ts'
+import {
+  APP_COMPOSE,
+  APP_ID,
+  buildImage,
+  COMPOSE_HASH,
+  registerOf,
+  STANDARD_EVENTS,
+  sha,
+} from './dstack-builder.ts'
+import { buildGpu } from './gpu-builder.ts'
+import { DEVELOPMENT_INTEL_ROOT, toPem } from './intel-pki.ts'
+import {
+  buildSigstoreBundle,
+  DEVELOPMENT_SIGSTORE,
+  type SigstoreChanges,
+  statementOf,
+} from './sigstore-builder.ts'
+import { buildSnpList } from './snp-pki.ts'
+import { buildSnp, SNP_MEASUREMENT, SNP_TCBS } from './snp-report-builder.ts'
+import { buildTdxEvidence, MR_TD } from './tdx-builder.ts'
+
+export const ORIGIN = 'https://provider.example'
+export const TLS_KEY = 'c1'.repeat(32)
+export const HPKE_KEY = 'c2'.repeat(32)
+export const BLOCK_HASH = new Uint8Array(32).fill(0xb1)
+const NONCE = providerNonce(BLOCK_HASH, ORIGIN)
+const NONCE_HEX = hex(NONCE)
+
+/** Kinds, with the documents and the hardware that a kind has more than one of. */
+export type BuiltKind =
+  | 'tinfoil v2'
+  | 'tinfoil v3 SNP'
+  | 'tinfoil v3 TDX'
+  | 'dstack'
+  | 'aci'
+  | 'nitro'
+
+/** What a test can change, so that one rule is broken. */
+export type EvidenceChanges = {
+  /** Changes the answer's JSON before the hardware binds what it binds. */
+  // biome-ignore lint/suspicious/noExplicitAny: a test breaks any member of the answer
+  readonly bound?: (answer: any) => void
+  /** Changes the answer's JSON after that. */
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  readonly answer?: (answer: any) => void
+  readonly build?: SigstoreChanges
+  readonly predicate?: JsonObject
+  readonly collateral?: (kept: readonly KeptResponse[]) => readonly KeptResponse[]
+  readonly evidence?: Partial<ProviderEvidence>
+  readonly policy?: Readonly<Record<string, Json | undefined>>
+}
+
+/** Evidence that every check accepts, with changes, and its policy as the file's JSON. */
+export function buildProviderEvidence(
+  built: BuiltKind,
+  changes: EvidenceChanges = {},
+): { readonly evidence: ProviderEvidence; readonly policy: JsonObject } {
+  const { path, answer, collateral } = BUILDERS[built](changes)
+  changes.answer?.(answer)
+  const [kind = ''] = built.split(' ')
+  return {
+    evidence: {
+      kind: kind as ProviderKind,
+      origin: ORIGIN,
+      nonce: NONCE,
+      fetchedAtMs: MADE_AT.getTime() - 60_000,
+      block: { chainId: 1, number: 17, hash: BLOCK_HASH },
+      responses: [kept(`${ORIGIN}${path}`, JSON.stringify(answer))],
+      collateral: changes.collateral?.(collateral) ?? collateral,
+      ...changes.evidence,
+    },
+    policy: policyOf(built, changes),
+  }
+}
+
+/** The policy file that accepts the builder's evidence. */
+function policyOf(built: BuiltKind, { policy }: EvidenceChanges): JsonObject {
+  const [kind = ''] = built.split(' ')
+  const members = {
+    version: 1,
+    kind,
+    origins: [ORIGIN],
+    roots: ROOTS,
+    ...POLICIES[built],
+    ...policy,
+  }
+  return JSON.parse(JSON.stringify(members))
+}
+
+/** Made once: the chain of each build has another root. */
+const gpu = buildGpu({
+  evidence: (bytes) => {
+    bytes.set(NONCE, 4)
+    return bytes
+  },
+})
+
+const ROOTS = {
+  intel: [hex(DEVELOPMENT_INTEL_ROOT)],
+  amd: { Milan: (buildSnp().policy.roots?.Milan ?? []).map(hex) },
+  nvidia: (gpu.policy.roots ?? []).map(hex),
+  aws: [hex(standardChain.rootSha256)],
+  sigstore: {
+    authorities: DEVELOPMENT_SIGSTORE.authorities.map(base64),
+    logs: DEVELOPMENT_SIGSTORE.logs.map(base64),
+  },
+}
+
+const release = { repository: 'example/model', refs: ['refs/tags/v1.0.0'] }
+const snp = { floors: { Milan: SNP_TCBS.Milan } }
+const imageSet = buildImage().measurements[0]
+const application = {
+  compose_hashes: [hex(COMPOSE_HASH)],
+  app_ids: [hex(APP_ID)],
+  images: [
+    {
+      checksums: Buffer.from(buildImage().checksums).toString(),
+      metadata: Buffer.from(buildImage().metadata).toString(),
+      measurements: [
+        {
+          mrtd: hex(imageSet?.mrTd),
+          rtmr0: hex(imageSet?.rtmr0),
+          rtmr1: hex(imageSet?.rtmr1),
+          rtmr2: hex(imageSet?.rtmr2),
+        },
+      ],
+    },
+  ],
+  tdx: {},
+}
+export const RTMRS = [0, 1, 2].map((index) => new Uint8Array(48).fill(0xa0 + index))
+const platforms = [{ mrtd: hex(MR_TD), rtmr0: hex(RTMRS[0]) }]
+export const ROOT_HASH = 'd2'.repeat(32)
+export const BOOT_CONFIGURATION = { chain_id: 1, tls_public_keys: [TLS_KEY] }
+
+const POLICIES: Readonly<Record<BuiltKind, object>> = {
+  'tinfoil v2': { release, snp, accepts_no_nonce: true },
+  'tinfoil v3 SNP': { release, snp, weights: [ROOT_HASH], gpu: 'required' },
+  'tinfoil v3 TDX': { release, tdx: { platforms }, weights: [ROOT_HASH] },
+  dstack: application,
+  aci: application,
+  nitro: {
+    measurements: [{ PCR0: hex(PCR_VALUES.get(0)) }],
+    configurations: [hex(digestOf(BOOT_CONFIGURATION))],
+  },
+}
+
+type Built = {
+  readonly path: string
+  // biome-ignore lint/suspicious/noExplicitAny: a test breaks any member of the answer
+  readonly answer: any
+  readonly collateral: readonly KeptResponse[]
+}
+
+const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>> = {
+  'tinfoil v2': (changes) => {
+    const reportData = Buffer.concat([Buffer.from(TLS_KEY, 'hex'), Buffer.from(HPKE_KEY, 'hex')])
+    const { report, chain } = snpOf(reportData)
+    const body = base64(gzipSync(report))
+    return {
+      path: TINFOIL_PATH,
+      answer: { format: 'https://tinfoil.sh/predicate/sev-snp-guest/v2', body },
+      collateral: [...chain, buildOf(changes)],
+    }
+  },
+  'tinfoil v3 SNP': (changes) => {
+    return version3('sev-snp-report', [gpuItem()], changes, (reportData) => {
+      const { report, chain } = snpOf(reportData)
+      return { report, collateral: [...chain, buildOf(changes)] }
+    })
+  },
+  'tinfoil v3 TDX': (changes) =>
+    version3('tdx-quote', [], changes, (reportData) => {
+      const { quote, intel } = tdxOf(reportData, [...RTMRS, new Uint8Array(48)])
+      return { report: quote, collateral: [...intel, buildOf(changes)] }
+    }),
+  dstack: (changes) => {
+    const answer: Record<string, unknown> = {
+      ...applicationAnswer(),
+      signing_address: `0x${'ad'.repeat(20)}`,
+      tls_cert_fingerprint: TLS_KEY,
+    }
+    changes.bound?.(answer)
+    const bound = Buffer.from(`${'ad'.repeat(20)}${answer.tls_cert_fingerprint}`, 'hex')
+    const reportData = Buffer.concat([sha('sha256', bound), NONCE])
+    const { quote, intel } = tdxOf(reportData, MACHINE)
+    return {
+      path: '/v1/attestation/report',
+      answer: { gateway_attestation: { ...answer, intel_quote: hex(quote) } },
+      collateral: intel,
+    }
+  },
+  aci: (changes) => {
+    const keyset = {
+      not_after: MADE_AT.getTime() / 1000 + 3_600,
+      tls_public_keys: [{ spki_sha256: TLS_KEY, domain: 'provider.example' }],
+    }
+    changes.bound?.(keyset)
+    const bytes = Buffer.from(JSON.stringify(keyset))
+    const digest = `sha256:${hex(sha('sha256', bytes))}`
+    const statement = `{"keyset_digest":"${digest}","nonce":"${NONCE_HEX}","purpose":"aci.report_data.v1"}`
+    const reportData = Buffer.concat([sha('sha256', Buffer.from(statement)), Buffer.alloc(32)])
+    const { quote, intel } = tdxOf(reportData, MACHINE)
+    return {
+      path: '/v1/aci/attestation',
+      answer: {
+        api_version: 'aci/1',
+        workload_keyset_digest: digest,
+        attestation: {
+          tee_type: 'tdx',
+          workload_keyset_b64: base64(bytes),
+          evidence: { ...applicationAnswer(), quote: hex(quote) },
+        },
+      },
+      collateral: intel,
+    }
+  },
+  nitro: (changes) => {
+    const configuration = { ...BOOT_CONFIGURATION }
+    changes.bound?.(configuration)
+    const fields = {
+      nonce: NONCE,
+      user_data: digestOf(configuration),
+      public_key: Buffer.alloc(65, 4),
+    }
+    return {
+      path: '/v1/attestation',
+      answer: {
+        attestation: base64(buildDocument({ fields })),
+        boot_configuration: configuration,
+      },
+      collateral: [],
+    }
+  },
+}
+
+const TINFOIL_PATH = '/.well-known/tinfoil-attestation'
+const MACHINE = [0, 1, 2, 3].map((index) => registerOf(STANDARD_EVENTS, index))
+
+function applicationAnswer() {
+  return {
+    event_log: JSON.stringify(STANDARD_EVENTS),
+    info: { tcb_info: { app_compose: APP_COMPOSE } },
+  }
+}
+
+function version3(
+  format: string,
+  items: readonly object[],
+  changes: EvidenceChanges,
+  attest: (reportData: Uint8Array) => {
+    readonly report: Uint8Array
+    readonly collateral: readonly KeptResponse[]
+  },
+): Built {
+  const keys = {
+    items: [
+      { id: 'tls', format: 'https://tinfoil.sh/key/spki-fp-sha256/v1', data: TLS_KEY },
+      { id: 'hpke', format: 'https://tinfoil.sh/key/x25519-hpke/v1', data: HPKE_KEY },
+    ],
+    devices: items,
+  }
+  changes.bound?.(keys)
+  const prefix = 'https://tinfoil.sh/'
+  const section = (name: string, list: readonly object[]) =>
+    Buffer.from(JSON.stringify({ format: `${prefix}${name}/v1`, items: list }))
+  const crypto = section('crypto-material', keys.items)
+  const device = section('device-evidence', keys.devices)
+  const algorithm = `${prefix}report-data/v1`
+  const hashes = [sha('sha256', crypto), sha('sha256', device)]
+  const bound = sha('sha256', Buffer.concat([Buffer.from(algorithm), NONCE, ...hashes]))
+  const reportData = Buffer.concat([bound, Buffer.alloc(32)])
+  const { report, collateral } = attest(reportData)
+  return {
+    path: TINFOIL_PATH,
+    answer: {
+      format: `${prefix}predicate/attestation/v3`,
+      challenge: {
+        nonce: NONCE_HEX,
+        report_data: hex(reportData),
+        report_data_algorithm: algorithm,
+      },
+      cpu_evidence: {
+        format: `${prefix}format/${format}/v1`,
+        report_base64: base64(report),
+        endorsed: {
+          crypto_material_hash: hex(hashes[0]),
+          device_evidence_hash: hex(hashes[1]),
+        },
+      },
+      crypto_material: base64(crypto),
+      device_evidence: base64(device),
+      collateral: [],
+    },
+    collateral,
+  }
+}
+
+/** A report of the development ARK of Milan, and its certificates as AMD serves them. */
+function snpOf(reportData: Uint8Array) {
+  const { evidence } = buildSnp({ report: (report) => report.set(reportData, 0x50) })
+  const amd = 'https://kdsintf.amd.com/vcek/v1/Milan/'
+  const chain = [
+    kept(`${amd}cert_chain`, toPem(evidence.ask, evidence.ark)),
+    kept(`${amd}${'c1'.repeat(64)}?blSPL=4`, evidence.vek),
+    kept(`${amd}crl`, list),
+  ]
+  return { report: evidence.report, chain }
+}
+
+const list = buildSnpList()
+
+/** A quote of the development root of Intel, and its collateral as Intel serves it. */
+function tdxOf(reportData: Uint8Array, registers: readonly Uint8Array[]) {
+  const { quote, collateral } = buildTdxEvidence({
+    body: (body) => {
+      body.set(reportData, 520)
+      for (const [index, value] of registers.entries()) body.set(value, 328 + 48 * index)
+    },
+  })
+  return { quote, intel: collateral ? intelAnswers(collateral) : [] }
+}
+
+/** Collateral as Intel's service gives it. */
+export function intelAnswers(collateral: TdxCollateral): readonly KeptResponse[] {
+  const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
+  const api = 'https://api.trustedservices.intel.com/'
+  const signedText = (name: string, { signed, signature }: typeof tcbInfo) =>
+    `{"${name}":${Buffer.from(signed).toString()},"signature":"${hex(signature)}"}`
+  return [
+    kept(`${api}tdx/certification/v4/tcb?fmspc=b0c06f000000`, signedText('tcbInfo', tcbInfo), {
+      'tcb-info-issuer-chain': encodeURIComponent(tcbInfo.issuerChain),
+    }),
+    kept(`${api}tdx/certification/v4/qe/identity`, signedText('enclaveIdentity', qeIdentity), {
+      'sgx-enclave-identity-issuer-chain': encodeURIComponent(qeIdentity.issuerChain),
+    }),
+    kept(`${api}sgx/certification/v4/pckcrl?ca=platform&encoding=der`, pckCrl),
+    kept('https://certificates.trustedservices.intel.com/IntelSGXRootCA.der', rootCrl),
+  ]
+}
+
+/** A GPU that signed evidence for the nonce, as an item of version 3. */
+function gpuItem() {
+  const { evidence, certificates } = gpu.evidence
+  return {
+    id: 'gpu-0',
+    kind: 'gpu',
+    vendor: 'nvidia',
+    format: 'https://tinfoil.sh/format/nvidia-gpu-evidence/v1',
+    evidence: {
+      arch: 'HOPPER',
+      certificate: base64(Buffer.from(certificates)),
+      evidence: base64(evidence),
+      nonce: NONCE_HEX,
+    },
+  }
+}
+
+export const MODEL_CONFIG = `cpus: 16
+
+models:
+  - name: "example-31b"
+    repo: "example/model-31B@fb9ae262"
+    # the disk
+    mpk: "${ROOT_HASH}_62578688000_421c697b-8a62-59e2-9085-819a35012c0b"
+
+containers:
+  - name: "example"
+`
+
+/** What a signed build states of a configuration. */
+export function predicateOf(config: string, changed: JsonObject = {}): JsonObject {
+  return {
+    snp_measurement: hex(SNP_MEASUREMENT),
+    tdx_measurement: { rtmr1: hex(RTMRS[1]), rtmr2: hex(RTMRS[2]) },
+    cmdline: `readonly=on tinfoil-config-hash=${hex(sha('sha256', Buffer.from(config)))}`,
+    config: base64(Buffer.from(config)),
+    ...changed,
+  }
+}
+
+/** The build's bundle as GitHub serves it. */
+function buildOf({ build, predicate = predicateOf(MODEL_CONFIG) }: EvidenceChanges): KeptResponse {
+  const bundle = buildSigstoreBundle({ statement: statementOf(predicate), ...build })
+  const url = `https://api.github.com/repos/example/model/attestations/sha256:${'ab'.repeat(32)}`
+  return kept(url, JSON.stringify({ attestations: [{ bundle }] }))
+}
+
+/** An answer with status 200. */
+export function kept(
+  url: string,
+  body: Uint8Array | string,
+  headers: Readonly<Record<string, string>> = {},
+): KeptResponse {
+  const bytes = new Uint8Array(Buffer.from(body))
+  return { url, status: 200, headers: new Map(Object.entries(headers)), body: bytes }
+}
+
+function digestOf(configuration: JsonObject): Uint8Array {
+  return sha('sha256', Buffer.from(canonicalizeJson(configuration)))
+}
+
+function hex(bytes: Uint8Array = new Uint8Array()): string {
+  return Buffer.from(bytes).toString('hex')
+}
+
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('base64')
+}
