@@ -160,7 +160,14 @@ export const ANTHROPIC_FACE: Face = {
     name: 'AnthropicError',
     schema: z.strictObject({
       type: z.literal('error'),
-      error: z.strictObject({ type: z.string(), message: z.string(), code: z.string() }),
+      error: z.strictObject({
+        type: z.string(),
+        message: z.string(),
+        code: z.string(),
+        details: z
+          .strictObject({ error_code: z.string(), unsupported: z.array(z.string()) })
+          .optional(),
+      }),
       request_id: z.string(),
     }),
   },
@@ -232,11 +239,18 @@ const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
 }
 
 function anthropicError(face: Face, error: unknown, request_id: string): object {
-  const { message, code } = errorObjectOf(error)
+  const { message, code, param } = errorObjectOf(error)
   const status = facedStatus(face, error)
   const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
-  return { type: 'error', error: { type, message, code }, request_id }
+  const details = param === 'thread' ? { details: THREAD_UNSUPPORTED } : {}
+  return { type: 'error', error: { type, message, code, ...details }, request_id }
 }
+
+/** The tool runner of Anthropic's package then sends the whole conversation in each call. */
+const THREAD_UNSUPPORTED = {
+  error_code: 'thread_unsupported_request',
+  unsupported: ['verification'],
+} as const
 
 function anthropicModel({ id, name, created }: FacedModel): object {
   const created_at = new Date(created * 1000).toISOString().replace(/\.\d+Z$/, 'Z')

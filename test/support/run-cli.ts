@@ -12,9 +12,13 @@ export type CliRun = {
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 
-type RunOptions = {
+export type RunOptions = {
   readonly variables?: Readonly<Record<string, string>>
   readonly input?: string | Uint8Array
+  /** The current folder of the program. */
+  readonly folder?: string
+  /** The program is ended after this time. Default: never. */
+  readonly timeoutMs?: number
 }
 
 /** Runs `affidavit` with these words, with only these environment variables. */
@@ -23,14 +27,25 @@ export function runCli(words: readonly string[], options: RunOptions = {}): Prom
 }
 
 /** Runs a TypeScript file with these words, with only these environment variables. */
-export async function runProgram(
+export function runProgram(
   file: string,
   words: readonly string[],
   options: RunOptions = {},
 ): Promise<CliRun> {
-  const child = spawn(process.execPath, [file, ...words], {
+  return runProcess(process.execPath, [file, ...words], options)
+}
+
+/** Runs a command with these words, with only these environment variables. */
+export async function runProcess(
+  command: string,
+  words: readonly string[],
+  options: RunOptions = {},
+): Promise<CliRun> {
+  const child = spawn(command, words, {
+    cwd: options.folder,
     env: { ...childEnvironment(), ...options.variables },
     stdio: ['pipe', 'pipe', 'pipe'],
+    timeout: options.timeoutMs,
   })
   const written = { stdout: '', stderr: '' }
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

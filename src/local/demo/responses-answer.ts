@@ -65,7 +65,8 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
   const question = questionOfResponses(request)
   const answer = chooseAnswer(question)
   const name = nameAnswer(request)
-  const thinking = thinkAbout(question)
+  const { effort = null } = request.reasoning ?? { effort: 'none' }
+  const thinking = effort === 'none' ? [] : thinkAbout(question)
   const reasoning: readonly Item[] =
     thinking.length === 0
       ? []

@@ -21,6 +21,7 @@ const requestSchema = z.looseObject({
   instructions: z.string().nullish(),
   stream: z.boolean().nullish(),
   max_output_tokens: z.int().min(1).nullish(),
+  reasoning: z.looseObject({ effort: z.string().nullish() }).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   // Provider-defined tool types have other members, which only the caller knows.
   tools: z

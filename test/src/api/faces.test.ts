@@ -169,6 +169,23 @@ describe('the status of an error', () => {
     },
   )
 
+  it('a thread is refused so that the tool runner of the SDK goes on without it', async () => {
+    events = null
+    const unfit = (member: string) =>
+      new ValidationError([{ loc: ['body', member], msg: 'bad', type: 'value_error' }])
+    const bodyFor = async (error: Error) => {
+      failure = error
+      return (await post('/v1/messages')).json()
+    }
+    expect(await bodyFor(unfit('thread'))).toMatchObject({
+      error: {
+        type: 'invalid_request_error',
+        details: { error_code: 'thread_unsupported_request', unsupported: ['verification'] },
+      },
+    })
+    expect(await bodyFor(unfit('system'))).not.toHaveProperty('error.details')
+  })
+
   it('a wait is never longer than a minute, and a hopeless retry is refused', async () => {
     failure = new ApiError('rate_limit_exceeded', 'm', { retryAfterSeconds: 86_400 })
     const waiting = await post('/v1/messages')

@@ -26,6 +26,7 @@ afterAll(() => {
 })
 
 const task = 'First read_file({"path":"a.txt"}), then read_file({"path":"b.txt"}).'
+const thinks = { reasoning: { effort: 'low' as const } }
 const parameters = { type: 'object', properties: { path: { type: 'string' } } }
 const files: Readonly<Record<string, string>> = { 'a.txt': 'one', 'b.txt': 'two' }
 
@@ -54,7 +55,7 @@ describe('the demo provider in Responses', () => {
   })
 
   it('the demonstration gives the same answer to the same request, whole and streamed', async () => {
-    const asked = { model: 'demo/task', input: task, tools: [tool()] }
+    const asked = { ...thinks, model: 'demo/task', input: task, tools: [tool()] }
     const [first, second] = [
       await openai.responses.create({ ...asked, stream: false }),
       await openai.responses.create({ ...asked, stream: false }),
@@ -70,7 +71,7 @@ describe('the demo provider in Responses', () => {
     const bodies: readonly JsonObject[] = [
       { model: 'demo/echo', input: 'hello' },
       { model: 'demo/refusal', input: 'hello' },
-      { model: 'demo/task', input: task, tools: [tool() as unknown as JsonObject] },
+      { ...thinks, model: 'demo/task', input: task, tools: [tool() as unknown as JsonObject] },
       { model: 'demo/lorem', input: 'Write 90 words', max_output_tokens: 20 },
     ]
     for (const body of bodies) {
@@ -78,6 +79,17 @@ describe('the demo provider in Responses', () => {
       expect(given.map(({ data }) => data)).toEqual(events.map(({ data }) => JSON.parse(data)))
       expect(reader.isEnded).toBe(true)
     }
+  })
+
+  it('the demonstration thinks in Responses only when reasoning is asked for', async () => {
+    const typesOf = async (more: object) => {
+      const asked = { model: 'demo/task', input: task, tools: [tool()], ...more }
+      return (await openai.responses.create(asked)).output.map(({ type }) => type)
+    }
+    expect(await typesOf({})).toEqual(['function_call'])
+    expect(await typesOf({ reasoning: { effort: 'none' } })).toEqual(['function_call'])
+    expect(await typesOf({ reasoning: {} })).toEqual(['reasoning', 'function_call'])
+    expect(await typesOf(thinks)).toEqual(['reasoning', 'function_call'])
   })
 
   it('the demonstration makes the calls of a task one after the other', async () => {
