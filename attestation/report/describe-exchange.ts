@@ -7,6 +7,7 @@ import {
   matchingParts,
 } from '../compare-exchange.ts'
 import { DEMANDS_MEMBER } from '../demands.ts'
+import { dialectOfRequest } from '../dialects/dialects.ts'
 import { attempt } from '../finding.ts'
 import {
   isJsonArray,
@@ -35,7 +36,7 @@ export type ComparedExchange = {
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
-  const { request, response } = matchingParts(checks, kept)
+  const { request, response } = matchingParts(evidence, kept, checks)
   return {
     checks,
     shown: describeExchange({
@@ -46,23 +47,10 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
 }
 
 /** Describes the caller's own answer and request in words. Other checks verify them. */
-export function describeKept(
-  answer: Json,
-  given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
-): ComparedExchange {
-  const { request, chunks } = given
-  const kept: KeptAnswer =
-    chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
-  return {
-    checks: [],
-    shown: describeExchange({ request: objectOf(request), response: readResponse(kept) }),
-  }
-}
-
-/** Null if the chunks do not form an answer. */
-function readResponse(answer: KeptAnswer): JsonObject | null {
-  const read = attempt(() => keptResponseOf(answer))
-  return 'value' in read ? read.value : null
+export function describeKept(request: Json, answer: KeptAnswer): ComparedExchange {
+  const read = attempt(() => keptResponseOf(answer, dialectOfRequest(request)))
+  const response = 'value' in read ? read.value : null
+  return { checks: [], shown: describeExchange({ request: objectOf(request), response }) }
 }
 
 function objectOf(value: Json | undefined): JsonObject | null {
