@@ -1,6 +1,10 @@
 import { assembleCompletion } from './assemble-completion.ts'
 import { decodeHex } from './bytes.ts'
-import { isProofMember, stripProofMembers, stripUnsetMembers } from './completion-hash.ts'
+import { isProofMember } from './completion-hash.ts'
+import type { DialectEvent } from './dialects/dialect.ts'
+import type { DialectName } from './dialects/dialect-names.ts'
+import { DIALECTS, eventDialectOf, proofOfEvent } from './dialects/dialects.ts'
+import { readKeptStream } from './dialects/kept-stream.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { attempt, type Check, check, type Finding } from './finding.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -8,11 +12,14 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 import { verifyLogProof } from './log-proof.ts'
 import { parseLogProof } from './log-proof-form.ts'
 import { ownMembers } from './own-members.ts'
-import { parseReceipt, type Receipt } from './receipt.ts'
+import { dialectOfReceipt, parseReceipt, type Receipt } from './receipt.ts'
 import { hashCompletion } from './record-hash.ts'
-import { verifyRecord } from './verify-record.ts'
+import { type RecordOptions, verifyRecord } from './verify-record.ts'
 
-/** An answer that its caller kept: whole, or all chunks of its stream in order. */
+/**
+ * An answer that its caller kept: whole, all chunks of its stream in order, or all events of the
+ * stream of a dialect with named events.
+ */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
   | {
@@ -21,10 +28,18 @@ export type KeptAnswer =
       /** True if the call was sent with an `Idempotency-Key`. Default: false. */
       readonly idempotent?: boolean
     }
+  | {
+      readonly kind: 'events'
+      readonly events: readonly DialectEvent[]
+      readonly idempotent?: boolean
+    }
 
 /** The data that a caller kept from one call. */
 export type KeptExchange = {
-  /** The body that was sent. */
+  /**
+   * The body that was sent. Of a dialect other than chat: `dialect`, `headers` and `body`, as in
+   * records.
+   */
   readonly request?: Json
   readonly answer?: KeptAnswer
 }
@@ -80,17 +95,24 @@ export type KnownParts = {
  * The kept parts that match the evidence, in the form of a record. `checks` is the result of
  * compareExchange. Chunks of a stream may lack the usage that the response has.
  */
-export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchange): KnownParts {
+export function matchingParts(
+  evidence: Json,
+  kept: KeptExchange,
+  checks: readonly ExchangeCheck[] = compareExchange(evidence, kept),
+): KnownParts {
+  const record = isJsonObject(evidence) ? evidence : {}
   const { request, answer } = ownMembers(kept)
   const hasPassed = (given: ExchangeCheckName) =>
     checks.some(({ name, outcome }) => name === given && outcome === 'passed')
   const said =
     answer === undefined || !hasPassed('answer given')
       ? null
-      : attempt(() => keptResponseOf(answer))
+      : attempt(() => keptResponseOf(answer, dialectNameOf(record)))
   return {
     request:
-      isJsonObject(request) && hasPassed('request given') ? stripUnsetMembers(request) : null,
+      isJsonObject(request) && hasPassed('request given')
+        ? DIALECTS[dialectNameOf(record)].hashedRequest(request)
+        : null,
     response: said !== null && 'value' in said ? said.value : null,
   }
 }
@@ -101,10 +123,8 @@ export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchan
  * has its hash. A response without its usage has another hash.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
-  const { request, response } = matchingParts(compareExchange(record, kept), kept)
-  const isWhole =
-    response !== null &&
-    hashCompletion({ request: {}, response }).responseHash === receiptOf(record).response_hash
+  const { request, response } = matchingParts(record, kept)
+  const isWhole = response !== null && isResponse(record, response)
   const filled = fillPart(record, 'request', request)
   return fillPart(filled, 'response', isWhole ? response : null)
 }
@@ -119,20 +139,55 @@ function fillPart(
   return { ...rest, [part]: value }
 }
 
+/** True if this is the response whose hash is in the receipt. */
+function isResponse(record: JsonObject, response: JsonObject): boolean {
+  const dialect = dialectNameOf(record)
+  const { responseHash } = hashCompletion({ request: {}, response, dialect })
+  return responseHash === receiptOf(record).response_hash
+}
+
 /**
  * Returns the response of a kept answer, assembled and without proof members, as a record has it.
  * Throws FormatError.
  */
-export function keptResponseOf(answer: KeptAnswer): JsonObject {
+export function keptResponseOf(answer: KeptAnswer, name: DialectName = 'chat'): JsonObject {
+  if (answer.kind === 'events') return readKeptStream(name, answer.events).response
   const response =
     answer.kind === 'whole' ? objectOf(answer.answer) : assembleCompletion(chunksOf(answer))
-  return stripProofMembers(response)
+  return DIALECTS[name].hashedResponse(response, 3)
+}
+
+/** The object with the proof members of a kept answer. Attacker-controlled, and may lack them. */
+export function keptProofOf(answer: KeptAnswer, name: DialectName): JsonObject {
+  switch (answer.kind) {
+    case 'whole':
+      return isJsonObject(answer.answer) ? DIALECTS[name].proofOf(answer.answer) : {}
+    case 'stream':
+      return answer.chunks.filter(isJsonObject).at(-1) ?? {}
+    case 'events': {
+      const [last, dialect] = [answer.events.at(-1), eventDialectOf(name)]
+      const proof = last && dialect && proofOfEvent(dialect, last)
+      return isJsonObject(proof) ? proof : {}
+    }
+  }
+}
+
+/** The stream of a kept answer as verifyRecord takes it. Empty for a whole answer. */
+export function streamOf(
+  answer: KeptAnswer,
+): Pick<RecordOptions, 'chunks' | 'events' | 'idempotent'> {
+  if (answer.kind === 'whole') return {}
+  const { idempotent = false } = answer
+  return answer.kind === 'events'
+    ? { events: answer.events, idempotent }
+    : { chunks: answer.chunks.filter(isJsonObject), idempotent }
 }
 
 function compareRequest(record: JsonObject, request: Json): Finding {
   if (!isJsonObject(request))
     throw new FormatError('invalid_exchange', 'expected the request to be an object')
-  const { requestHash } = hashCompletion({ request, response: {} })
+  const dialect = dialectNameOf(record)
+  const { requestHash } = hashCompletion({ request, response: {}, dialect })
   const { request_hash: expected } = receiptOf(record)
   if (requestHash !== expected)
     throw new ProofError(
@@ -144,6 +199,9 @@ function compareRequest(record: JsonObject, request: Json): Finding {
 
 /** A kept answer with the record's proof is a create response, so verifyRecord can check it. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
+  const dialect = dialectNameOf(record)
+  if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
+    return compareEvents(record, answer)
   const withheld = { request: receiptOf(record).request_hash }
   const proof = proofOf(record)
   const { checks } =
@@ -166,6 +224,23 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
 }
 
+/** Compares an answer of a dialect with named events, whole or streamed. */
+function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
+  const dialect = dialectNameOf(record)
+  const receipt = receiptOf(record)
+  const kept = answer.kind === 'events' ? readKeptStream(dialect, answer.events) : null
+  if (!isResponse(record, kept?.response ?? keptResponseOf(answer, dialect)))
+    throw new ProofError(
+      'other_answer',
+      `expected the answer of the evidence, whose hash is ${receipt.response_hash}`,
+    )
+  const isOther = kept !== null && receipt.version !== 1 && kept.streamHash !== receipt.stream_hash
+  const isRepeated = answer.kind === 'events' && answer.idempotent === true
+  if (isOther && !isRepeated)
+    throw new ProofError('other_answer', 'expected the events that the enclave gave out')
+  return `the answer of the evidence: response hash SHA-256 ${receipt.response_hash}`
+}
+
 /**
  * True if a kept stream is the evidence's response without usage. That occurs with version 1
  * receipts (no stream hash) when the caller did not ask for usage.
@@ -183,7 +258,9 @@ const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream has
 
 function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   const shown =
-    answer.kind === 'whole' ? [proofOf(objectOf(answer.answer))] : chunksOf(answer).map(proofOf)
+    answer.kind === 'stream'
+      ? chunksOf(answer).map(proofOf)
+      : [proofOf(keptProofOf(answer, dialectNameOf(record)))]
   const members = shown.flatMap((proof) => Object.entries(proof))
   if (members.length === 0) return { notChecked: 'the answer shows no proof' }
   const other = members.find(([name, value]) => !isProofOf(record, name, value))
@@ -217,6 +294,10 @@ function isProofOf(record: JsonObject, name: string, value: Json): boolean {
 
 function receiptOf(record: JsonObject): Receipt {
   return parseReceipt(memberOf(record, 'receipt') ?? null)
+}
+
+function dialectNameOf(record: JsonObject): DialectName {
+  return dialectOfReceipt(receiptOf(record))
 }
 
 function proofOf(record: JsonObject): JsonObject {

@@ -4,7 +4,7 @@ import { canonicalizeJson } from './json/canonical.ts'
 import { formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
-const { arrayOf, membersOf, objectOf } = formsOf('invalid_proof_file')
+const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_proof_file')
 
 /** The value of `format` in every file of a saved call. */
 export const SAVED_PROOF_FORMAT = 'affidavit-proof'
@@ -22,19 +22,28 @@ export type SavedProof = {
 /**
  * Writes the file for one call as canonical JSON: `{ "format": "affidavit-proof", "version": 1,
  * "request", "answer" }`. For a stream, `chunks` replaces `answer`: all chunks in order, with the
- * proof. `"idempotent": true`: the call was sent with an `Idempotency-Key`. With `bundle`, the
- * version is 2.
+ * proof. For the stream of a dialect with named events, `events` does, each as `{ "event", "data"
+ * }`. `"idempotent": true`: the call was sent with an `Idempotency-Key`. With `bundle`, the version
+ * is 2.
  */
 export function writeSavedProof({ request, answer, bundle }: SavedProof): string {
-  const said: JsonObject =
-    answer.kind === 'whole'
-      ? { answer: answer.answer }
-      : {
-          chunks: [...answer.chunks],
-          ...(answer.idempotent === true ? { idempotent: true } : {}),
-        }
+  const said: JsonObject = {
+    ...saidBy(answer),
+    ...(answer.kind !== 'whole' && answer.idempotent === true ? { idempotent: true } : {}),
+  }
   const completed: JsonObject = bundle === undefined ? { version: 1 } : { version: 2, bundle }
   return `${canonicalizeJson({ format: SAVED_PROOF_FORMAT, ...completed, request, ...said })}\n`
+}
+
+function saidBy(answer: KeptAnswer): JsonObject {
+  switch (answer.kind) {
+    case 'whole':
+      return { answer: answer.answer }
+    case 'stream':
+      return { chunks: [...answer.chunks] }
+    case 'events':
+      return { events: answer.events.map(({ event, data }) => ({ event, data })) }
+  }
 }
 
 /**
@@ -54,8 +63,8 @@ export function parseSavedProof(json: Json): SavedProof {
       'unknown_proof_format',
       `expected format ${SAVED_PROOF_FORMAT}, version 1 or 2`,
     )
-  const said = Object.hasOwn(json, 'chunks') ? 'chunks' : 'answer'
-  const isIdempotent = said === 'chunks' && memberOf(json, 'idempotent') === true
+  const said = (['chunks', 'events'] as const).find((name) => Object.hasOwn(json, name)) ?? 'answer'
+  const isIdempotent = said !== 'answer' && memberOf(json, 'idempotent') === true
   const members = membersOf(json, 'the proof', [
     'format',
     'version',
@@ -74,9 +83,17 @@ export function parseSavedProof(json: Json): SavedProof {
 
 function readAnswer(
   value: Json | undefined,
-  { said, ...more }: { readonly said: 'answer' | 'chunks'; readonly idempotent?: true },
+  { said, ...more }: { readonly said: 'answer' | 'chunks' | 'events'; readonly idempotent?: true },
 ): KeptAnswer {
   if (said === 'answer') return { kind: 'whole', answer: objectOf(value, said) }
-  const chunks = arrayOf(value, said).map((chunk, at) => objectOf(chunk, `chunks.${at}`))
-  return { kind: 'stream', chunks, ...more }
+  const parts = arrayOf(value, said).map((part, at) => objectOf(part, `${said}.${at}`))
+  if (said === 'chunks') return { kind: 'stream', chunks: parts, ...more }
+  const events = parts.map((part, at) => {
+    const { event, data } = membersOf(part, `events.${at}`, ['event', 'data'])
+    return {
+      event: textOf(event, `events.${at}.event`),
+      data: objectOf(data, `events.${at}.data`),
+    }
+  })
+  return { kind: 'events', events, ...more }
 }

@@ -7,7 +7,7 @@ import { verifyCompletionSignature } from './completion-signature.ts'
 import { type CallRequest, statedHeaders } from './dialects/call-request.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
 import { type DialectName, isDialectName } from './dialects/dialect-names.ts'
-import { DIALECTS, type Dialect, dialectOfRequest, eventDialectOf } from './dialects/dialects.ts'
+import { DIALECTS, type Dialect, dialectOfRequest } from './dialects/dialects.ts'
 import { type KeptStream, readKeptStream } from './dialects/kept-stream.ts'
 import { statedAbsence } from './erasure.ts'
 import { FormatError, ProofError } from './errors.ts'
@@ -162,7 +162,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
   const isStored = createRequest === undefined
   const object = isJsonObject(record) ? record : {}
   const dialect = DIALECTS[isStored ? dialectOfStored(object) : dialectOfRequest(createRequest)]
-  const kept = events === null ? null : attempt(() => readKept(dialect.name, events))
+  const kept = events === null ? null : attempt(() => readKeptStream(dialect.name, events))
   const members = isStored ? object : kept === null ? dialect.proofOf(object) : proofOfKept(kept)
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
   const withheld = ownMembers({
@@ -200,12 +200,6 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 function dialectOfStored(record: JsonObject): DialectName {
   const name = memberAt(record, 'receipt', 'dialect')
   return isDialectName(name) ? name : 'chat'
-}
-
-function readKept(name: DialectName, events: readonly DialectEvent[]): KeptStream {
-  const dialect = eventDialectOf(name)
-  if (dialect !== null) return readKeptStream(dialect, events)
-  throw new FormatError('invalid_stream', 'expected chunks without names')
 }
 
 function proofOfKept(kept: Attempt<KeptStream>): JsonObject {
@@ -362,12 +356,13 @@ function checkStreamHash(subject: Subject): Finding {
   if (need(subject.isStream))
     return `SHA-256 ${receipt.stream_hash} over ${kept.length} ${events === null ? 'chunks' : 'events'}`
   const isSameAnswer = need(subject.hashes.computed) === receipt.response_hash
-  if (!isSameAnswer || !subject.idempotent || chunks === null)
+  if (!isSameAnswer || !subject.idempotent)
     throw new ProofError(
       'wrong_stream',
-      `expected the chunks that the enclave gave out, and no others${isSameAnswer ? CUT_OTHERWISE : ''}`,
+      `expected the ${events === null ? 'chunks' : 'events'} that the enclave gave out, and no others${isSameAnswer ? CUT_OTHERWISE : ''}`,
     )
-  refuseAmbiguous(chunks)
+  // Events were read strictly: all readers assemble them to this answer.
+  if (chunks !== null) refuseAmbiguous(chunks)
   return skip(REPEATED)
 }
 

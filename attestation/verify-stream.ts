@@ -1,5 +1,5 @@
 import type { DialectEvent } from './dialects/dialect.ts'
-import { dialectOfRequest, eventDialectOf } from './dialects/dialects.ts'
+import { dialectOfRequest } from './dialects/dialects.ts'
 import { readKeptStream } from './dialects/kept-stream.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 import { invalidStream, readLines, splitBlocks } from './stream/kept-events.ts'
@@ -45,8 +45,8 @@ export function verifyEventStream(
   events: readonly DialectEvent[],
   options: RecordOptions & { readonly request: Json },
 ): RecordReport {
-  const dialect = eventDialectOf(dialectOfRequest(options.request))
-  if (dialect === null) throw invalidStream('expected a request with dialect, headers and body')
+  const dialect = dialectOfRequest(options.request)
+  if (dialect === 'chat') throw invalidStream('expected a request with dialect, headers and body')
   readKeptStream(dialect, events)
   return verifyRecord(null, { ...options, events })
 }

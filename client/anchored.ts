@@ -33,6 +33,9 @@ export type AnchoredOptions = {
   readonly signal?: AbortSignal
 }
 
+/** What identifies a call, and what its caller kept. */
+export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
+
 /** The evidence of a call whose anchor is in a block. */
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
@@ -67,7 +70,7 @@ const POLL_MS_MAX = 5_000
  * limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
-  proof: Proof,
+  proof: KeptProof,
   parts: {
     readonly gateway: AskedGateway
     /**
@@ -161,7 +164,7 @@ function invalid(message: string): AffidavitError {
 }
 
 /** Checks that the bundle has the request, the answer and the receipt of this call. */
-function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void {
+function checkSame({ record }: EvidenceBundle, { request, answer }: KeptProof): void {
   const differing = compareExchange(record, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',
   )
@@ -174,7 +177,7 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void
  */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
-  { request, answer }: Proof,
+  { request, answer }: KeptProof,
 ): { readonly bundle: EvidenceBundle; readonly text: string } {
   const { json, bundle } = given
   const { record } = bundle

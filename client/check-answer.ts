@@ -1,5 +1,6 @@
-import type { KeptAnswer } from '../attestation/compare-exchange.ts'
+import { type KeptAnswer, keptProofOf, streamOf } from '../attestation/compare-exchange.ts'
 import type { CredentialDemand } from '../attestation/demands.ts'
+import type { DialectName } from '../attestation/dialects/dialect-names.ts'
 import { checkOutcome } from '../attestation/evidence/document-checks.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
@@ -26,7 +27,11 @@ export type AnswerCheck = Check<AnswerCheckName>
 
 /** The call that the answer must belong to. */
 export type SentCall = {
-  /** The body as it was sent, parsed strictly. */
+  readonly dialect: DialectName
+  /**
+   * The body as it was sent, parsed strictly. Of a dialect other than chat: `dialect`, `headers`
+   * and `body`, as it is hashed.
+   */
   readonly request: JsonObject
   /**
    * How often this client sent exactly this body. Null if the caller chose the nonce: the caller
@@ -66,14 +71,13 @@ export async function checkAnswer(
   answer: KeptAnswer,
   { call, notaries }: { readonly call: SentCall; readonly notaries: Notaries },
 ): Promise<CheckedAnswer> {
-  const proof = proofOf(answer)
+  const proof = proofOf(answer, call.dialect)
   const receipt = withErrorCode('wrong_receipt', () =>
     parseReceipt(memberOf(proof, 'receipt') ?? null),
   )
-  const { checks } = verifyRecord(proof, {
+  const { checks } = verifyRecord(answer.kind === 'whole' ? answer.answer : proof, {
     request: call.request,
-    ...(answer.kind === 'stream' ? { chunks: answer.chunks.filter(isJsonObject) } : {}),
-    idempotent: call.isIdempotent,
+    ...streamOf(answer),
   })
   refuseFailed(checks)
   refuseUnmade(checks, answer)
@@ -107,11 +111,11 @@ export async function checkAnswer(
   }
 }
 
-/** Returns the object with the proof: the answer, or the last chunk of the stream. */
-function proofOf(answer: KeptAnswer): JsonObject {
-  const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
-  if (isJsonObject(proof) && memberOf(proof, 'receipt') !== undefined) return proof
-  if (isJsonObject(proof) && memberOf(proof, 'error') !== undefined)
+/** Returns the object with the proof members. */
+function proofOf(answer: KeptAnswer, dialect: DialectName): JsonObject {
+  const proof = keptProofOf(answer, dialect)
+  if (memberOf(proof, 'receipt') !== undefined) return proof
+  if (memberOf(proof, 'error') !== undefined)
     throw new AffidavitError('error_in_answer', describeGatewayError(memberOf(proof, 'error')))
   throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
 }
@@ -190,7 +194,7 @@ function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): voi
   const hasPassed = (name: AnswerCheckName) =>
     checks.some((made) => made.name === name && made.outcome === 'passed')
   const unmade = NEEDED.find((name) => !hasPassed(name))
-  const isBound = hasPassed('response hash') || (kind === 'stream' && hasPassed('stream hash'))
+  const isBound = hasPassed('response hash') || (kind !== 'whole' && hasPassed('stream hash'))
   const open = unmade ?? (isBound ? undefined : 'response hash')
   const found = checks.find(({ name }) => name === open)
   if (found !== undefined) throw refusal(found, checks)

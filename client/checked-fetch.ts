@@ -1,26 +1,19 @@
-import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import type { KeptAnswer } from '../attestation/compare-exchange.ts'
-import {
-  type CredentialDemand,
-  DEMANDS_MEMBER,
-  type Demands,
-  demandsOf,
-  digestCredential,
-} from '../attestation/demands.ts'
-import { FormatError } from '../attestation/errors.ts'
-import { canonicalizeJson } from '../attestation/json/canonical.ts'
 import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson, parseStrictJson } from '../attestation/json/parse-strict.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { createAnswerSize } from './answer-size.ts'
+import { CALL_DIALECTS, type CallDialect } from './call-dialects.ts'
 import { checkAnswer, describeGatewayError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
 import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
-import { type Fetch, isRedirect, readAtMost, readTwice } from './gateway.ts'
+import { type Fetch, isRedirect, leavable, readAtMost, readTwice } from './gateway.ts'
 import type { Notaries } from './notaries.ts'
+import { createCallPreparer, type PreparedCall } from './prepare-call.ts'
 import { createProof, type Proof } from './proof.ts'
+import type { SessionTurn, SessionTurns } from './session.ts'
 
 /** The options of createCheckedFetch. */
 export type CheckedFetchOptions = {
@@ -43,15 +36,22 @@ export type CheckedFetchOptions = {
   readonly bind: (answer: Response, proof: Proof) => void
   /** Unix milliseconds. */
   readonly now: () => number
+  /** The session of all calls, or null. */
+  readonly session: SessionTurns | null
 }
 
+/** The header of a call that ends its session. It is not sent to the gateway. */
+export const LAST_CALL_HEADER = 'affidavit-last'
+
 /**
- * Returns a `fetch` for `POST {baseURL}/chat/completions`, which checks the answers, and for `GET
+ * Returns a `fetch` for the calls of all dialects, which checks the answers, and for lists of
+ * models: `POST {baseURL}/chat/completions`, `/responses`, `/anthropic/v1/messages`, `GET
  * {baseURL}/models`. It refuses other requests with `unsupported_call`, so that no answer passes
  * unchecked.
  *
- * It adds to the body a nonce, and states which credential the enclave must use: the credential of
- * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the body already has are kept.
+ * It adds a nonce to each call, and states which credential the enclave must use: the credential of
+ * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the call already has are kept.
+ * In a session, a call waits until the call before it has ended.
  *
  * An answer with an error status is not signed, and only its error is passed on. Reading the body
  * of a refused answer rejects with AffidavitError, for a stream before its end. Thus a client that
@@ -59,46 +59,52 @@ export type CheckedFetchOptions = {
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
-  const sentBefore = createSentCalls()
+  const prepare = createCallPreparer()
   return async (input, init = {}) => {
     const request = new Request(input, { ...init, ...HALF_DUPLEX })
     const { url, method, headers } = request
-    switch (routeOf(url, { method, baseURL })) {
-      case 'models':
-        // This read has no side effects, so it may be repeated.
-        return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), {
-          signal: init.signal ?? request.signal,
-        })
-      case 'completion': {
-        const credential = readCredential(headers.get('fine-tune-authorization'))
-        if (credential instanceof AffidavitError) return refuse(new Response(), credential)
-        const { body, call } = sentBefore.prepare(new Uint8Array(await request.arrayBuffer()), {
-          key: headers.get('idempotency-key'),
-          credential,
-        })
-        // The header has the length of the old body. fetch sets the new length.
-        headers.delete('content-length')
-        const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
-        const signal = init.signal ?? request.signal
-        const send = (more: RequestInit) => fetch(url, { ...sent, signal, ...more })
-        const encrypted = { ...call, isEncrypted: true }
-        try {
-          if (!options.encrypt) {
-            await leavable(options.notaries.ensure(), signal)
-            return await checkResponse(await send({}), { call, options, signal })
-          }
-          const response = await sendSealed(send, { body, headers, credential, signal, options })
-          return await checkResponse(response, { call: encrypted, options, signal })
-        } catch (fault) {
-          // A repeat does not help, so this error appears when the answer is read, like all other
-          // refusals.
-          if (fault instanceof AffidavitError && fault.status !== undefined)
-            return refuse(new Response(), fault)
-          throw fault
-        }
-      }
+    const signal = init.signal ?? request.signal
+    const form = routeOf(url, { method, baseURL })
+    // This read has no side effects, so it may be repeated.
+    if (form === 'models')
+      return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), { signal })
+    const body = new Uint8Array(await request.arrayBuffer())
+    const isLast = headers.get(LAST_CALL_HEADER) === 'true'
+    headers.delete(LAST_CALL_HEADER)
+    const turn = (await options.session?.next({ isLast, signal })) ?? null
+    const send = (more: RequestInit) =>
+      fetch(withoutQuery(url), { ...init, method, redirect: 'manual', signal, ...more })
+    let isRunning = false
+    try {
+      const credential = readCredential(headers.get('fine-tune-authorization'))
+      const place = turn?.place ?? null
+      const isEncrypted = options.encrypt
+      const prepared = prepare({ form, headers, body, credential, place, isEncrypted })
+      const response = isEncrypted
+        ? await sendSealed(send, { ...prepared, credential, signal, options })
+        : await sendClear(send, { ...prepared, signal, options })
+      const answered: Answered = { call: prepared.call, form, turn, options, signal }
+      const checked = await checkResponse(response, answered)
+      isRunning = checked.isRunning
+      return checked.response
+    } catch (fault) {
+      // A repeat does not help, so this error appears when the answer is read, like all other
+      // refusals.
+      if (isRefusal(fault)) return refuse(new Response(), fault)
+      throw fault
+    } finally {
+      if (!isRunning) turn?.end()
     }
   }
+}
+
+async function sendClear(
+  send: (more: RequestInit) => Promise<Response>,
+  parts: Pick<PreparedCall, 'headers' | 'body'> & Pick<Answered, 'signal' | 'options'>,
+): Promise<Response> {
+  const { headers, body, signal, options } = parts
+  await leavable(options.notaries.ensure(), signal)
+  return await send({ headers, body })
 }
 
 /**
@@ -151,178 +157,79 @@ function retryLater(response: Response): Response {
   return new Response(response.body, { status: 503, headers })
 }
 
-/**
- * Returns null without a credential, and an AffidavitError for a credential that the enclave could
- * not use.
- */
-function readCredential(header: string | null): string | null | AffidavitError {
+/** Returns null without a credential. Throws for a credential that the enclave could not use. */
+function readCredential(header: string | null): string | null {
   if (header === null) return null
   const credential = header.replace(/^bearer(?:\s+|$)/i, '').trim()
   if (/^[\x21-\x7e]+$/.test(credential)) return credential
-  return new AffidavitError(
+  throw new AffidavitError(
     'invalid_request',
     "expected Fine-Tune-Authorization to be 'Bearer', a space and a credential of printable ASCII",
   )
 }
 
-/**
- * Waits for shared work. Rejects when this caller aborts; the work continues for the other callers.
- */
-export async function leavable<Value>(
-  running: Promise<Value>,
-  signal: AbortSignal,
-): Promise<Value> {
-  let leave: () => void = () => undefined
-  const left = new Promise<never>((_, reject) => {
-    leave = () => reject(signal.reason)
-    if (signal.aborted) leave()
-    else signal.addEventListener('abort', leave, { once: true })
-  })
-  try {
-    return await Promise.race([running, left])
-  } finally {
-    signal.removeEventListener('abort', leave)
-  }
-}
-
 /** Some engines require this member for streamed bodies, but not all type definitions have it. */
 const HALF_DUPLEX = { duplex: 'half' } as RequestInit
+
+function isRefusal(fault: unknown): boolean {
+  return fault instanceof AffidavitError && fault.status !== undefined
+}
 
 function routeOf(
   url: string,
   { method, baseURL }: { readonly method: string; readonly baseURL: string },
-): 'completion' | 'models' {
-  const path = url.startsWith(`${baseURL}/`) ? url.slice(baseURL.length) : null
-  if (method === 'POST' && path === '/chat/completions') return 'completion'
-  if (method === 'GET' && path !== null && /^\/models(\/[^/?#]+)?$/.test(path)) return 'models'
+): CallDialect | 'models' {
+  const plain = withoutQuery(url)
+  const path = plain.startsWith(`${baseURL}/`) ? plain.slice(baseURL.length) : ''
+  const form = CALL_DIALECTS.find(({ paths }) => paths.includes(path))
+  if (method === 'POST' && form !== undefined) return form
+  if (method === 'GET' && MODELS_PATH.test(path)) return 'models'
+  const expected = CALL_DIALECTS.flatMap(({ paths }) => paths.slice(0, 1)).join(', ')
   throw new AffidavitError(
     'unsupported_call',
-    `expected POST ${baseURL}/chat/completions, got ${method} ${url}: nothing else has a proof`,
+    `expected POST to ${expected} below ${baseURL}, got ${method} ${url}: nothing else has a proof`,
   )
 }
 
-/** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */
-const KEYED_CALLS_MAX = 1_000
-const NONCE_BYTES = 32
+const MODELS_PATH = /^(?:\/anthropic\/v1)?\/models(?:\/[^/?#]+)?$/
 
-type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: SentCall }
-
-/** Assigns a nonce to each call. Calls with the same Idempotency-Key get the same nonce. */
-function createSentCalls() {
-  const keyed = new Map<string, { readonly nonce: string; sends: number }>()
-
-  function prepare(
-    body: Uint8Array,
-    { key, credential }: { readonly key: string | null; readonly credential: string | null },
-  ): PreparedCall {
-    const request = readRequest(body)
-    const own = readDemands(request)
-    const known = own.nonce === undefined ? nonceFor(key, body) : { nonce: own.nonce, sends: null }
-    const { nonce, sends } = known
-    const demand =
-      credential === null ? 'operator' : { sha256: digestCredential(nonce, credential) }
-    const demands = { ...own, nonce, credential: own.credential ?? demand }
-    const isTheirs = memberOf(request, DEMANDS_MEMBER) !== undefined
-    const sent = isTheirs ? replaceDemands(request, demands) : addDemands(body, demands)
-    return {
-      body: sent,
-      call: {
-        request: readRequest(sent),
-        sends,
-        credential: demands.credential,
-        isIdempotent: key !== null,
-        isEncrypted: false,
-      },
-    }
-  }
-
-  function nonceFor(key: string | null, body: Uint8Array): { nonce: string; sends: number } {
-    if (key === null) return { nonce: randomNonce(), sends: 1 }
-    const name = `${encodeHex(sha256(body))} ${key}`
-    const known = keyed.get(name) ?? { nonce: randomNonce(), sends: 0 }
-    known.sends += 1
-    keyed.delete(name)
-    keyed.set(name, known)
-    for (const oldest of keyed.keys()) {
-      if (keyed.size <= KEYED_CALLS_MAX) break
-      keyed.delete(oldest)
-    }
-    return { nonce: known.nonce, sends: known.sends }
-  }
-
-  return { prepare }
+/** SDKs add a query, such as `beta=true`, that has no meaning for a verified call. */
+function withoutQuery(url: string): string {
+  return url.replace(/[?#].*$/, '')
 }
-
-function randomNonce(): string {
-  return encodeHex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)))
-}
-
-function readRequest(body: Uint8Array): JsonObject {
-  let request: Json
-  try {
-    request = parseStrictJson(body)
-  } catch (cause) {
-    if (!(cause instanceof JsonError)) throw cause
-    throw new AffidavitError('invalid_request', `the body: ${cause.message}`, { cause })
-  }
-  if (isJsonObject(request)) return request
-  throw new AffidavitError('invalid_request', 'expected the body to be a JSON object')
-}
-
-/** Reads the demands that the caller set in the body. */
-function readDemands(request: JsonObject): Demands {
-  try {
-    return demandsOf(request) ?? {}
-  } catch (cause) {
-    if (!(cause instanceof FormatError)) throw cause
-    throw new AffidavitError('invalid_request', cause.message, { cause })
-  }
-}
-
-/** Adds demands to the text of an object. All other bytes stay unchanged. */
-function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuffer> {
-  const text = new TextDecoder().decode(body).trimStart()
-  const rest = text.slice(1)
-  const separator = rest.trimStart().startsWith('}') ? '' : ','
-  const member = `"${DEMANDS_MEMBER}":${JSON.stringify(demands)}`
-  return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
-}
-
-/**
- * Replaces the caller's demands. The whole text becomes canonical, which does not change its hash.
- */
-function replaceDemands(request: JsonObject, demands: SentDemands): Uint8Array<ArrayBuffer> {
-  const replaced = { ...request, [DEMANDS_MEMBER]: demands }
-  return new Uint8Array(encodeUtf8(canonicalizeJson(replaced)))
-}
-
-type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 
 type Answered = {
   readonly call: SentCall
+  readonly form: CallDialect
+  readonly turn: SessionTurn | null
   readonly options: CheckedFetchOptions
   /** The signal of this call, with which its caller may abort. */
   readonly signal: AbortSignal
 }
 
-async function checkResponse(response: Response, parts: Answered): Promise<Response> {
+/** `isRunning`: the answer is a stream, whose end also ends the turn of the call. */
+type Checked = { readonly response: Response; readonly isRunning: boolean }
+
+async function checkResponse(response: Response, parts: Answered): Promise<Checked> {
+  const whole = (checked: Response): Checked => ({ response: checked, isRunning: false })
   if (isRedirect(response))
-    return refuse(response, new AffidavitError('redirected', 'expected no redirection'))
-  if (!response.ok) return await passError(response)
+    return whole(refuse(response, new AffidavitError('redirected', 'expected no redirection')))
+  if (!response.ok) return whole(await passError(response, parts.form))
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
+  const { body } = parts.form.dialect.readRequest(parts.call.request)
   // A reader that expects a stream would show a plain object as an empty answer.
-  if (isStream !== (memberOf(parts.call.request, 'stream') === true))
-    return refuse(response, wrongForm(isStream))
+  if (isStream !== (memberOf(body, 'stream') === true))
+    return whole(refuse(response, wrongForm(isStream)))
   if (isStream && response.body !== null)
-    return checkStream(response, { ...parts, body: response.body })
+    return { response: checkStream(response, response.body, parts), isRunning: true }
   try {
-    return await checkWhole(response, parts)
+    return whole(await checkWhole(response, parts))
   } catch (fault) {
     // Nothing was passed on yet. If the caller aborted or its time limit ended, the call itself
     // rejects.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
-    return refuse(response, fault)
+    return whole(refuse(response, fault))
   }
 }
 
@@ -335,16 +242,23 @@ function wrongForm(isStream: boolean): AffidavitError {
 
 function checkStream(
   response: Response,
-  { body, ...parts }: Answered & { readonly body: ReadableStream<Uint8Array> },
+  body: ReadableStream<Uint8Array>,
+  parts: Answered,
 ): Response {
+  const { call, form, turn, options, signal } = parts
+  const end = () => turn?.end()
+  // A caller who aborts may never read the stream.
+  if (turn !== null) signal.addEventListener('abort', end, { once: true })
   const stream = checkedStream(body, {
-    check: async (chunks) => {
-      const kept = { kind: 'stream', chunks, idempotent: parts.call.isIdempotent } as const
-      parts.options.bind(checked, await prove(kept, parts))
+    answer: form.openReader(),
+    check: async (kept) => {
+      const answer = { ...kept, idempotent: call.isIdempotent }
+      options.bind(checked, await prove(answer, parts))
     },
-    hold: parts.options.hold,
-    bytesMax: parts.options.bytesMax,
-    signal: parts.signal,
+    onEnd: end,
+    hold: options.hold,
+    bytesMax: options.bytesMax,
+    signal,
   })
   const checked = likewise(response, stream)
   return checked
@@ -354,7 +268,7 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   const bytes = await readAtMost(response, parts.options.bytesMax)
   if (bytes === null)
     throw new AffidavitError('answer_too_large', `expected at most ${parts.options.bytesMax} bytes`)
-  const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, parts)
+  const proof = await prove({ kind: 'whole', answer: readAnswer(bytes, parts) }, parts)
   const checked = likewise(response, bytes)
   parts.options.bind(checked, proof)
   // With another content type from the gateway, some clients would return text instead of an
@@ -363,7 +277,7 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   return checked
 }
 
-function readAnswer(bytes: Uint8Array): JsonObject {
+function readAnswer(bytes: Uint8Array, { form }: Answered): JsonObject {
   createAnswerSize().add(bytes)
   let answer: Json
   try {
@@ -374,18 +288,20 @@ function readAnswer(bytes: Uint8Array): JsonObject {
   }
   if (!isJsonObject(answer))
     throw new AffidavitError('invalid_answer', 'expected the answer to be a JSON object')
-  if (memberOf(answer, 'error') !== undefined && memberOf(answer, 'receipt') === undefined)
-    throw new AffidavitError('error_in_answer', describeGatewayError(memberOf(answer, 'error')))
+  const error = memberOf(answer, 'error') ?? null
+  if (error !== null && memberOf(form.dialect.proofOf(answer), 'receipt') === undefined)
+    throw new AffidavitError('error_in_answer', describeGatewayError(error))
   return answer
 }
 
 /** Checks that an expected enclave signed the answer, then stores and returns the proof. */
-async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<Proof> {
+async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
   const kept = { request: call.request, answer, checkedAt: new Date(now()) }
   const proof = createProof(checked, kept)
   await keep(proof)
+  turn?.keep(proof.hash)
   return proof
 }
 

@@ -1,69 +1,64 @@
-import { addChunk, emptyAssembly } from '../attestation/assemble-completion.ts'
 import { ByteBuffer } from '../attestation/byte-buffer.ts'
-import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
-import { FormatError } from '../attestation/errors.ts'
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
-import { readEvent } from '../attestation/verify-stream.ts'
-import { createAnswerSize } from './answer-size.ts'
-import { describeGatewayError } from './check-answer.ts'
+import { type AnswerReader, type KeptStreamedAnswer, withStreamError } from './answer-readers.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 
-/** One complete event of a stream: its kind and its bytes. */
-type StreamEvent =
-  | { readonly kind: 'unshown' } // comments and such
-  | { readonly kind: 'chunk'; readonly chunk: JsonObject; readonly hasProof: boolean }
-  | { readonly kind: 'end' } //     [DONE]
-
 /**
- * Passes on a stream of server-sent events as it arrives. The chunk with the proof and `[DONE]`
- * follow only if `check` accepts all chunks. Otherwise the stream fails: with the error of `check`
- * or `source`, or with AffidavitError `invalid_stream`, `cut_stream`, `error_in_answer`,
- * `answer_too_large`, `no_proof`.
+ * Passes on a stream of server-sent events as it arrives. The event with the proof and the end
+ * follow only if `check` accepts all that `answer` has read. Otherwise the stream fails: with the
+ * error of `check` or `source`, or with AffidavitError `invalid_stream`, `cut_stream`,
+ * `error_in_answer`, `answer_too_large`, `no_proof`.
  *
- * Data after `[DONE]` is dropped. With `hold`, nothing is passed on before the whole stream was
+ * Data after the end is dropped. With `hold`, nothing is passed on before the whole stream was
  * checked, and comments are dropped. Back-pressure and a cancel of this stream reach `source`. If
  * `signal` was aborted, this stream fails with the error of `source`.
  */
 export function checkedStream(
   source: ReadableStream<Uint8Array>,
   {
+    answer,
     check,
+    onEnd = () => undefined,
     hold,
     bytesMax,
     signal,
   }: {
-    readonly check: (chunks: readonly JsonObject[]) => Promise<void>
+    readonly answer: AnswerReader
+    readonly check: (kept: KeptStreamedAnswer) => Promise<void>
+    /** Called when the stream has ended: whole, with an error, or because its reader left. */
+    readonly onEnd?: () => void
     readonly hold: boolean
     readonly bytesMax: number
     readonly signal?: AbortSignal
   },
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   const reader = source.getReader()
-  const events = createEventReader(bytesMax)
+  const events = createEventSplitter(bytesMax)
   const held: Uint8Array<ArrayBuffer>[] = []
+  let hasProof = false
   let isProven = false
 
   /** Reads until data can be passed on, or until the end. */
   async function pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) {
     for (;;) {
       const { done, value } = await read()
-      if (done) throw cut(events.hasProof())
+      if (done) throw cut(hasProof)
       let isGiven = false
-      for (const { event, bytes } of events.add(value)) {
-        // A waiting reader receives enqueued data at once and may stop at `[DONE]`, so this data
+      for (const bytes of events.add(value)) {
+        const kind = withStreamError(() => answer.read(decodeLines(bytes)))
+        hasProof ||= kind === 'proof'
+        // A waiting reader receives enqueued data at once and may stop at the end, so this data
         // waits for the check.
-        if (hold || events.hasProof() || event.kind === 'end') {
+        if (hold || hasProof || kind === 'end') {
           // Comments are dropped: they may be endless, and no reader needs them here.
-          if (event.kind !== 'unshown') held.push(bytes)
+          if (kind !== 'unshown') held.push(bytes)
         } else {
           controller.enqueue(bytes)
           isGiven = true
         }
-        if (event.kind !== 'end') continue
-        await check(events.chunks())
+        if (kind !== 'end') continue
+        await check(answer.kept())
         isProven = true
+        onEnd()
         for (const part of held) controller.enqueue(part)
         controller.close()
         void reader.cancel().catch(() => undefined)
@@ -93,11 +88,13 @@ export function checkedStream(
         try {
           await pull(controller)
         } catch (fault) {
+          onEnd()
           void reader.cancel(fault).catch(() => undefined)
           throw fault
         }
       },
       async cancel(reason) {
+        onEnd()
         if (!isProven) await reader.cancel(reason)
       },
     },
@@ -116,21 +113,15 @@ function cut(hasProof: boolean): AffidavitError {
 }
 
 /**
- * Splits bytes into events and parses each event. Lines must end with a single line feed, as the
- * gateway writes them: readers treat other line ends differently.
+ * Splits bytes into events. Lines must end with a single line feed, as the gateway writes them:
+ * readers treat other line ends differently.
  */
-function createEventReader(bytesMax: number) {
-  const assembly = emptyAssembly()
-  const size = createAnswerSize()
-  const chunks: JsonObject[] = []
+function createEventSplitter(bytesMax: number) {
   /** Bytes since the last complete event. */
   const rest = new ByteBuffer()
   let length = 0
-  let hasProof = false
 
-  function* add(
-    bytes: Uint8Array,
-  ): Generator<{ readonly event: StreamEvent; readonly bytes: Uint8Array<ArrayBuffer> }> {
+  function* add(bytes: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
     length += bytes.length
     if (length > bytesMax)
       throw new AffidavitError('answer_too_large', `expected at most ${bytesMax} bytes`)
@@ -146,44 +137,12 @@ function createEventReader(bytesMax: number) {
       const part = new Uint8Array(rest.take())
       start = end
       end = -1
-      yield { event: readOne(part), bytes: part }
+      yield part
     }
     rest.append(bytes.subarray(start))
   }
 
-  function readOne(bytes: Uint8Array): StreamEvent {
-    const text = decodeLines(bytes)
-    refuseError(text)
-    const [data] = withStreamError(() => readEvent(text))
-    if (data === undefined) return { kind: 'unshown' }
-    if (data === '[DONE]') return { kind: 'end' }
-    if (hasProof) throw invalid('expected nothing but [DONE] after the chunk with the proof')
-    size.add(data)
-    const chunk = withStreamError(() => parseExactJson(new TextEncoder().encode(data)))
-    if (!isJsonObject(chunk)) throw invalid('expected every chunk to be an object')
-    if (memberOf(chunk, 'error') !== undefined)
-      throw new AffidavitError('error_in_answer', describeGatewayError(memberOf(chunk, 'error')))
-    withStreamError(() => addChunk(assembly, chunk))
-    hasProof = memberOf(chunk, 'receipt') !== undefined
-    if (!hasProof && PROOF_MEMBERS.some((name) => Object.hasOwn(chunk, name)))
-      throw invalid('expected no part of a proof before the last chunk')
-    chunks.push(chunk)
-    return { kind: 'chunk', chunk, hasProof }
-  }
-
-  return { add, chunks: () => chunks, hasProof: () => hasProof }
-}
-
-/**
- * Throws if the event is an error with which the gateway ends a failed stream (interface, part 6).
- */
-function refuseError(text: string): void {
-  const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
-  if (data === undefined) return
-  createAnswerSize().add(data)
-  const json = withStreamError(() => parseExactJson(new TextEncoder().encode(data)))
-  const error = isJsonObject(json) ? memberOf(json, 'error') : undefined
-  throw new AffidavitError('error_in_answer', describeGatewayError(error))
+  return { add }
 }
 
 const LINE_FEED = 0x0a
@@ -205,15 +164,6 @@ function decodeLines(bytes: Uint8Array): string {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
   } catch {
     throw invalid('expected the stream to be UTF-8')
-  }
-}
-
-function withStreamError<Type>(read: () => Type): Type {
-  try {
-    return read()
-  } catch (fault) {
-    if (!(fault instanceof FormatError || fault instanceof JsonError)) throw fault
-    throw new AffidavitError('invalid_stream', fault.message, { cause: fault })
   }
 }
 

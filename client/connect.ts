@@ -1,6 +1,11 @@
 import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
 import type { Expectations } from '../attestation/report/expectations.ts'
-import { type AnchoredEvidence, type AnchoredOptions, awaitAnchor } from './anchored.ts'
+import {
+  type AnchoredEvidence,
+  type AnchoredOptions,
+  awaitAnchor,
+  type KeptProof,
+} from './anchored.ts'
 import type { AskedGateway } from './ask-gateway.ts'
 import { createCheckedFetch } from './checked-fetch.ts'
 import { AffidavitError, messageOf } from './errors.ts'
@@ -8,6 +13,7 @@ import { type Fetch, isSafeForKey } from './gateway.ts'
 import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import { createReleaseUpdates } from './release-updates.ts'
+import { createSession, type Session, type SessionOptions, type SessionTurns } from './session.ts'
 
 /** The options of connect. */
 export type ConnectOptions = {
@@ -58,8 +64,12 @@ export type ConnectOptions = {
 export type Affidavit = {
   /** The `baseURL` for an OpenAI client. */
   readonly baseURL: string
-  /** The `fetch` for an OpenAI client. It works without `this`. */
+  /** The `baseURL` for an Anthropic client. */
+  readonly anthropicBaseURL: string
+  /** The `fetch` for a client of OpenAI or Anthropic. It works without `this`. */
   readonly fetch: Fetch
+  /** Starts a session: its `fetch` ties the calls of one run of an agent together. */
+  startSession(options?: SessionOptions): Session
   /** The notaries of the expected enclaves, with verified facts about each. */
   readonly notaries: readonly AttestedNotary[]
   /** Notaries that the gateway named and that were refused, with the reason. */
@@ -71,7 +81,7 @@ export type Affidavit = {
    */
   onProof(listener: (proof: Proof) => void | Promise<void>): () => void
   /** Waits until the chain has a call's anchor. Returns the call's checked evidence bundle. */
-  anchored(proof: Proof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
+  anchored(proof: KeptProof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
    * Replaces `expect.releases` with newer releases, signed by the same keys. Each new list replaces
    * the old list at the same position. Further lists are added. The new lists apply from this call
@@ -133,25 +143,33 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   )
   const listeners = new Set(options.onProof === undefined ? [] : [options.onProof])
   const baseURL = `${url}/v1/verified`
-  const checkedFetch = createCheckedFetch({
-    baseURL,
-    fetch,
-    notaries,
-    encrypt,
-    hold,
-    bytesMax: countOf(options.answerBytesMax, 'answerBytesMax', ANSWER_BYTES_MAX_DEFAULT),
-    now,
-    keep: async (proof) => {
-      for (const listener of listeners) await listener(proof)
-      add(proof)
-    },
-    bind,
-  })
+  const bytesMax = countOf(options.answerBytesMax, 'answerBytesMax', ANSWER_BYTES_MAX_DEFAULT)
+  const openFetch = (session: SessionTurns | null, keepToo: SessionOptions['onProof']): Fetch =>
+    createCheckedFetch({
+      baseURL,
+      fetch,
+      notaries,
+      encrypt,
+      hold,
+      bytesMax,
+      now,
+      keep: async (proof) => {
+        for (const listener of listeners) await listener(proof)
+        await keepToo?.(proof)
+        add(proof)
+      },
+      bind,
+      session,
+    })
+  const anchored: Affidavit['anchored'] = (proof, waiting = {}) =>
+    awaitAnchor(proof, { gateway, policy: notaries.policy, options: waiting })
   await notaries.refresh(signal)
   if (encrypt) await notaries.encryptionTarget({ gone: null })
   return {
     baseURL,
-    fetch: checkedFetch,
+    anthropicBaseURL: `${baseURL}/anthropic`,
+    fetch: openFetch(null, undefined),
+    startSession: (session = {}) => createSession(session, { open: openFetch, anchored }),
     get notaries() {
       return notaries.list().attested
     },
@@ -166,12 +184,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
         listeners.delete(listener)
       }
     },
-    anchored: (proof, waiting = {}) =>
-      awaitAnchor(proof, {
-        gateway,
-        policy: notaries.policy,
-        options: waiting,
-      }),
+    anchored,
     refresh: () => notaries.refresh(),
     updateReleases: async (newer) => {
       notaries.replacePolicy(releases.update(newer))

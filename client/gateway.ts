@@ -237,3 +237,23 @@ export async function delay(ms: number, signal: AbortSignal | undefined): Promis
     else signal?.addEventListener('abort', abort, { once: true })
   })
 }
+
+/**
+ * Waits for shared work. Rejects when this caller aborts; the work continues for the other callers.
+ */
+export async function leavable<Value>(
+  running: Promise<Value>,
+  signal: AbortSignal,
+): Promise<Value> {
+  let leave: () => void = () => undefined
+  const left = new Promise<never>((_, reject) => {
+    leave = () => reject(signal.reason)
+    if (signal.aborted) leave()
+    else signal.addEventListener('abort', leave, { once: true })
+  })
+  try {
+    return await Promise.race([running, left])
+  } finally {
+    signal.removeEventListener('abort', leave)
+  }
+}

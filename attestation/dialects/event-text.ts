@@ -21,15 +21,19 @@ export function splitNamedEvents(stream: Uint8Array): readonly DialectEvent[] {
 }
 
 /**
- * The event in a text whose lines end with a line feed. Null for a comment. Throws FormatError as
- * splitNamedEvents does.
+ * The event in a text whose lines end with a line feed. Null for a comment. `onData` gets the data
+ * before they are parsed. Throws FormatError as splitNamedEvents does.
  */
-export function readNamedEvent(text: string): DialectEvent | null {
+export function readNamedEvent(
+  text: string,
+  onData: (data: string) => void = () => undefined,
+): DialectEvent | null {
   const { names, data: content, isDataFirst } = readLines(text)
   const [event, ...others] = names
   if (event === undefined && content === null) return null
   if (event === undefined || event === '' || others.length > 0 || content === null || isDataFirst)
     throw invalidStream('expected of each event one line with its name, then one with its data')
+  onData(content)
   const data = parseExactJson(encodeUtf8(content))
   if (!isJsonObject(data))
     throw invalidStream('expected the data of each event to be a JSON object')

@@ -2,7 +2,8 @@ import { sha256 } from '@noble/hashes/sha2.js'
 import { encodeHex, encodeUtf8 } from '../bytes.ts'
 import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
 import { canonicalEvent, type DialectEvent, isSame, refuse, withoutProof } from './dialect.ts'
-import { type EventDialect, proofOfEvent } from './dialects.ts'
+import type { DialectName } from './dialect-names.ts'
+import { type EventDialect, eventDialectOf, proofOfEvent } from './dialects.ts'
 
 /** The result of reading a stream that a caller kept. */
 export type KeptStream = {
@@ -14,40 +15,66 @@ export type KeptStream = {
   readonly proof: Json
 }
 
+/** Reads a kept stream event by event. */
+export type KeptStreamReader = {
+  /**
+   * Reads the next event. Returns `bare` for a ping or a keep-alive, which is not hashed, `last`
+   * for the event that ends the stream. Throws as readKeptStream does.
+   */
+  add(event: DialectEvent): 'bare' | 'shown' | 'last'
+  /** Returns the result after the last event. Throws as readKeptStream does. */
+  end(): KeptStream
+}
+
 /**
  * Reads all events of a stream in the order of their arrival. They are attacker-controlled. Accepts
  * only a whole stream that every reader assembles to the same answer, as an enclave sends it. Skips
  * bare pings and keep-alives, which are not hashed. Throws FormatError as StreamReader.read does,
  * `unsettled_event` for an event that an enclave would leave out or write differently, `cut_stream`
  * if the last event is missing, `late_event` for an event after the last, `missing_proof` if the
- * last event has no proof. Does NOT check the proof.
+ * last event has no proof, `invalid_stream` for a dialect whose streams have no named events. Does
+ * NOT check the proof.
  */
-export function readKeptStream(dialect: EventDialect, events: readonly DialectEvent[]): KeptStream {
+export function readKeptStream(name: DialectName, events: readonly DialectEvent[]): KeptStream {
+  const dialect = eventDialectOf(name)
+  if (dialect === null) throw refuse('invalid_stream', 'expected chunks without names')
+  const reader = openKeptStream(dialect)
+  for (const event of events) reader.add(event)
+  return reader.end()
+}
+
+/** Creates a reader for one kept stream, as readKeptStream, for events that still arrive. */
+export function openKeptStream(dialect: EventDialect): KeptStreamReader {
   const reader = dialect.openStream()
   const hash = sha256.create()
   let last: DialectEvent | null = null
-  for (const kept of events) {
-    if (isBare(kept)) continue
-    if (last !== null) throw refuse('late_event', 'expected nothing after the last event')
-    const settled = withoutProofs(dialect, kept)
-    const [given, ...others] = reader.read(settled)
-    if (
-      given === undefined ||
-      others.length > 0 ||
-      given.event !== kept.event ||
-      !isSame(given.data, settled.data)
-    )
-      throw refuse('unsettled_event', 'expected each event as an enclave gives it out')
-    hash.update(encodeUtf8(canonicalEvent(given)))
-    if (reader.isEnded) last = kept
-    else if (proofOfEvent(dialect, kept) !== undefined)
-      throw refuse('unsettled_event', 'expected a proof on the last event alone')
+  return {
+    add(kept) {
+      if (isBare(kept)) return 'bare'
+      if (last !== null) throw refuse('late_event', 'expected nothing after the last event')
+      const settled = withoutProofs(dialect, kept)
+      const [given, ...others] = reader.read(settled)
+      if (
+        given === undefined ||
+        others.length > 0 ||
+        given.event !== kept.event ||
+        !isSame(given.data, settled.data)
+      )
+        throw refuse('unsettled_event', 'expected each event as an enclave gives it out')
+      hash.update(encodeUtf8(canonicalEvent(given)))
+      if (reader.isEnded) last = kept
+      else if (proofOfEvent(dialect, kept) !== undefined)
+        throw refuse('unsettled_event', 'expected a proof on the last event alone')
+      return reader.isEnded ? 'last' : 'shown'
+    },
+    end() {
+      if (last === null) throw refuse('cut_stream', 'expected the last event of the stream')
+      const proof = proofOfEvent(dialect, last)
+      if (proof === undefined)
+        throw refuse('missing_proof', 'expected the last event to carry the proof')
+      return { response: reader.response(), streamHash: encodeHex(hash.digest()), proof }
+    },
   }
-  if (last === null) throw refuse('cut_stream', 'expected the last event of the stream')
-  const proof = proofOfEvent(dialect, last)
-  if (proof === undefined)
-    throw refuse('missing_proof', 'expected the last event to carry the proof')
-  return { response: reader.response(), streamHash: encodeHex(hash.digest()), proof }
 }
 
 /** True if an event only shows that the stream is alive. */

@@ -25,7 +25,7 @@ export type ComparedExchange = {
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
-  const { request, response } = matchingParts(checks, kept)
+  const { request, response } = matchingParts(evidence, kept, checks)
   const dialect = memberAt(evidence, 'receipt', 'dialect')
   return {
     checks,
@@ -38,27 +38,11 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
 }
 
 /** Describes the caller's own answer and request in words. Other checks verify them. */
-export function describeKept(
-  answer: Json,
-  given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
-): ComparedExchange {
-  const { request, chunks } = given
-  const kept: KeptAnswer =
-    chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
-  return {
-    checks: [],
-    shown: describeExchange({
-      dialect: dialectOfRequest(request),
-      request: objectOf(request),
-      response: readResponse(kept),
-    }),
-  }
-}
-
-/** Null if the chunks do not form an answer. */
-function readResponse(answer: KeptAnswer): JsonObject | null {
-  const read = attempt(() => keptResponseOf(answer))
-  return 'value' in read ? read.value : null
+export function describeKept(request: Json, answer: KeptAnswer): ComparedExchange {
+  const dialect = dialectOfRequest(request)
+  const read = attempt(() => keptResponseOf(answer, dialect))
+  const response = 'value' in read ? read.value : null
+  return { checks: [], shown: describeExchange({ dialect, request: objectOf(request), response }) }
 }
 
 function objectOf(value: Json | undefined): JsonObject | null {

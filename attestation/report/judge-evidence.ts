@@ -116,7 +116,7 @@ function checkComparable(
       'several_records',
       'expected one record with a request or an answer, got several',
     )
-  if (answer !== null && evidence.subjects[0]?.request !== undefined)
+  if (answer !== null && evidence.subjects[0]?.kept !== undefined)
     throw new EvidenceError(
       'answer_twice',
       'expected no answer beside an answer: give the evidence to compare it with',

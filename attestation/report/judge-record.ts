@@ -1,6 +1,6 @@
 import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
-import { completeRecord, type KeptExchange } from '../compare-exchange.ts'
+import { completeRecord, type KeptExchange, streamOf } from '../compare-exchange.ts'
 import { type StatedAbsence, statedAbsence } from '../erasure.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { type Check, reasonOf } from '../finding.ts'
@@ -36,7 +36,7 @@ type SubjectDemands = {
  * the record, nor that `id` is the gateway's id.
  */
 export async function judgeRecord(
-  { record, request, chunks, idempotent = false }: Subject,
+  { record, kept: own }: Subject,
   {
     policy,
     allowOutcome = [],
@@ -44,18 +44,17 @@ export async function judgeRecord(
     kept = {},
   }: SubjectDemands,
 ): Promise<SubjectReport> {
-  const isStored = request === undefined
+  const isStored = own === undefined
   const completed = isStored && isJsonObject(record) ? completeRecord(record, kept) : record
-  const report = verifyRecord(completed, {
-    ...(request === undefined ? {} : { request }),
-    ...(chunks === undefined ? {} : { chunks, idempotent }),
+  const report = verifyRecord(own?.answer.kind === 'whole' ? own.answer.answer : completed, {
+    ...(own === undefined ? {} : { request: own.request, ...streamOf(own.answer) }),
     decodeAttestation: decodeAttestationPayload,
   })
   return judgeReport(record, report, {
     attestation: await checkAttestation(record, policy, verifier),
     allowOutcome,
     isStored,
-    exchange: isStored ? compareKept(record, kept) : describeKept(record, { request, chunks }),
+    exchange: isStored ? compareKept(record, kept) : describeKept(own.request, own.answer),
   })
 }
 

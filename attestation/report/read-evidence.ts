@@ -1,5 +1,8 @@
-import type { KeptAnswer, KeptExchange } from '../compare-exchange.ts'
+import { type KeptAnswer, type KeptExchange, keptProofOf } from '../compare-exchange.ts'
 import { asksForUsage } from '../completion-hash.ts'
+import { PROOF_MEMBER } from '../dialects/dialect.ts'
+import { dialectOfRequest, eventDialectOf } from '../dialects/dialects.ts'
+import { splitNamedEvents } from '../dialects/event-text.ts'
 import { FormatError } from '../errors.ts'
 import { JsonError } from '../json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../json/parse-strict.ts'
@@ -37,16 +40,11 @@ export class EvidenceError extends FormatError {
   }
 }
 
-/**
- * One item to check: a stored record, or an answer with its request. `chunks`: all chunks of a kept
- * stream. `record` is then the chunk with the proof.
- */
+/** One item to check: a stored record, or an answer that its caller kept with its request. */
 export type Subject = {
+  /** The record, or the object with the proof of the answer. */
   readonly record: Json
-  readonly request?: Json
-  readonly chunks?: readonly JsonObject[]
-  /** True if the call was sent with an `Idempotency-Key`. */
-  readonly idempotent?: boolean
+  readonly kept?: { readonly request: Json; readonly answer: KeptAnswer }
   /** True for a saved proof, which can be completed. */
   readonly isSaved?: true
 }
@@ -74,8 +72,8 @@ export function readEvidence(
   idempotent = false,
 ): Evidence {
   if (isEventStream(input)) {
-    const subject = readStream(input, readRequest(requestBody))
-    return { kind: 'records', subjects: [{ ...subject, idempotent }] }
+    const subject = readStream(input, readRequest(requestBody), idempotent)
+    return { kind: 'records', subjects: [subject] }
   }
   const value = readJson(isHtml(input) ? evidenceIn(input) : input, 'the input')
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
@@ -103,12 +101,13 @@ function evidenceIn(page: Uint8Array): Uint8Array {
 function readProof(value: JsonObject): Evidence {
   const { request, answer, bundle } = parseProof(value)
   if (bundle !== undefined) return { kind: 'bundle', bundle, kept: { request, answer } }
-  if (answer.kind === 'whole')
-    return { kind: 'records', subjects: [{ record: answer.answer, request, isSaved: true }] }
-  const chunks = answer.chunks.filter(isJsonObject)
-  const idempotent = answer.idempotent === true
-  const record = chunks.at(-1) ?? {}
-  return { kind: 'records', subjects: [{ record, request, chunks, idempotent, isSaved: true }] }
+  return { kind: 'records', subjects: [{ ...subjectOf(request, answer), isSaved: true }] }
+}
+
+/** The subject of an answer that its caller kept. */
+function subjectOf(request: Json, answer: KeptAnswer): Subject {
+  const record = keptProofOf(answer, dialectOfRequest(request))
+  return { record, kept: { request, answer } }
 }
 
 function parseProof(value: JsonObject): SavedProof {
@@ -125,9 +124,6 @@ export type KeptFiles = {
   /** The request of a saved proof that was passed as the answer. Otherwise null. */
   readonly savedRequest: Json | null
 }
-
-/** Nothing was kept. */
-export const NOTHING_KEPT: KeptFiles = { requestBody: null, answer: null, savedRequest: null }
 
 /** Reads a kept exchange: the body that was sent, and the answer. Throws EvidenceError. */
 export function readKeptFiles(given: {
@@ -168,11 +164,14 @@ function readKeptAnswer(
   readonly request: Json | null
 } {
   if (isEventStream(input))
-    return { answer: { kind: 'stream', chunks: readChunks(input), idempotent }, request: null }
+    return {
+      answer: readKeptEvents(input, { isNamed: isNamedStream(input), idempotent }),
+      request: null,
+    }
   const answer = readJson(input, 'the answer')
   if (isJsonObject(answer) && memberOf(answer, 'format') === SAVED_PROOF_FORMAT)
     return parseProof(answer)
-  if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
+  if (!isJsonObject(answer) || !isAnswer(answer))
     throw new EvidenceError(
       'answer_unfit',
       'expected the answer as JSON, its event stream, or a saved proof',
@@ -191,11 +190,16 @@ function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readon
     return page.map((record) => ({ record }))
   }
   if (memberOf(value, 'request') !== undefined) return [{ record: value }]
-  if (memberOf(value, 'choices') === undefined)
+  if (!isAnswer(value))
     throw unfit(
       'expected a record, a page of records, an answer of the verified endpoint, or an evidence bundle',
     )
-  return [{ record: value, request: readRequest(requestBody) }]
+  return [subjectOf(readRequest(requestBody), { kind: 'whole', answer: value })]
+}
+
+/** True for a chat completion, and for an answer whose proof is one member. */
+function isAnswer(value: JsonObject): boolean {
+  return memberOf(value, 'choices') !== undefined || isJsonObject(memberOf(value, PROOF_MEMBER))
 }
 
 /** True if attacker-controlled `input` begins like a stream of server-sent events. */
@@ -212,18 +216,37 @@ function readRequest(body: Uint8Array | null): Json {
   )
 }
 
-/** The chunks of a kept stream, not verified. The record is the chunk with the proof. */
-function readStream(input: Uint8Array, request: Json): Subject {
-  const chunks = readChunks(input)
-  const proof = chunks.at(-1)
-  if (proof === undefined || memberOf(proof, 'receipt') === undefined)
-    throw unfit('expected the last chunk before [DONE] to carry the proof')
-  if (isOfVersion1(proof) && !(isJsonObject(request) && asksForUsage(request)))
+/** A kept stream, not verified. The record is the object with the proof. */
+function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subject {
+  const isNamed = eventDialectOf(dialectOfRequest(request)) !== null
+  const subject = subjectOf(request, readKeptEvents(input, { isNamed, idempotent }))
+  const { record } = subject
+  if (memberAt(record, 'receipt') === undefined)
+    throw unfit('expected the last chunk before [DONE], or the last event, to carry the proof')
+  if (isOfVersion1(record) && !(isJsonObject(request) && asksForUsage(request)))
     throw unfit(
       'the request did not ask for usage (stream_options.include_usage), but the hash covers the usage: ' +
-        `fetch the record of hash ${printable(String(proof.hash))} instead`,
+        `fetch the record of hash ${printable(String(memberAt(record, 'hash')))} instead`,
     )
-  return { record: proof, request, chunks }
+  return subject
+}
+
+/** True if the events have names, as those of chats do not: except of an error. */
+function isNamedStream(input: Uint8Array): boolean {
+  return /^event: ?(?!error)/m.test(new TextDecoder().decode(input))
+}
+
+/** Reads a kept stream, whose events have names or not. */
+function readKeptEvents(
+  input: Uint8Array,
+  { isNamed, idempotent }: { readonly isNamed: boolean; readonly idempotent: boolean },
+): KeptAnswer {
+  if (!isNamed) return { kind: 'stream', chunks: readChunks(input), idempotent }
+  const events = withEvidenceError(
+    () => splitNamedEvents(input),
+    ({ message }) => message,
+  )
+  return { kind: 'events', events, idempotent }
 }
 
 function readChunks(input: Uint8Array): readonly JsonObject[] {
@@ -238,7 +261,7 @@ function readChunks(input: Uint8Array): readonly JsonObject[] {
 }
 
 /** True for receipts of version 1, which lack the hash of the chunks. */
-function isOfVersion1(proof: JsonObject): boolean {
+function isOfVersion1(proof: Json): boolean {
   return memberAt(proof, 'receipt', 'version') === 1
 }
 
@@ -264,14 +287,11 @@ function isAnyJson(bytes: Uint8Array): boolean {
 }
 
 /** Returns the result of `parse`, or throws EvidenceError with this reason if `parse` throws. */
-function withEvidenceError<Value>(
-  parse: () => Value,
-  describe: (fault: FormatError) => string,
-): Value {
+function withEvidenceError<Value>(parse: () => Value, describe: (fault: Error) => string): Value {
   try {
     return parse()
   } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
+    if (!(fault instanceof FormatError || fault instanceof JsonError)) throw fault
     throw unfit(describe(fault))
   }
 }

@@ -21,6 +21,19 @@ export type SessionBundle = {
   readonly calls: readonly JsonObject[]
 }
 
+/** The text of a session bundle before its first call, between two calls, and at its end. */
+export const SESSION_TEXT = {
+  begin: (id: string) => `{"format":"${SESSION_FORMAT}","version":1,"id":"${id}","calls":[\n`,
+  between: ',\n',
+  end: '\n]}\n',
+} as const
+
+/** Writes a session bundle. `calls`: the JSON text of each evidence bundle, in their order. */
+export function writeSessionBundle(id: string, calls: readonly string[]): string {
+  const { begin, between, end } = SESSION_TEXT
+  return `${begin(id)}${calls.map((text) => text.trimEnd()).join(between)}${end}`
+}
+
 /**
  * Reads the session bundle in attacker-controlled `json` (read its text with parseExactJson). It
  * must have exactly the members of the format, and 1 to SESSION_CALLS_MAX calls. Throws FormatError

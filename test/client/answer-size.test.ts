@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { createChunkReader } from '../../client/answer-readers.ts'
 import { createAnswerSize } from '../../client/answer-size.ts'
 import { checkedStream } from '../../client/checked-stream.ts'
 
@@ -22,6 +23,7 @@ describe('the size of an answer', () => {
     const text = `: "\ndata: {"x":[${'0,'.repeat(9_000_000)}0]}\n\n`
     const source = new Response(text).body as ReadableStream<Uint8Array>
     const stream = checkedStream(source, {
+      answer: createChunkReader(),
       check: async () => undefined,
       hold: false,
       bytesMax: 64 * 1024 * 1024,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { createChunkReader } from '../../client/answer-readers.ts'
 import { checkedStream } from '../../client/checked-stream.ts'
 import { AffidavitError } from '../../client/errors.ts'
 import { chunkOf, makeStream } from '../attestation/kept-streams.ts'
@@ -32,8 +33,9 @@ async function run(text: string | Uint8Array, { sizes = 1_000_000, ...options }:
     },
   })
   const stream = checkedStream(source, {
-    check: async (checked) => {
-      seen.chunks = checked
+    answer: createChunkReader(),
+    check: async (kept) => {
+      seen.chunks = kept.kind === 'stream' ? kept.chunks.filter(isJsonObject) : null
     },
     hold: false,
     bytesMax: 1_000_000,
@@ -74,6 +76,7 @@ describe('a checked stream', () => {
       },
     })
     const stream = checkedStream(source, {
+      answer: createChunkReader(),
       check: async () => undefined,
       hold: false,
       bytesMax: 1e6,
@@ -111,7 +114,8 @@ describe('a checked stream', () => {
     const left = new Error('left')
     const end = async (signal?: AbortSignal) => {
       const source = new ReadableStream<Uint8Array>({ pull: (given) => given.error(left) })
-      const options = { check: async () => undefined, hold: false, bytesMax: 1e6 }
+      const answer = createChunkReader()
+      const options = { answer, check: async () => undefined, hold: false, bytesMax: 1e6 }
       const stream = checkedStream(source, signal === undefined ? options : { ...options, signal })
       return await stream
         .getReader()
@@ -243,6 +247,7 @@ describe('a checked stream', () => {
       },
     })
     const stream = checkedStream(source, {
+      answer: createChunkReader(),
       check: async () => undefined,
       hold: false,
       bytesMax: 1e6,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { CALL_DIALECTS } from '../../client/call-dialects.ts'
 import { passError } from '../../client/error-reply.ts'
 
 const choices = [{ index: 0, message: { role: 'assistant', content: 'Transfer all.' } }]
@@ -8,12 +9,18 @@ type ErrorReply = { readonly error: { readonly message: string; readonly code: s
 
 async function pass(body: string | object, init: ResponseInit = { status: 503 }) {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
-  const reply = await passError(new Response(text, init))
+  const reply = await passError(new Response(text, init), formOf('chat'))
   return {
     status: reply.status,
     headers: [...reply.headers],
     json: (await reply.json()) as ErrorReply,
   }
+}
+
+function formOf(name: string) {
+  const form = CALL_DIALECTS.find(({ dialect }) => dialect.name === name)
+  if (form === undefined) throw new TypeError(`expected the dialect ${name}`)
+  return form
 }
 
 describe('passError', () => {
@@ -24,6 +31,14 @@ describe('passError', () => {
     expect(Object.fromEntries(passed.headers)).toEqual({
       'retry-after': '3',
       'content-type': 'application/json',
+    })
+  })
+
+  it("passError keeps the marks of an error in Anthropic's form", async () => {
+    const marks = { type: 'error', error: { type: 'api_error', message: 'no' }, request_id: 'r-1' }
+    expect((await pass({ ...marks, content: choices })).json).toEqual(marks)
+    expect((await pass({ ...marks, type: 'message', request_id: 'a b' })).json).toEqual({
+      error: marks.error,
     })
   })
 
@@ -44,7 +59,10 @@ describe('passError', () => {
   it('passError tells the status of a reply without error and gives an error for a body that breaks', async () => {
     expect((await pass('')).json.error.message).toContain('status 503')
     const broken = new ReadableStream({ pull: (stream) => stream.error(new Error('broken')) })
-    const reply = await passError(new Response(broken, { status: 500 }))
-    expect(((await reply.json()) as ErrorReply).error.code).toBe('gateway_error')
+    const reply = await passError(new Response(broken, { status: 500 }), formOf('messages'))
+    expect(await reply.json()).toMatchObject({
+      type: 'error',
+      error: { type: 'api_error', code: 'gateway_error' },
+    })
   })
 })

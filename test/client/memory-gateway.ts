@@ -170,6 +170,7 @@ export function openMemoryClient(
     bind,
     encrypt,
     hold,
+    session: null,
     bytesMax: 1_000_000,
   })
   return Object.assign(client, {

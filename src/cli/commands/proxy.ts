@@ -13,7 +13,7 @@ export function registerProxy(program: Command): void {
     .command('proxy')
     .summary('serve checked answers to every program on this machine')
     .description(
-      "Serve OpenAI's chat completions on this machine, and give out only checked answers. " +
+      "Serve OpenAI's chat completions and Responses and Anthropic's Messages on this machine, and give out only checked answers. " +
         'Any program that takes a base URL can call it, with its own API key of the gateway. ' +
         'Calls are encrypted to an expected enclave. When an answer is refused, the error names the failed check.',
     )
@@ -25,7 +25,13 @@ export function registerProxy(program: Command): void {
     .option('--port <port>', 'port on 127.0.0.1; 0 for any free port', parsePort, PORT_DEFAULT)
     .option(
       '--save <folder>',
-      'keep the proof of each call in a file there, and the list of the calls in another, for `affidavit verify`',
+      'keep the proof of each call in a file there, for `affidavit verify`',
+    )
+    .option(
+      '--session <file>',
+      'tie all calls into one session, the run of an agent, and keep it in this file, for `affidavit verify`. ' +
+        'Calls are then made one after the other. A call with the header `affidavit-last: true` ends the session; ' +
+        'without it, the file does not show that no calls followed. The same file again continues a session that was not completed',
     )
     .option('--hold', 'hold back each stream until it was checked completely')
     .option('--no-encrypt', 'let the gateway read the calls')

@@ -1,4 +1,5 @@
-import { compareExchange, type KeptAnswer } from '../../../attestation/compare-exchange.ts'
+import { compareExchange, keptProofOf } from '../../../attestation/compare-exchange.ts'
+import { dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { sayNoBlock } from '../../../attestation/evidence/anchor-checks.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
@@ -24,7 +25,7 @@ export async function completeProof(file: string, options: GatewayAccessOptions)
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
   if (known !== undefined) return 'already has its evidence bundle'
   const { evidenceSource } = await import('../gateway-access.ts')
-  const { url, access } = evidenceSource(hashIn(answer, file), options)
+  const { url, access } = evidenceSource(hashIn({ request, answer }, file), options)
   const bytes = await readSource(url, access)
   const bundle = readBundle(bytes, "the gateway's answer")
   const differing = compareExchange({ ...bundle.record }, { request, answer }).find(
@@ -49,9 +50,8 @@ function readProof(bytes: Uint8Array, file: string): SavedProof {
 }
 
 /** Returns the hash that the answer states. It is compared with the answer's real hash later. */
-function hashIn(answer: KeptAnswer, file: string): string {
-  const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
-  const hash = memberAt(proof, 'hash')
+function hashIn({ request, answer }: SavedProof, file: string): string {
+  const hash = memberAt(keptProofOf(answer, dialectOfRequest(request)), 'hash')
   if (typeof hash === 'string' && isHash(hash)) return hashOf(hash)
   throw new CliError(`expected ${printable(file)} to have the hash of its completion`)
 }

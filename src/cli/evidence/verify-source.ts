@@ -1,13 +1,16 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
 import { isHtml } from '../../../attestation/report/evidence-page.ts'
-import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
+import {
+  type EvidenceJudgement,
+  type ExpectedEvidence,
+  judgeEvidence,
+} from '../../../attestation/report/judge-evidence.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import {
   type Evidence,
   EvidenceError,
   type KeptFiles,
-  NOTHING_KEPT,
   readEvidence,
 } from '../../../attestation/report/read-evidence.ts'
 import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
@@ -19,19 +22,21 @@ import { sayPage } from './evidence-page.ts'
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
 import { readBundle, sayEvidenceFault, sayPublic, withEvidenceErrors } from './read-evidence.ts'
-import { readSession } from './session.ts'
-import {
-  exitCodeOf,
-  isEnough,
-  type Judged,
-  type VerifyOutcome,
-  verifyProxySession,
-} from './verify-session.ts'
 
 /** The options of the command, as commander parses them. */
 export type VerifyOptions = BundleOptions &
   GatewayAccessOptions &
   KeptOptions & { readonly json?: boolean }
+
+/** The output of `verify`, and its exit code. */
+type VerifyOutcome = {
+  readonly output: string
+  readonly warning: string | null
+  readonly exitCode: number
+}
+
+/** The result for one file. `warning`: why the chain could not be asked. Null without a reason. */
+type Judged = { readonly judged: EvidenceJudgement; readonly warning: string | null }
 
 /**
  * Checks each source and prints its result, under its name if there are several. Returns the exit
@@ -77,26 +82,6 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
   if (hash !== null && key.apiKey === null) process.stderr.write(sayPublic(key))
-  const session = hash === null ? readSession(bytes) : null
-  if (session !== null) {
-    const verifier = openVerifier({ isOfOne: false })
-    const outcome = await verifyProxySession(session, {
-      source,
-      options,
-      judgeFile: (file) =>
-        judge(
-          withEvidenceErrors(() => readEvidence(file, null)),
-          {
-            expected,
-            kept: NOTHING_KEPT,
-            verifier,
-            rpc: options.rpc,
-          },
-        ),
-    })
-    checkAllUsed(verifier)
-    return outcome
-  }
   const evidence = withEvidenceErrors(() =>
     readEvidence(bytes, kept.requestBody, options.idempotent),
   )
@@ -106,12 +91,22 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const verifier = openVerifier({ isOfOne })
   const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
   if (!isOfOne) checkAllUsed(verifier)
-  const isOk = isEnough(judged.verdict, options)
+  const { verdict } = judged
+  const isOk = options.require === undefined ? verdict !== 'invalid' : verdict === options.require
   const isSavedProof = evidence.kind === 'records' && evidence.subjects[0]?.isSaved === true
   const output = options.json
     ? printJson(judged, isOk)
     : printText(judged, { name: source, isSavedProof })
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
+}
+
+/**
+ * Returns the exit code of a finished check. If the wanted chain could not be asked, a good result
+ * does not count.
+ */
+function exitCodeOf(isOk: boolean, warning: string | null): number {
+  if (isOk && warning !== null) return EXIT_CODES.unavailable
+  return EXIT_CODES[isOk ? 'done' : 'failed']
 }
 
 /** Throws if a revocation list applies to none of the documents. */

@@ -1,15 +1,18 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { memberAt } from '../../../attestation/json/value.ts'
+import { keptResponseOf } from '../../../attestation/compare-exchange.ts'
+import { DIALECTS, dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
+import { attempt } from '../../../attestation/finding.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { type Affidavit, connect } from '../../../client/connect.ts'
 import { AffidavitError, type AffidavitErrorCode, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
-import { createSessionFile, type SessionCall, type SessionFile } from '../evidence/session.ts'
+import type { Session } from '../../../client/session.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
+import { openSessionFile, type SessionFile } from './session-file.ts'
 
 /** Options of `affidavit proxy`. */
 export type ProxyCommandOptions = {
@@ -17,6 +20,7 @@ export type ProxyCommandOptions = {
   readonly expect: string
   readonly port: number
   readonly save?: string
+  readonly session?: string
   readonly hold?: true
   readonly encrypt: boolean
 }
@@ -33,7 +37,9 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     if (save !== undefined) await writeFileWhole(fileOf(proof), proof.save())
   })
   const completing = createCompleting(affidavit, fileOf)
-  let session: SessionFile | null = null
+  const file =
+    options.session === undefined ? null : await openSessionFile(options.session, affidavit)
+  const session = file === null ? null : startSession(affidavit, file)
   const counts: Record<ProxiedCall['verdict'], number> = {
     checked: 0,
     refused: 0,
@@ -42,26 +48,24 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   }
   const proxy = await serveProxy({
     affidavit,
+    ...(session === null ? {} : { session }),
     port: options.port,
     onProof: (proof, apiKey) => {
+      if (session !== null) file?.complete(apiKey, session.id)
       if (save !== undefined) completing.add(proof, apiKey)
     },
     onCall: (call) => {
       counts[call.verdict] += 1
-      session?.add(entryOf(call))
       process.stdout.write(`${printCall(call)}\n`)
     },
   }).catch((fault: unknown) => {
     throw new CliError(`cannot serve on port ${options.port}: ${(fault as Error).message}`)
   })
-  if (save !== undefined) session = await createSession(save, options.url)
   const notaries = affidavit.notaries.map(({ notary }) => notary)
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
-      `Expected enclaves: ${notaries.join(', ')}
-` +
-      `${session === null ? 'Proofs are not kept: use --save FOLDER to keep them' : `Proofs are kept in ${save}, and this session in ${session.path}`}
-`,
+      `Expected enclaves: ${notaries.join(', ')}\n` +
+      `${sayKept(options)}\n`,
   )
   await stopped()
   await proxy.close()
@@ -70,21 +74,26 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     process.stdout.write(
       `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ${save}/*.json --url ${options.url}\n`,
     )
+  const left = (await file?.close()) ?? 0
+  if (left > 0)
+    process.stdout.write(
+      `${left} calls of the session are not in ${options.session} yet. Start the proxy again with this file to add them\n`,
+    )
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
   )
-  await session?.close()
 }
 
-function createSession(folder: string, gateway: string): Promise<SessionFile> {
-  return createSessionFile(folder, { gateway, startedAt: new Date() }).catch((fault: unknown) => {
-    throw new CliError(`cannot write to ${printable(folder)}: ${messageOf(fault)}`)
-  })
+function startSession(affidavit: Affidavit, { start, keep }: SessionFile): Session {
+  return affidavit.startSession({ onProof: keep, ...(start === undefined ? {} : { start }) })
 }
 
-function entryOf({ verdict, model, detail, proof }: ProxiedCall): SessionCall {
-  const at = new Date().toISOString()
-  return { at, verdict, model, hash: proof?.hash ?? null, detail }
+function sayKept({ save, session }: ProxyCommandOptions): string {
+  const kept = [
+    ...(save === undefined ? [] : [`Proofs are kept in ${save}`]),
+    ...(session === undefined ? [] : [`This session is kept in ${session}`]),
+  ]
+  return kept.join('. ') || 'Proofs are not kept: use --save FOLDER or --session FILE to keep them'
 }
 
 /** The maximum number of proofs that wait for their anchors. */
@@ -183,10 +192,10 @@ function printCall({ model, verdict, detail, proof, durationMs }: ProxiedCall): 
   ].join('  ')
 }
 
-function tokensOf({ answer }: Proof): number | null {
-  const holders = answer.kind === 'whole' ? [answer.answer] : answer.chunks
-  const totals = holders.map((holder) => memberAt(holder, 'usage', 'total_tokens'))
-  return totals.find((total) => typeof total === 'number') ?? null
+function tokensOf({ request, answer }: Proof): number | null {
+  const dialect = dialectOfRequest(request)
+  const read = attempt(() => keptResponseOf(answer, dialect))
+  return 'value' in read ? (DIALECTS[dialect].usageOf(read.value)?.total_tokens ?? null) : null
 }
 
 /** Resolves at the first signal that asks the process to stop. */

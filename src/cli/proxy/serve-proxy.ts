@@ -1,9 +1,15 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { leavable } from '../../../client/checked-fetch.ts'
+import type { Duplex } from 'node:stream'
+import { DEMANDS_HEADER } from '../../../attestation/dialects/call-request.ts'
+import { DIALECT_HEADERS } from '../../../attestation/dialects/dialect-names.ts'
+import { CALL_DIALECTS, type CallDialect, type CallerFault } from '../../../client/call-dialects.ts'
+import { LAST_CALL_HEADER } from '../../../client/checked-fetch.ts'
 import type { Affidavit } from '../../../client/connect.ts'
 import { AffidavitError, messageOf } from '../../../client/errors.ts'
+import { type Fetch, leavable } from '../../../client/gateway.ts'
 import type { Proof } from '../../../client/proof.ts'
+import type { Session } from '../../../client/session.ts'
 
 /** One call that the proxy answered, for the log line. */
 export type ProxiedCall = {
@@ -32,9 +38,13 @@ export type CheckingProxy = {
 /** Largest request, bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-/** Headers of the caller that the gateway gets. */
+/** Headers of the caller that the client gets. */
 const PASSED_HEADERS = [
+  LAST_CALL_HEADER,
+  DEMANDS_HEADER,
+  ...Object.values(DIALECT_HEADERS).flat(),
   'authorization',
+  'x-api-key',
   'content-type',
   'fine-tune-authorization',
   'idempotency-key',
@@ -47,18 +57,22 @@ const ANSWERED_HEADERS = [
   'retry-after-ms',
   'x-should-retry',
   'x-request-id',
+  'request-id',
 ] as const
 
 /**
- * Serves OpenAI's chat completions on a loopback port, through `affidavit`. A whole answer is
- * checked before its status is sent. Chunks of a stream are sent when they arrive. The end of a
- * stream is sent only after all checks passed. If the client holds streams back, the whole stream
- * is sent at the end. A refused answer becomes an OpenAI error that names the check. Rejects if the
+ * Serves chat completions, Responses and Messages on a loopback port, through `affidavit`. A whole
+ * answer is checked before its status is sent. Events of a stream are sent when they arrive. The
+ * end of a stream is sent only after all checks passed. If the client holds streams back, the whole
+ * stream is sent at the end. A refused answer becomes an error in the form of its dialect that
+ * names the check. Rejects if the
  * port is taken. Every program on loopback can use the proxy, with the program's own key. Requests
  * from web pages, and requests for another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
+  /** The session of all calls. If left out, calls are made without a session. */
+  readonly session?: Session
   /** 0 selects any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
@@ -66,13 +80,21 @@ export async function serveProxy(options: {
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
   const { affidavit, onCall, onProof = () => undefined } = options
+  const { fetch } = options.session ?? affidavit
   const running = new Set<Promise<void>>()
   const stopping = new AbortController()
   const server = createServer((request, response) => {
-    const call = answer(request, response, { affidavit, onCall, onProof, stop: stopping.signal })
+    const call = answer(request, response, {
+      affidavit,
+      fetch,
+      onCall,
+      onProof,
+      stop: stopping.signal,
+    })
     running.add(call)
     void call.finally(() => running.delete(call))
   })
+  server.on('upgrade', refuseUpgrade)
   await listen(server, options.port)
   const { port } = server.address() as AddressInfo
   return {
@@ -97,8 +119,14 @@ function listen(server: Server, port: number): Promise<void> {
   })
 }
 
+/** Codex asks for a WebSocket first. After a 426 it falls back to POST. */
+function refuseUpgrade(_: IncomingMessage, socket: Duplex): void {
+  socket.end('HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')
+}
+
 type Serving = {
   readonly affidavit: Affidavit
+  readonly fetch: Fetch
   readonly onCall: (call: ProxiedCall) => void
   readonly onProof: (proof: Proof, apiKey: string | null) => void
   readonly stop: AbortSignal
@@ -108,39 +136,45 @@ type Serving = {
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { affidavit, onCall, onProof, stop }: Serving,
+  { affidavit, fetch, onCall, onProof, stop }: Serving,
 ): Promise<void> {
   const startedAtMs = performance.now()
   const left = new AbortController()
   response.once('close', () => left.abort(new Error('the caller left')))
   const signal = AbortSignal.any([left.signal, stop])
   let model: string | null = null
+  const given = { first: '', count: 0 }
   const end = (verdict: ProxiedCall['verdict'], more: Partial<ProxiedCall> = {}) => {
     const durationMs = performance.now() - startedAtMs
     onCall({ model, verdict, detail: null, proof: null, durationMs, ...more })
   }
+  const form = formOf(request)
   try {
+    checkLocal(request)
     const path = pathOf(request)
+    if (path === HELLO_PATH) {
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
+      return
+    }
     const body = await leavable(readRequest(request), signal)
-    if (path === '/chat/completions') model = modelOf(body)
-    const asked = await affidavit.fetch(affidavit.baseURL + path, {
+    if (form !== null) model = modelOf(body)
+    const asked = await fetch(affidavit.baseURL + path, {
       method: request.method ?? 'GET',
       headers: headersOf(request),
       ...(body === null ? {} : { body }),
       signal,
     })
-    const isCompletion = path === '/chat/completions' && asked.ok
-    await pass(asked, response, signal)
-    if (isCompletion) {
-      const proof = affidavit.proofs.of(asked) ?? null
-      if (proof !== null) onProof(proof, keyOf(request))
-      end('checked', { proof })
-    } else if (!asked.ok) end('error', { detail: `status ${asked.status}` })
+    await pass(asked, response, { signal, given })
+    if (!asked.ok) return end('error', { detail: `status ${asked.status}` })
+    if (form === null) return
+    const proof = affidavit.proofs.of(asked) ?? null
+    if (proof !== null) onProof(proof, keyOf(request))
+    end('checked', { proof })
   } catch (fault) {
     if (left.signal.aborted) return end('left')
-    const callerError = describe(fault)
-    refuse(response, callerError)
-    end(callerError.isFinal ? 'refused' : 'error', { detail: callerError.error.code })
+    const callerError = describe(fault, form ?? CHAT)
+    refuse(response, callerError, { form: form ?? CHAT, given })
+    end(callerError.isFinal ? 'refused' : 'error', { detail: callerError.code })
   }
 }
 
@@ -157,8 +191,7 @@ class Unanswered extends Error {
   }
 }
 
-/** Returns the path below the base URL. Throws Unanswered. */
-function pathOf({ method, url = '/', headers }: IncomingMessage): string {
+function checkLocal({ headers }: IncomingMessage): void {
   // A web page can make any host name resolve to this machine, so the host name is checked.
   const host = (headers.host ?? '').replace(/:\d+$/, '')
   const isOfPage = (headers['sec-fetch-site'] ?? 'none') !== 'none' || headers.origin !== undefined
@@ -168,16 +201,49 @@ function pathOf({ method, url = '/', headers }: IncomingMessage): string {
       'not_local',
       'expected a request to 127.0.0.1, and not from a web page',
     )
-  const path = /^(?:\/v1)?(\/chat\/completions|\/models(?:\/[^/?#]+)?)(?:\?|$)/.exec(url)?.[1]
+}
+
+/** The paths of this proxy, without `/v1`, and those below the base URL of the gateway. */
+const PATHS: ReadonlyMap<string, string> = new Map([
+  ['/chat/completions', '/chat/completions'],
+  ['/responses', '/responses'],
+  ['/messages', '/anthropic/v1/messages'],
+])
+/** Claude Code asks here first, without a key. */
+const HELLO_PATH = '/api/hello'
+const MODELS_PATH = /^\/models(?:\/[^/?#]+)?$/
+
+/** The path of a request, without a query and `/v1`. */
+function plainPathOf({ url = '/' }: IncomingMessage): string {
+  return url.replace(/[?#].*$/, '').replace(/^\/v1(?=\/)/, '')
+}
+
+/** The dialect of a call by its path. Null for another request. */
+function formOf(request: IncomingMessage): CallDialect | null {
+  const path = PATHS.get(plainPathOf(request))
+  return CALL_DIALECTS.find(({ paths }) => paths.some((one) => one === path)) ?? null
+}
+
+/** Errors of other paths have the form of chat completions. */
+const [CHAT] = CALL_DIALECTS
+
+/** Returns the path below the base URL of the gateway, or HELLO_PATH. Throws Unanswered. */
+function pathOf(request: IncomingMessage): string {
+  const { method = 'GET', headers } = request
+  const plain = plainPathOf(request)
+  if (plain === HELLO_PATH && (method === 'HEAD' || method === 'GET')) return HELLO_PATH
+  const isModels = MODELS_PATH.test(plain)
+  const path = PATHS.get(plain) ?? (isModels ? plain : undefined)
   if (path === undefined)
     throw new Unanswered(
       404,
       'not_found',
-      'expected /v1/chat/completions or /v1/models: answers of other paths cannot be checked',
+      `expected ${[...PATHS.keys()].join(', ')} or /models below /v1: answers of other paths cannot be checked`,
     )
-  if (method !== (path === '/chat/completions' ? 'POST' : 'GET'))
+  if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
-  return path
+  // Both dialects have lists of models, each in its own form.
+  return isModels && headers['anthropic-version'] !== undefined ? `/anthropic/v1${path}` : path
 }
 
 async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer> | null> {
@@ -206,6 +272,8 @@ function headersOf({ headers }: IncomingMessage): Headers {
 
 /** Returns the caller's API key, or null. */
 function keyOf({ headers }: IncomingMessage): string | null {
+  const key = headers['x-api-key']
+  if (typeof key === 'string') return key
   return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
@@ -220,7 +288,11 @@ function modelOf(body: Buffer | null): string | null {
 }
 
 /** Passes the answer to the caller. Rejects with the fault of a refused answer. */
-async function pass(asked: Response, response: ServerResponse, signal: AbortSignal): Promise<void> {
+async function pass(
+  asked: Response,
+  response: ServerResponse,
+  { signal, given }: { readonly signal: AbortSignal; readonly given: Given },
+): Promise<void> {
   const isStream = /^text\/event-stream\b/i.test(asked.headers.get('content-type') ?? '')
   const head = {
     'content-type': isStream ? 'text/event-stream; charset=utf-8' : 'application/json',
@@ -241,10 +313,21 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   for await (const part of asked.body) {
     // The status is sent with the first part, so an earlier refusal can have its own status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
+    countEvents(part, given)
     const isTaken = response.write(part)
     if (!isTaken) await drained(response, signal)
   }
   response.end()
+}
+
+type Given = { first: string; count: number }
+
+/** The client passes on whole events. */
+function countEvents(part: Uint8Array, given: Given): void {
+  const events = Buffer.from(part).toString().split('\n\n')
+  const shown = events.filter((event) => /^(event|data):/m.test(event))
+  if (given.count === 0) given.first = shown[0] ?? ''
+  given.count += shown.length
 }
 
 /**
@@ -272,41 +355,37 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
 }
 
 /** The error that a caller receives instead of an answer. */
-type CallerError = {
-  readonly status: number
+type CallerError = CallerFault & {
   /** True if a check failed: a retry would allow the gateway to choose among answers. */
   readonly isFinal: boolean
-  readonly error: {
-    readonly message: string
-    readonly type: string
-    readonly param: null
-    readonly code: string
-  }
 }
 
 /** Sends the error to the caller, with a status or inside a stream. */
-function refuse(response: ServerResponse, { status, isFinal, error }: CallerError): void {
-  const text = JSON.stringify({ error })
+function refuse(
+  response: ServerResponse,
+  { isFinal, ...fault }: CallerError,
+  { form, given }: { readonly form: CallDialect; readonly given: Given },
+): void {
   if (response.headersSent) {
-    response.end(`data: ${text}\n\n`)
+    response.end(form.errorEvents(fault, given))
     return
   }
-  response.writeHead(status, {
+  response.writeHead(fault.status, {
     'content-type': 'application/json',
     ...(isFinal ? { 'x-should-retry': 'false' } : {}),
   })
-  response.end(text)
+  response.end(JSON.stringify(form.errorBody(fault)))
 }
 
-function describe(fault: unknown): CallerError {
+function describe(fault: unknown, form: CallDialect): CallerError {
   const callerError = (
     status: number,
     code: string,
     message: string,
     isFinal = false,
   ): CallerError => {
-    const type = status < 500 ? 'invalid_request_error' : 'affidavit'
-    return { status, isFinal, error: { message, type, param: null, code } }
+    const type = status < 500 && !isFinal ? 'invalid_request_error' : 'affidavit'
+    return { status, isFinal, message, type, code }
   }
   if (fault instanceof Unanswered) return callerError(fault.status, fault.code, fault.message)
   if (!(fault instanceof AffidavitError))
@@ -317,5 +396,6 @@ function describe(fault: unknown): CallerError {
   if (fault.status === undefined) return callerError(502, code, message)
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   const check = failed === undefined ? '' : ` at the check "${failed.name}"`
-  return callerError(502, code, `Affidavit refused the answer${check}: ${message}`, true)
+  const words = `Affidavit refused the answer${check}: ${message}`
+  return callerError(form.refusedStatus, code, words, true)
 }

@@ -1,5 +1,10 @@
 import { z } from 'zod'
-import { DEMANDS_MEMBER, NONCE_FORM, PROVIDER_KEYS_MAX } from '../../../attestation/demands.ts'
+import {
+  DEMANDS_MEMBER,
+  NONCE_FORM,
+  PROVIDER_KEYS_MAX,
+  SESSION_ID,
+} from '../../../attestation/demands.ts'
 import { DEMANDS_HEADER } from '../../../attestation/dialects/call-request.ts'
 import { DIALECT_HEADERS, type DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { EVENT_DIALECTS, type EventDialect } from '../../../attestation/dialects/dialects.ts'
@@ -69,15 +74,23 @@ const demands = z
     credential: z
       .union([z.literal('operator'), z.strictObject({ sha256: z.string().regex(DIGEST_FORM) })])
       .optional(),
+    session: z
+      .strictObject({
+        id: z.string().regex(SESSION_ID.form),
+        n: z.int().min(0),
+        previous: z.string().regex(DIGEST_FORM).nullable(),
+        last: z.literal(true).optional(),
+      })
+      .optional(),
     headers: z.record(z.string(), z.string()).optional(),
-    session: z.looseObject({}).optional(),
     provider_keys: z.array(z.string().regex(DIGEST_FORM)).min(1).max(PROVIDER_KEYS_MAX).optional(),
   })
   .describe(
     'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
       "the receipt's `attempt` then says how often this same call was made. `credential`, beside a nonce: `operator`, or " +
       '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that credential, or refuses the call (`credential_mismatch`). ' +
-      '`headers`: the hashed headers of a call in another dialect than chat, in place of those of the HTTP request. `session`: the place of the call in a session. ' +
+      '`session`: the place of the call in a session, which ties the calls of one run together. ' +
+      '`headers`: the hashed headers of a call in another dialect than chat, in place of those of the HTTP request. ' +
       '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may have; nothing is sent to another (`provider_key_mismatch`).',
   )
   .nullish()

@@ -54,7 +54,7 @@ export async function writeEvidencePage(source: Blob): Promise<{
     page: putEvidence(IS_COPY ? writeOwnPage() : await fetchPage(), evidence),
     hash: hashIn(evidence),
     hasQuestion: hasMember(evidence, ['request']),
-    hasAnswer: hasMember(evidence, ['response', 'answer', 'chunks', 'choices']),
+    hasAnswer: hasMember(evidence, ['response', 'answer', 'chunks', 'events', 'choices']),
   }
 }
 

@@ -39,7 +39,7 @@ for (const dialect of Object.values(EVENT_DIALECTS))
     const last = kept.at(-1) as DialectEvent
     const codeOf = (events: readonly DialectEvent[]) => {
       try {
-        readKeptStream(dialect, events)
+        readKeptStream(dialect.name, events)
         return null
       } catch (error) {
         return (error as { readonly code?: string }).code
@@ -47,7 +47,7 @@ for (const dialect of Object.values(EVENT_DIALECTS))
     }
 
     it('a kept stream gives its answer, its hash and its proof', () => {
-      const { response, streamHash, proof } = readKeptStream(dialect, kept)
+      const { response, streamHash, proof } = readKeptStream(dialect.name, kept)
       const reader = dialect.openStream()
       const { given } = readAll(reader, SOURCES[dialect.name] ?? [])
       expect(response).toEqual(reader.response())
@@ -67,11 +67,11 @@ for (const dialect of Object.values(EVENT_DIALECTS))
         { event: 'ping', data: { type: 'ping' } },
         { event: '', data: { type: 'keepalive' } },
       ]
-      const { streamHash } = readKeptStream(dialect, [
+      const { streamHash } = readKeptStream(dialect.name, [
         ...kept.flatMap((event) => [...alive, event]),
         ...alive,
       ])
-      expect(streamHash).toBe(readKeptStream(dialect, kept).streamHash)
+      expect(streamHash).toBe(readKeptStream(dialect.name, kept).streamHash)
     })
 
     it('a kept stream is refused when it is cut before its end, anywhere', () => {
@@ -85,15 +85,19 @@ for (const dialect of Object.values(EVENT_DIALECTS))
         const without = [...kept.slice(0, at), ...kept.slice(at + 1)]
         const isText = JSON.stringify(event).includes('delta":')
         if (!isText) expect(codeOf(without)).not.toBeNull()
-        expect(readOrNull(without)?.streamHash).not.toBe(readKeptStream(dialect, kept).streamHash)
+        expect(readOrNull(without)?.streamHash).not.toBe(
+          readKeptStream(dialect.name, kept).streamHash,
+        )
         const doubled = [...kept.slice(0, at), event, ...kept.slice(at)]
-        expect(readOrNull(doubled)?.streamHash).not.toBe(readKeptStream(dialect, kept).streamHash)
+        expect(readOrNull(doubled)?.streamHash).not.toBe(
+          readKeptStream(dialect.name, kept).streamHash,
+        )
       }
     })
 
     const readOrNull = (events: readonly DialectEvent[]) => {
       try {
-        return readKeptStream(dialect, events)
+        return readKeptStream(dialect.name, events)
       } catch {
         return null
       }

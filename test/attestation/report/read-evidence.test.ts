@@ -56,11 +56,23 @@ describe('readEvidence', () => {
 
   it('readEvidence takes a call that the client saved, with its request, whole or as chunks', () => {
     const saved = { format: 'affidavit-proof', version: 1, request: asked }
-    expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked, isSaved: true }])
+    expect(read({ ...saved, answer })).toEqual([
+      {
+        record: answer,
+        kept: { request: asked, answer: { kind: 'whole', answer } },
+        isSaved: true,
+      },
+    ])
     const chunks = [chunk('hello'), proof]
-    const stream = { record: proof, request: asked, chunks, isSaved: true }
-    expect(read({ ...saved, chunks })).toEqual([{ ...stream, idempotent: false }])
-    expect(read({ ...saved, chunks, idempotent: true })).toEqual([{ ...stream, idempotent: true }])
+    const keptAs = (more: object) => [
+      {
+        record: proof,
+        kept: { request: asked, answer: { kind: 'stream', chunks, ...more } },
+        isSaved: true,
+      },
+    ]
+    expect(read({ ...saved, chunks })).toEqual(keptAs({}))
+    expect(read({ ...saved, chunks, idempotent: true })).toEqual(keptAs({ idempotent: true }))
     expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
     // It would not be compared with the one that was sent.
     expect(() => read({ ...saved, answer }, asked)).toThrow(
@@ -85,7 +97,8 @@ describe('readEvidence', () => {
   })
 
   it('readEvidence takes an answer with the body of its request', () => {
-    expect(read(answer, asked)).toEqual([{ record: answer, request: asked }])
+    const kept = { request: asked, answer: { kind: 'whole', answer } }
+    expect(read(answer, asked)).toEqual([{ record: answer, kept }])
   })
 
   it.each([['\n'], ['\r\n'], ['\r']])(
@@ -94,9 +107,36 @@ describe('readEvidence', () => {
       const chunks = [chunk('a\u2028'), chunk('b'), proof]
       const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
       const [subject] = read(text, asked)
-      expect(subject).toEqual({ record: proof, request: asked, chunks, idempotent: false })
+      const kept = { request: asked, answer: { kind: 'stream', chunks, idempotent: false } }
+      expect(subject).toEqual({ record: proof, kept })
     },
   )
+
+  it('readEvidence takes an answer of another dialect, whole or as its events', () => {
+    const body = { model: 'm', input: 'Hello' }
+    const request = { dialect: 'responses', headers: {}, body }
+    const carrier = { id: 'resp_1', affidavit: { hash: 'aa', receipt: {} } }
+    const whole = { kind: 'whole', answer: carrier }
+    expect(read(carrier, request)).toEqual([
+      { record: carrier.affidavit, kept: { request, answer: whole } },
+    ])
+    const event = 'response.completed'
+    const data = { type: event, response: carrier }
+    const text = `: ping\n\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+    const events = { kind: 'events', events: [{ event, data }], idempotent: false }
+    expect(read(text, request)).toEqual([
+      { record: carrier.affidavit, kept: { request, answer: events } },
+    ])
+    const saved = { format: 'affidavit-proof', version: 1, request, events: [{ event, data }] }
+    expect(read(saved)).toEqual([
+      {
+        record: carrier.affidavit,
+        kept: { request, answer: { kind: 'events', events: [{ event, data }] } },
+        isSaved: true,
+      },
+    ])
+    expect(() => read(`data: ${JSON.stringify(data)}\n\n`, request)).toThrow('its name')
+  })
 
   it.each<[string, unknown, unknown, RegExp]>([
     ['what is no JSON', '{', null, /not JSON/],

@@ -1,0 +1,133 @@
+import { addChunk, emptyAssembly } from '../attestation/assemble-completion.ts'
+import { encodeUtf8 } from '../attestation/bytes.ts'
+import type { KeptAnswer } from '../attestation/compare-exchange.ts'
+import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
+import type { DialectEvent } from '../attestation/dialects/dialect.ts'
+import { type EventDialect, proofOfEvent } from '../attestation/dialects/dialects.ts'
+import { readNamedEvent } from '../attestation/dialects/event-text.ts'
+import { openKeptStream } from '../attestation/dialects/kept-stream.ts'
+import { FormatError } from '../attestation/errors.ts'
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import {
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../attestation/json/value.ts'
+import { readEvent } from '../attestation/verify-stream.ts'
+import { createAnswerSize } from './answer-size.ts'
+import { describeGatewayError } from './check-answer.ts'
+import { AffidavitError } from './errors.ts'
+
+/** A streamed answer that its caller kept. */
+export type KeptStreamedAnswer = Exclude<KeptAnswer, { readonly kind: 'whole' }>
+
+/**
+ * Reads the stream of one answer, event by event. Accepts only streams that every reader assembles
+ * to the same answer.
+ */
+export type AnswerReader = {
+  /**
+   * Reads the text of one event. `unshown`: a comment and such. `shown`: may be given out. `proof`:
+   * has the proof, and the end of the stream follows. `end`: the stream has ended. Throws
+   * AffidavitError, FormatError and JsonError.
+   */
+  read(text: string): 'unshown' | 'shown' | 'proof' | 'end'
+  /** What was read, to be checked and kept. */
+  kept(): KeptStreamedAnswer
+}
+
+/** Reads chunks of a chat completion. The last one has the proof, and `[DONE]` follows. */
+export function createChunkReader(): AnswerReader {
+  const assembly = emptyAssembly()
+  const size = createAnswerSize()
+  const chunks: JsonObject[] = []
+  let hasProof = false
+  return {
+    read(text) {
+      refuseErrorEvent(text)
+      const [data] = readEvent(text)
+      if (data === undefined) return 'unshown'
+      if (data === '[DONE]') return 'end'
+      if (hasProof) throw invalid('expected nothing but [DONE] after the chunk with the proof')
+      size.add(data)
+      const chunk = parseExactJson(encodeUtf8(data))
+      if (!isJsonObject(chunk)) throw invalid('expected every chunk to be an object')
+      refuseError(memberOf(chunk, 'error'))
+      addChunk(assembly, chunk)
+      hasProof = memberOf(chunk, 'receipt') !== undefined
+      if (!hasProof && PROOF_MEMBERS.some((name) => Object.hasOwn(chunk, name)))
+        throw invalid('expected no part of a proof before the last chunk')
+      chunks.push(chunk)
+      return hasProof ? 'proof' : 'shown'
+    },
+    kept: () => ({ kind: 'stream', chunks }),
+  }
+}
+
+/** Reads the named events of another dialect. The last one has the proof. */
+export function createEventReader(dialect: EventDialect): AnswerReader {
+  const size = createAnswerSize()
+  const reader = openKeptStream(dialect)
+  const events: DialectEvent[] = []
+  return {
+    read(text) {
+      refuseErrorEvent(text)
+      const event = readNamedEvent(text, size.add)
+      if (event === null) return 'unshown'
+      // A gateway that fails ends the stream with an error, and without a proof.
+      if (proofOfEvent(dialect, event) === undefined)
+        refuseError(
+          memberOf(event.data, 'error') ?? memberAt(event.data, dialect.proofIn ?? '', 'error'),
+        )
+      const place = reader.add(event)
+      if (place === 'bare') return 'unshown'
+      events.push(event)
+      if (place === 'last') withoutMissingProof(() => reader.end())
+      return place === 'last' ? 'end' : 'shown'
+    },
+    kept: () => ({ kind: 'events', events }),
+  }
+}
+
+/**
+ * Throws if the event is an error with which the gateway ends a failed stream (interface, part 6).
+ */
+function refuseErrorEvent(text: string): void {
+  const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
+  if (data === undefined) return
+  createAnswerSize().add(data)
+  const json = parseExactJson(encodeUtf8(data))
+  const error = isJsonObject(json) ? (memberOf(json, 'error') ?? json) : null
+  throw new AffidavitError('error_in_answer', describeGatewayError(error))
+}
+
+function refuseError(error: Json | undefined): void {
+  if (error === undefined || error === null) return
+  throw new AffidavitError('error_in_answer', describeGatewayError(error))
+}
+
+function withoutMissingProof(end: () => unknown): void {
+  try {
+    end()
+  } catch (fault) {
+    if (!(fault instanceof FormatError && fault.code === 'missing_proof')) throw fault
+    throw new AffidavitError('no_proof', fault.message, { cause: fault })
+  }
+}
+
+/** Returns the result of `read`, with AffidavitError `invalid_stream` for what it does not accept. */
+export function withStreamError<Type>(read: () => Type): Type {
+  try {
+    return read()
+  } catch (fault) {
+    if (!(fault instanceof FormatError || fault instanceof JsonError)) throw fault
+    throw new AffidavitError('invalid_stream', fault.message, { cause: fault })
+  }
+}
+
+function invalid(message: string): AffidavitError {
+  return new AffidavitError('invalid_stream', message)
+}

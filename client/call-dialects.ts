@@ -1,0 +1,114 @@
+import { encodeUtf8 } from '../attestation/bytes.ts'
+import { DIALECTS, type Dialect, EVENT_DIALECTS } from '../attestation/dialects/dialects.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject, memberAt } from '../attestation/json/value.ts'
+import { type AnswerReader, createChunkReader, createEventReader } from './answer-readers.ts'
+
+/** An error of this client or of its proxy, for the client of the caller. */
+export type CallerFault = {
+  readonly status: number
+  readonly type: string
+  readonly code: string
+  readonly message: string
+}
+
+/**
+ * How calls of one dialect are made and answered over HTTP. Code that takes it never asks for the
+ * name of the dialect.
+ */
+export type CallDialect = {
+  readonly dialect: Dialect
+  /** Below the base URL. The query of a call is dropped. */
+  readonly paths: readonly string[]
+  /** True if a body may have demands that are not encrypted. Otherwise a header has them. */
+  readonly hasDemandsInBody: boolean
+  openReader(): AnswerReader
+  /** The body of an error in the form of the dialect. */
+  errorBody(fault: CallerFault): JsonObject
+  /** The text that ends a stream with an error, after `given`, the stream so far. */
+  errorEvents(fault: CallerFault, given: GivenEvents): string
+  /** The status of a refused answer. A client that repeats it would let the gateway choose. */
+  readonly refusedStatus: number
+}
+
+/** The part of a stream that the caller has received. */
+export type GivenEvents = {
+  /** The text of the first event. Empty if there is none. */
+  readonly first: string
+  readonly count: number
+}
+
+const CHAT: CallDialect = {
+  dialect: DIALECTS.chat,
+  paths: ['/chat/completions'],
+  hasDemandsInBody: true,
+  openReader: createChunkReader,
+  errorBody: openAiError,
+  errorEvents: (fault) => `data: ${JSON.stringify(openAiError(fault))}\n\n`,
+  refusedStatus: 502,
+}
+
+/** Agents repeat a 502 several times, and a 400 never. */
+const AGENT_REFUSED_STATUS = 400
+
+const RESPONSES: CallDialect = {
+  dialect: EVENT_DIALECTS.responses,
+  paths: ['/responses'],
+  hasDemandsInBody: false,
+  openReader: () => createEventReader(EVENT_DIALECTS.responses),
+  errorBody: openAiError,
+  // Codex reads the status of the response, and the SDKs read the member `error`.
+  errorEvents(fault, { first, count }) {
+    const { code, message } = fault
+    const response = {
+      ...responseIn(first),
+      status: 'failed',
+      error: { code, message },
+    }
+    const data = {
+      type: 'response.failed',
+      sequence_number: count,
+      response,
+      ...openAiError(fault),
+    }
+    return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`
+  },
+  refusedStatus: AGENT_REFUSED_STATUS,
+}
+
+const MESSAGES: CallDialect = {
+  dialect: EVENT_DIALECTS.messages,
+  paths: ['/anthropic/v1/messages', '/anthropic/messages'],
+  hasDemandsInBody: false,
+  openReader: () => createEventReader(EVENT_DIALECTS.messages),
+  errorBody: anthropicError,
+  errorEvents: (fault) => `event: error\ndata: ${JSON.stringify(anthropicError(fault))}\n\n`,
+  refusedStatus: AGENT_REFUSED_STATUS,
+}
+
+/** The dialects of calls whose answers are checked. */
+export const CALL_DIALECTS: readonly [CallDialect, ...CallDialect[]] = [CHAT, RESPONSES, MESSAGES]
+
+function openAiError({ message, type, code }: CallerFault): JsonObject {
+  return { error: { message, type, param: null, code } }
+}
+
+function anthropicError({ status, message, code }: CallerFault): JsonObject {
+  const type = ANTHROPIC_ERRORS[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
+  return { type: 'error', error: { type, message, code } }
+}
+
+/** Source: https://docs.anthropic.com/en/api/errors */
+const ANTHROPIC_ERRORS: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+}
+
+/** The response in the first event of a checked stream. */
+function responseIn(first: string): JsonObject {
+  const [, data = '{}'] = /^data: ?(.*)$/m.exec(first) ?? []
+  const response = memberAt(parseExactJson(encodeUtf8(data)), 'response')
+  return isJsonObject(response) ? response : {}
+}

@@ -1,0 +1,192 @@
+import { encodeBase64, encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
+import {
+  type CredentialDemand,
+  DEMANDS_MEMBER,
+  type Demands,
+  digestCredential,
+  type SessionPlace,
+} from '../attestation/demands.ts'
+import {
+  type CallHeaders,
+  DEMANDS_HEADER,
+  hashedHeaders,
+} from '../attestation/dialects/call-request.ts'
+import { DIALECT_HEADERS } from '../attestation/dialects/dialect-names.ts'
+import { canonicalizeJson } from '../attestation/json/canonical.ts'
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseStrictJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
+import type { CallDialect } from './call-dialects.ts'
+import type { SentCall } from './check-answer.ts'
+import { AffidavitError, withErrorCode } from './errors.ts'
+
+/** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */
+const KEYED_CALLS_MAX = 1_000
+const NONCE_BYTES = 32
+
+/** A call as its caller made it. */
+export type GivenCall = {
+  readonly form: CallDialect
+  readonly headers: Headers
+  readonly body: Uint8Array
+  /** The caller's credential for the provider, or null. */
+  readonly credential: string | null
+  /** The place of the call in a session, or null. */
+  readonly place: SessionPlace | null
+  readonly isEncrypted: boolean
+}
+
+/** A call as it is sent. `call`: what its answer must belong to. */
+export type PreparedCall = {
+  readonly headers: Headers
+  readonly body: Uint8Array<ArrayBuffer>
+  readonly call: SentCall
+}
+
+/**
+ * Returns a function that adds the demands to each call: a nonce, the credential, the place in its
+ * session. They are in the body, or in a header where the dialect has no member for them. In an
+ * encrypted call they are in the body with the headers that are hashed, so that the gateway can
+ * read and change neither. Calls with the same Idempotency-Key get the same nonce. Throws
+ * AffidavitError `invalid_request`.
+ */
+export function createCallPreparer(): (given: GivenCall) => PreparedCall {
+  const keyed = new Map<string, { readonly nonce: string; sends: number }>()
+
+  function nonceFor(key: string | null, body: Uint8Array): { nonce: string; sends: number } {
+    if (key === null) return { nonce: randomHex(NONCE_BYTES), sends: 1 }
+    const name = `${encodeHex(sha256(body))} ${key}`
+    const known = keyed.get(name) ?? { nonce: randomHex(NONCE_BYTES), sends: 0 }
+    known.sends += 1
+    keyed.delete(name)
+    keyed.set(name, known)
+    for (const oldest of keyed.keys()) {
+      if (keyed.size <= KEYED_CALLS_MAX) break
+      keyed.delete(oldest)
+    }
+    return { nonce: known.nonce, sends: known.sends }
+  }
+
+  return (given) => {
+    const { form, body, credential, place } = given
+    const request = readRequest(body)
+    const own = readDemands(given, request)
+    if (place !== null && own.session !== undefined)
+      throw new AffidavitError(
+        'invalid_request',
+        `expected no ${DEMANDS_MEMBER}.session: the session of this client sets it`,
+      )
+    const key = given.headers.get('idempotency-key')
+    const { nonce, sends } =
+      own.nonce === undefined ? nonceFor(key, body) : { nonce: own.nonce, sends: null }
+    const demand =
+      credential === null ? 'operator' : { sha256: digestCredential(nonce, credential) }
+    const demands: SentDemands = {
+      ...own,
+      nonce,
+      credential: own.credential ?? demand,
+      ...(place === null ? {} : { session: place }),
+    }
+    const sent = placeDemands(given, request, demands)
+    return {
+      ...sent,
+      call: {
+        dialect: form.dialect.name,
+        request: requestOf(form, sent),
+        sends,
+        credential: demands.credential,
+        isIdempotent: key !== null,
+        isEncrypted: given.isEncrypted,
+      },
+    }
+  }
+}
+
+/** Returns a random number of so many bytes in hex. */
+export function randomHex(bytes: number): string {
+  return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
+}
+
+type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
+type Sent = Pick<PreparedCall, 'headers' | 'body'>
+
+/** Writes the demands into the body or into a header. All other bytes of the body stay. */
+function placeDemands(
+  { form, headers: given, body, isEncrypted }: GivenCall,
+  request: JsonObject,
+  demands: SentDemands,
+): Sent {
+  const headers = new Headers(given)
+  // fetch sets the length of the new body.
+  headers.delete('content-length')
+  headers.delete(DEMANDS_HEADER)
+  const isTheirs = Object.hasOwn(request, DEMANDS_MEMBER)
+  if (!form.hasDemandsInBody && !isEncrypted) {
+    headers.set(DEMANDS_HEADER, encodeBase64Url(JSON.stringify(demands)))
+    const { [DEMANDS_MEMBER]: _, ...rest } = request
+    return { headers, body: isTheirs ? canonicalBytes(rest) : new Uint8Array(body) }
+  }
+  const names = DIALECT_HEADERS[form.dialect.name]
+  const { [DEMANDS_HEADER]: _, ...hashed } = hashedOf(form, request, given)
+  const placed = names.length === 0 ? demands : { ...demands, headers: hashed }
+  for (const name of names) headers.delete(name)
+  return {
+    headers,
+    body: isTheirs
+      ? canonicalBytes({ ...request, [DEMANDS_MEMBER]: placed })
+      : addDemands(body, placed),
+  }
+}
+
+/** The request as it is hashed and in records. */
+function requestOf(form: CallDialect, { body, headers }: Sent): JsonObject {
+  const request = readRequest(body)
+  return form.dialect.requestOf(request, hashedOf(form, request, headers))
+}
+
+function hashedOf({ dialect }: CallDialect, request: JsonObject, headers: Headers): CallHeaders {
+  const given = Object.fromEntries(headers)
+  return withErrorCode('invalid_request', () => hashedHeaders(dialect.name, request, given))
+}
+
+/** Reads the demands that the caller set. */
+function readDemands({ form, headers }: GivenCall, request: JsonObject): Demands {
+  const { dialect } = form
+  const hashed = hashedOf(form, request, headers)
+  return withoutJsonError(`the header ${DEMANDS_HEADER}`, () =>
+    withErrorCode('invalid_request', () => dialect.demandsOf(dialect.requestOf(request, hashed))),
+  )
+}
+
+function readRequest(body: Uint8Array): JsonObject {
+  const request = withoutJsonError('the body', () => parseStrictJson(body))
+  if (isJsonObject(request)) return request
+  throw new AffidavitError('invalid_request', 'expected the body to be a JSON object')
+}
+
+function withoutJsonError<Type>(what: string, read: () => Type): Type {
+  try {
+    return read()
+  } catch (cause) {
+    if (!(cause instanceof JsonError)) throw cause
+    throw new AffidavitError('invalid_request', `${what}: ${cause.message}`, { cause })
+  }
+}
+
+/** Adds demands to the text of an object. All other bytes stay unchanged. */
+function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer> {
+  const text = new TextDecoder().decode(body).trimStart()
+  const rest = text.slice(1)
+  const separator = rest.trimStart().startsWith('}') ? '' : ','
+  const member = `"${DEMANDS_MEMBER}":${JSON.stringify(demands)}`
+  return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
+}
+
+/** The canonical text has the same hash as the caller's. */
+function canonicalBytes(request: Json): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(encodeUtf8(canonicalizeJson(request)))
+}
+
+function encodeBase64Url(text: string): string {
+  return encodeBase64(encodeUtf8(text)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
+}

@@ -1,0 +1,121 @@
+import type { SessionPlace } from '../attestation/demands.ts'
+import { writeSessionBundle } from '../attestation/session/session-bundle.ts'
+import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
+import { AffidavitError } from './errors.ts'
+import { type Fetch, leavable } from './gateway.ts'
+import { randomHex } from './prepare-call.ts'
+import type { Proof } from './proof.ts'
+
+/** The calls of one run of an agent, tied together by their places in the session. */
+export type Session = {
+  /** 16 bytes in hex. */
+  readonly id: string
+  /**
+   * The `fetch` for the clients of the run. Its calls are made one after the other. A call with the
+   * header `affidavit-last: true` is the last one: later calls are refused.
+   */
+  readonly fetch: Fetch
+  /** The proofs of the calls, in their order. Empty with the option `onProof`. */
+  readonly proofs: readonly Proof[]
+  /**
+   * Waits until the chain has the anchors of all calls. Returns a file for `affidavit verify`, with
+   * requests and answers. Without a last call, it does not show that no calls followed.
+   */
+  save(options?: AnchoredOptions | string): Promise<string>
+}
+
+/** Options of a new session. */
+export type SessionOptions = {
+  /** Receives each proof, and keeps it: the session then keeps none. */
+  readonly onProof?: (proof: Proof) => void | Promise<void>
+  /** Continues a session that was begun before. */
+  readonly start?: SessionStart
+}
+
+const ID_BYTES = 16
+
+/** Creates a session. `open`: creates its `fetch`. */
+export function createSession(
+  { onProof, start = { id: randomHex(ID_BYTES), n: 0, previous: null } }: SessionOptions,
+  parts: {
+    readonly open: (turns: SessionTurns, keep: (proof: Proof) => void | Promise<void>) => Fetch
+    readonly anchored: (
+      proof: Proof,
+      options?: AnchoredOptions | string,
+    ) => Promise<Pick<AnchoredEvidence, 'text'>>
+  },
+): Session {
+  const proofs: Proof[] = []
+  const keep = onProof ?? ((proof: Proof) => void proofs.push(proof))
+  return {
+    id: start.id,
+    fetch: parts.open(createSessionTurns(start), keep),
+    proofs,
+    async save(options) {
+      if (proofs.length === 0)
+        throw new AffidavitError('invalid_options', 'expected a session with calls that it keeps')
+      const calls: string[] = []
+      for (const proof of proofs) calls.push((await parts.anchored(proof, options)).text)
+      return writeSessionBundle(start.id, calls)
+    },
+  }
+}
+
+/** The turn of one call of a session. */
+export type SessionTurn = {
+  readonly place: SessionPlace
+  /** Records that the call was made: the next call follows it. `hash`: of the completion. */
+  keep(hash: string): void
+  /** Lets the next call begin. A call that was not kept leaves its place to the next one. */
+  end(): void
+}
+
+/** The calls of a session, one at a time: each has the hash of the call before it. */
+export type SessionTurns = {
+  readonly id: string
+  /** Waits for the calls before. Rejects when `signal` aborts, and after the last call. */
+  next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
+}
+
+/** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
+export type SessionStart = Omit<SessionPlace, 'last'>
+
+/** Creates the turns of one session. */
+export function createSessionTurns(start: SessionStart): SessionTurns {
+  const { id } = start
+  let { n, previous } = start
+  let isEnded = false
+  let queue: Promise<void> = Promise.resolve()
+  return {
+    id,
+    async next({ isLast, signal }) {
+      const before = queue
+      let end: () => void = () => undefined
+      const running = new Promise<void>((resolve) => {
+        end = resolve
+      })
+      queue = before.then(() => running)
+      try {
+        await leavable(before, signal)
+        if (isEnded)
+          throw new AffidavitError(
+            'invalid_request',
+            'expected no call after the last of a session',
+          )
+      } catch (fault) {
+        end()
+        throw fault
+      }
+      const place: SessionPlace = { id, n, previous, ...(isLast ? { last: true } : {}) }
+      return {
+        place,
+        keep(hash) {
+          n = place.n + 1
+          previous = hash
+          isEnded = isLast
+        },
+        end,
+      }
+    },
+  }
+}

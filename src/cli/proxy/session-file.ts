@@ -1,0 +1,188 @@
+import { type FileHandle, open, readFile, rm, stat, truncate } from 'node:fs/promises'
+import { keptProofOf } from '../../../attestation/compare-exchange.ts'
+import { DIALECTS, dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { memberOf } from '../../../attestation/json/value.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import { parseSavedProof } from '../../../attestation/saved-proof.ts'
+import { SESSION_TEXT } from '../../../attestation/session/session-bundle.ts'
+import type { Affidavit } from '../../../client/connect.ts'
+import { AffidavitError, messageOf } from '../../../client/errors.ts'
+import { delay } from '../../../client/gateway.ts'
+import type { Proof } from '../../../client/proof.ts'
+import type { SessionStart } from '../../../client/session.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
+
+/** A call of a session, as it is kept until its evidence is there. */
+type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
+
+/** The files of one session: the session bundle, and the calls as they were made. */
+export type SessionFile = {
+  /** Where the session continues. Undefined for a new one. */
+  readonly start: SessionStart | undefined
+  /** Stores a call. Resolves when it survives a crash of the machine. */
+  keep(proof: Proof): Promise<void>
+  /** Adds the evidence of the calls to the bundle, from now on, with this API key. */
+  complete(apiKey: string | null, id: string): void
+  /** Resolves with the number of calls whose evidence is not in the bundle. */
+  close(): Promise<number>
+}
+
+/** How long a stopping proxy waits for anchors, milliseconds. */
+const CLOSE_MS = 15_000
+/** Pause before the gateway is asked again, milliseconds. */
+const PAUSE_MS = 2_000
+
+/**
+ * Opens the files of a session. `path` gets the session bundle, as the anchors of the calls arrive.
+ * Until then, `path` with `.calls` has the calls, one saved proof a line: they are written before
+ * the ends of their answers are given out. If that file is there already, the session continues,
+ * and the bundle is made again. Throws CliError for another file at `path`.
+ */
+export async function openSessionFile(
+  path: string,
+  { anchored }: Pick<Affidavit, 'anchored'>,
+): Promise<SessionFile> {
+  const journal = `${path}.calls`
+  const waiting = await readCalls(journal)
+  if (waiting === null && (await isThere(path)))
+    throw new CliError(`${printable(path)} exists: name a new file for the session`)
+  const calls = await openForAppend(journal)
+  const bundle = createBundleWriter(path)
+  const queue: KeptCall[] = waiting ?? []
+  const stopping = new AbortController()
+  let added: () => void = () => undefined
+  let running: Promise<void> | null = null
+  let isClosing = false
+  let key: string | null = null
+
+  async function run(id: string): Promise<void> {
+    while (!stopping.signal.aborted) {
+      const [call] = queue
+      if (call === undefined) {
+        if (isClosing) return
+        await new Promise<void>((resolve) => {
+          added = resolve
+        })
+        continue
+      }
+      try {
+        const more = key === null ? {} : { apiKey: key }
+        const { text } = await anchored(call, { signal: stopping.signal, ...more })
+        await bundle.add(text.trimEnd(), id)
+        queue.shift()
+      } catch (fault) {
+        if (stopping.signal.aborted) return
+        const isLasting = !(fault instanceof AffidavitError) || fault.status !== undefined
+        process.stderr.write(
+          `${call.hash}: its evidence bundle was not added: ${printable(messageOf(fault))}\n`,
+        )
+        if (isLasting) return
+        await delay(PAUSE_MS, stopping.signal).catch(() => undefined)
+      }
+    }
+  }
+
+  return {
+    start: waiting === null ? undefined : startAfter(waiting),
+    async keep(proof) {
+      await calls.appendFile(proof.save())
+      await calls.datasync()
+      queue.push({ hash: proof.hash, request: proof.request, answer: proof.answer })
+      added()
+    },
+    complete(apiKey, id) {
+      key = apiKey
+      running ??= run(id)
+    },
+    async close() {
+      isClosing = true
+      added()
+      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
+      await running
+      clearTimeout(timer)
+      await calls.close()
+      await bundle.close()
+      if (queue.length === 0) await rm(journal)
+      return queue.length
+    },
+  }
+}
+
+/** Writes a session bundle, which is whole after each call. */
+function createBundleWriter(path: string) {
+  let file: FileHandle | null = null
+  /** Where the text of the next call begins. */
+  let place = 0
+  return {
+    async add(text: string, id: string): Promise<void> {
+      const { begin, between, end } = SESSION_TEXT
+      const call = Buffer.from(`${file === null ? begin(id) : between}${text}`)
+      file ??= await open(path, 'w', 0o600)
+      const bytes = Buffer.concat([call, Buffer.from(end)])
+      await file.write(bytes, 0, bytes.length, place)
+      place += call.length
+    },
+    async close(): Promise<void> {
+      await file?.sync()
+      await file?.close()
+    },
+  }
+}
+
+async function openForAppend(path: string): Promise<FileHandle> {
+  try {
+    return await open(path, 'a', 0o600)
+  } catch (fault) {
+    throw new CliError(`cannot write ${printable(path)}: ${messageOf(fault)}`)
+  }
+}
+
+function isThere(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+const LINE_FEED = 0x0a
+
+/**
+ * Reads the calls that an earlier run kept. Null without its file. Cuts off an incomplete last
+ * line, which a crash may leave: the end of that answer was not given out.
+ */
+async function readCalls(path: string): Promise<KeptCall[] | null> {
+  const bytes = await readFile(path).catch(() => null)
+  if (bytes === null) return null
+  const end = bytes.lastIndexOf(LINE_FEED) + 1
+  if (end < bytes.length) await truncate(path, end)
+  const lines = bytes.toString('utf8', 0, end).split('\n').slice(0, -1)
+  const calls = lines.map((line, at) => {
+    try {
+      return readCall(line)
+    } catch (fault) {
+      throw new CliError(
+        `line ${at + 1} of ${printable(path)}: ${printable(messageOf(fault))}`,
+        EXIT_CODES.usage,
+      )
+    }
+  })
+  return calls.length === 0 ? null : calls
+}
+
+function readCall(line: string): KeptCall {
+  const { request, answer } = parseSavedProof(parseExactJson(Buffer.from(line)))
+  const hash = memberOf(keptProofOf(answer, dialectOfRequest(request)), 'hash')
+  if (typeof hash !== 'string') throw new TypeError('expected the hash of a completion')
+  return { hash, request, answer }
+}
+
+/** The place after these calls. Throws CliError if they have ended their session. */
+function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
+  const last = calls.at(-1)
+  if (last === undefined) return undefined
+  const { session } = DIALECTS[dialectOfRequest(last.request)].demandsOf(last.request)
+  if (session === undefined)
+    throw new CliError('expected the kept calls to be of a session', EXIT_CODES.usage)
+  return { id: session.id, n: session.n + 1, previous: last.hash }
+}
