@@ -118,7 +118,7 @@ function withoutMissingProof(end: () => unknown): void {
   }
 }
 
-/** Returns the result of `read`. What it does not accept becomes AffidavitError `invalid_stream`. */
+/** Returns the result of `read`, or throws AffidavitError `invalid_stream`. */
 export function withStreamError<Type>(read: () => Type): Type {
   try {
     return read()

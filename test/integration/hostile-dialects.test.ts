@@ -68,6 +68,14 @@ const CASES: readonly Case[] = [
   },
 ]
 
+/** The text of an event without its proof. */
+const withoutProof = (event: string) =>
+  event.replace(/^data: (.*)$/m, (_, data: string) => {
+    const json = JSON.parse(data)
+    delete json.affidavit
+    delete json.response?.affidavit
+    return `data: ${JSON.stringify(json)}`
+  })
 const eventsIn = (text: string) => text.split(/(?<=\n\n)/)
 const post = (body: object): RequestInit => ({
   method: 'POST',
@@ -148,10 +156,7 @@ for (const { name, path, body, last, delta } of CASES)
       [
         'leaves out the proof',
         'no_proof',
-        () =>
-          editing((all) =>
-            all.with(-1, (all.at(-1) ?? '').replace(/,?"affidavit":\{.*\}(?=[,}])/, '')),
-          ),
+        () => editing((all) => all.with(-1, withoutProof(all.at(-1) ?? ''))),
       ],
       [
         'ends a stream with an error',

@@ -73,10 +73,8 @@ describe('affidavit proxy --session', () => {
     expect(verified.code).toBe(0)
     expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(7)
     expect(existsSync(`${file}.calls`)).toBe(false)
-    const again = await runCli([
-      ...['proxy', '--url', service.url, '--expect', service.expectFile],
-      ...['--port', '0', '--session', file],
-    ])
+    const proxy = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
+    const again = await runCli(proxy.concat('--session', file))
     expect(again.stderr).toContain('exists: name a new file for the session')
   })
 
