@@ -28,7 +28,7 @@ export type KeptStreamedAnswer = Exclude<KeptAnswer, { readonly kind: 'whole' }>
  * Reads the stream of one answer, event by event. Accepts only streams that every reader assembles
  * to the same answer.
  */
-export type AnswerReader = {
+export type AnswerStreamReader = {
   /**
    * Reads the text of one event. `unshown`: a comment and such. `shown`: may be given out. `proof`:
    * has the proof, and the end of the stream follows. `end`: the stream has ended. Throws
@@ -40,7 +40,7 @@ export type AnswerReader = {
 }
 
 /** Reads chunks of a chat completion. The last one has the proof, and `[DONE]` follows. */
-export function createChunkReader(): AnswerReader {
+export function createChunkReader(): AnswerStreamReader {
   const assembly = emptyAssembly()
   const size = createAnswerSize()
   const chunks: JsonObject[] = []
@@ -68,7 +68,7 @@ export function createChunkReader(): AnswerReader {
 }
 
 /** Reads the named events of another dialect. The last one has the proof. */
-export function createEventReader(dialect: EventDialect): AnswerReader {
+export function createNamedEventReader(dialect: EventDialect): AnswerStreamReader {
   const size = createAnswerSize()
   const reader = openKeptStream(dialect)
   const events: DialectEvent[] = []
@@ -118,7 +118,7 @@ function withoutMissingProof(end: () => unknown): void {
   }
 }
 
-/** Returns the result of `read`, with AffidavitError `invalid_stream` for what it does not accept. */
+/** Returns the result of `read`, or throws AffidavitError `invalid_stream`. */
 export function withStreamError<Type>(read: () => Type): Type {
   try {
     return read()

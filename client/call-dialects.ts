@@ -2,7 +2,11 @@ import { encodeUtf8 } from '../attestation/bytes.ts'
 import { DIALECTS, type Dialect, EVENT_DIALECTS } from '../attestation/dialects/dialects.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberAt } from '../attestation/json/value.ts'
-import { type AnswerReader, createChunkReader, createEventReader } from './answer-readers.ts'
+import {
+  type AnswerStreamReader,
+  createChunkReader,
+  createNamedEventReader,
+} from './answer-readers.ts'
 
 /** An error of this client or of its proxy, for the client of the caller. */
 export type CallerFault = {
@@ -22,7 +26,7 @@ export type CallDialect = {
   readonly paths: readonly string[]
   /** True if a body may have demands that are not encrypted. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
-  openReader(): AnswerReader
+  openReader(): AnswerStreamReader
   /** The body of an error in the form of the dialect. */
   errorBody(fault: CallerFault): JsonObject
   /** The text that ends a stream with an error, after `given`, the stream so far. */
@@ -33,7 +37,7 @@ export type CallDialect = {
 
 /** The part of a stream that the caller has received. */
 export type GivenEvents = {
-  /** The text of the first event. Empty if there is none. */
+  /** The text of the first event. Empty before the first event. */
   readonly first: string
   readonly count: number
 }
@@ -55,7 +59,7 @@ const RESPONSES: CallDialect = {
   dialect: EVENT_DIALECTS.responses,
   paths: ['/responses'],
   hasDemandsInBody: false,
-  openReader: () => createEventReader(EVENT_DIALECTS.responses),
+  openReader: () => createNamedEventReader(EVENT_DIALECTS.responses),
   errorBody: openAiError,
   // Codex reads the status of the response, and the SDKs read the member `error`.
   errorEvents(fault, { first, count }) {
@@ -80,7 +84,7 @@ const MESSAGES: CallDialect = {
   dialect: EVENT_DIALECTS.messages,
   paths: ['/anthropic/v1/messages', '/anthropic/messages'],
   hasDemandsInBody: false,
-  openReader: () => createEventReader(EVENT_DIALECTS.messages),
+  openReader: () => createNamedEventReader(EVENT_DIALECTS.messages),
   errorBody: anthropicError,
   errorEvents: (fault) => `event: error\ndata: ${JSON.stringify(anthropicError(fault))}\n\n`,
   refusedStatus: AGENT_REFUSED_STATUS,

@@ -1,5 +1,9 @@
 import { ByteBuffer } from '../attestation/byte-buffer.ts'
-import { type AnswerReader, type KeptStreamedAnswer, withStreamError } from './answer-readers.ts'
+import {
+  type AnswerStreamReader,
+  type KeptStreamedAnswer,
+  withStreamError,
+} from './answer-readers.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 
 /**
@@ -22,7 +26,7 @@ export function checkedStream(
     bytesMax,
     signal,
   }: {
-    readonly answer: AnswerReader
+    readonly answer: AnswerStreamReader
     readonly check: (kept: KeptStreamedAnswer) => Promise<void>
     /** Called when the stream has ended: whole, with an error, or because its reader left. */
     readonly onEnd?: () => void

@@ -13,7 +13,12 @@ import { type Fetch, isSafeForKey } from './gateway.ts'
 import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import { createReleaseUpdates } from './release-updates.ts'
-import { createSession, type Session, type SessionOptions, type SessionTurns } from './session.ts'
+import {
+  type CallSession,
+  type CallSessionOptions,
+  createSession,
+  type SessionTurns,
+} from './session.ts'
 
 /** The options of connect. */
 export type ConnectOptions = {
@@ -69,7 +74,7 @@ export type Affidavit = {
   /** The `fetch` for a client of OpenAI or Anthropic. It works without `this`. */
   readonly fetch: Fetch
   /** Starts a session: its `fetch` ties the calls of one run of an agent together. */
-  startSession(options?: SessionOptions): Session
+  startSession(options?: CallSessionOptions): CallSession
   /** The notaries of the expected enclaves, with verified facts about each. */
   readonly notaries: readonly AttestedNotary[]
   /** Notaries that the gateway named and that were refused, with the reason. */
@@ -144,7 +149,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   const listeners = new Set(options.onProof === undefined ? [] : [options.onProof])
   const baseURL = `${url}/v1/verified`
   const bytesMax = countOf(options.answerBytesMax, 'answerBytesMax', ANSWER_BYTES_MAX_DEFAULT)
-  const openFetch = (session: SessionTurns | null, keepToo: SessionOptions['onProof']): Fetch =>
+  const openFetch = (session: SessionTurns | null, keepToo: CallSessionOptions['onProof']): Fetch =>
     createCheckedFetch({
       baseURL,
       fetch,

@@ -7,7 +7,7 @@ import { randomHex } from './prepare-call.ts'
 import type { Proof } from './proof.ts'
 
 /** The calls of one run of an agent, tied together by their places in the session. */
-export type Session = {
+export type CallSession = {
   /** 16 bytes in hex. */
   readonly id: string
   /**
@@ -25,7 +25,7 @@ export type Session = {
 }
 
 /** Options of a new session. */
-export type SessionOptions = {
+export type CallSessionOptions = {
   /** Receives each proof, and keeps it: the session then keeps none. */
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Continues a session that was begun before. */
@@ -36,7 +36,7 @@ const ID_BYTES = 16
 
 /** Creates a session. `open`: creates its `fetch`. */
 export function createSession(
-  { onProof, start = { id: randomHex(ID_BYTES), n: 0, previous: null } }: SessionOptions,
+  { onProof, start = { id: randomHex(ID_BYTES), n: 0, previous: null } }: CallSessionOptions,
   parts: {
     readonly open: (turns: SessionTurns, keep: (proof: Proof) => void | Promise<void>) => Fetch
     readonly anchored: (
@@ -44,7 +44,7 @@ export function createSession(
       options?: AnchoredOptions | string,
     ) => Promise<Pick<AnchoredEvidence, 'text'>>
   },
-): Session {
+): CallSession {
   const proofs: Proof[] = []
   const keep = onProof ?? ((proof: Proof) => void proofs.push(proof))
   return {

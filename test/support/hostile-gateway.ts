@@ -3,11 +3,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import { DEMANDS_HEADER } from '../../attestation/dialects/call-request.ts'
+import { DIALECT_HEADERS } from '../../attestation/dialects/dialect-names.ts'
 import {
   ENCAPSULATED_KEY_HEADER,
   NOTARY_HEADER,
   RESPONSE_NONCE_HEADER,
 } from '../../attestation/ehbp.ts'
+import { CALL_DIALECTS } from '../../client/call-dialects.ts'
 
 /** An answer of a gateway, read whole. */
 export type GatewayAnswer = {
@@ -57,18 +60,21 @@ export type HostileGateway = {
   stop(): Promise<void>
 }
 
-const COMPLETIONS = '/v1/verified/chat/completions'
+const COMPLETIONS = CALL_DIALECTS.flatMap(({ paths }) => paths.map((path) => `/v1/verified${path}`))
 const DOCUMENTS = ['/v1/notaries', '/v1/attestation']
 
 /** The headers of a call that the real gateway gets. */
 const FORWARDED = [
   'authorization',
+  'x-api-key',
   'content-type',
   'accept',
   'idempotency-key',
   'fine-tune-authorization',
   ENCAPSULATED_KEY_HEADER,
   NOTARY_HEADER,
+  DEMANDS_HEADER,
+  ...Object.values(DIALECT_HEADERS).flat(),
 ]
 
 /** Starts the server before the gateway at `origin`, on loopback, honest at first. */
@@ -125,14 +131,14 @@ export function both(completions: Attack, documents: Attack): Attack {
 function isMet({ meets }: Attack, { path }: PassingCall): boolean {
   if (meets === 'evidence') return path.endsWith('/evidence')
   return (
-    (meets !== 'documents' && path === COMPLETIONS) ||
+    (meets !== 'documents' && COMPLETIONS.includes(path)) ||
     (meets !== 'completions' && DOCUMENTS.includes(path))
   )
 }
 
 /** For an attack on both, completions are counted. */
 function isCounted({ meets }: Attack, { path }: PassingCall): boolean {
-  return meets !== 'both' || path === COMPLETIONS
+  return meets !== 'both' || COMPLETIONS.includes(path)
 }
 
 /**

@@ -36,7 +36,7 @@ export function registerVerify(program: Command): void {
 }
 
 const HELP = `
-The source is an evidence bundle, a session bundle (all calls of an agent's run), a proof that the client saved, a session of the proxy, a record, a page of the history,
+The source is an evidence bundle, a session bundle (all calls of an agent's run), a proof that the client saved, a record, a page of the history,
 an HTML file that has evidence (only its evidence is read), or (with --request) an answer or event stream as it came. For a completion's hash, the bundle is fetched from the gateway at
 --url. The gateway must give the bundle of this hash: anything else is refused.
 With --request and --answer, what you sent and received is compared with the evidence; a difference is INVALID.

@@ -7,7 +7,7 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { type Affidavit, connect } from '../../../client/connect.ts'
 import { AffidavitError, type AffidavitErrorCode, messageOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
-import type { Session } from '../../../client/session.ts'
+import type { CallSession } from '../../../client/session.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
@@ -84,7 +84,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   )
 }
 
-function startSession(affidavit: Affidavit, { start, keep }: SessionFile): Session {
+function startSession(affidavit: Affidavit, { start, keep }: SessionFile): CallSession {
   return affidavit.startSession({ onProof: keep, ...(start === undefined ? {} : { start }) })
 }
 

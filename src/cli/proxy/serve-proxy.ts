@@ -9,7 +9,7 @@ import type { Affidavit } from '../../../client/connect.ts'
 import { AffidavitError, messageOf } from '../../../client/errors.ts'
 import { type Fetch, leavable } from '../../../client/gateway.ts'
 import type { Proof } from '../../../client/proof.ts'
-import type { Session } from '../../../client/session.ts'
+import type { CallSession } from '../../../client/session.ts'
 
 /** One call that the proxy answered, for the log line. */
 export type ProxiedCall = {
@@ -72,7 +72,7 @@ const ANSWERED_HEADERS = [
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
   /** The session of all calls. If left out, calls are made without a session. */
-  readonly session?: Session
+  readonly session?: CallSession
   /** 0 selects any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
