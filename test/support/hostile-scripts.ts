@@ -287,7 +287,7 @@ export const HOSTILE_CHAT: HostileDialect = {
   contentOf: (answer) => valueAt(answer, 'choices', 0, 'message', 'content') ?? null,
 }
 
-/** The value at a path of members and positions. Undefined if there is none. */
+/** The value at a path of members and positions. Undefined without a value there. */
 export function valueAt(value: Json, ...path: readonly (string | number)[]): Json | undefined {
   return path.reduce<Json | undefined>((inner, at) => {
     if (inner !== undefined && isJsonArray(inner)) return inner[Number(at)]
