@@ -3,7 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
+import { DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
 import { verifyRecord } from '../../attestation/verify-record.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { AT_ONCE_MS } from '../support/at-once.ts'
@@ -17,18 +20,14 @@ import {
   splitEverywhere,
   wholeAnswer,
 } from '../support/hostile-answers.ts'
+import { HOSTILE_DIALECTS, readWholeStream } from '../support/hostile-dialects.ts'
 import {
   type HostileProvider,
   type ReceivedRequest,
   type Step,
   startHostileProvider,
 } from '../support/hostile-provider.ts'
-import {
-  BAD_ANSWERS,
-  BROKEN_STREAMS,
-  GOOD_SCRIPTS,
-  GREETING_CHUNKS,
-} from '../support/hostile-scripts.ts'
+import { GREETING_CHUNKS } from '../support/hostile-scripts.ts'
 
 /** Time until a sealed answer is committed, also the largest one: 24 MiB on a busy machine. */
 const RECORD_TIMEOUT_MS = 60_000
@@ -71,6 +70,7 @@ beforeAll(async () => {
     ...entry,
     path: '/v1/chat/completions',
     models: [`${entry.name}/*`],
+    endpoints: { responses: { path: '/v1/responses' }, messages: { path: '/v1/messages' } },
   }))
   await writeFile(join(folder, 'providers.json'), JSON.stringify(entries))
   await writeFile(join(folder, 'ca.pem'), trusted.certificate)
@@ -92,15 +92,20 @@ afterAll(async () => {
 
 type Reply = { readonly status: number; readonly text: string }
 
-async function ask(model: string, more: object = {}, signal?: AbortSignal): Promise<Reply> {
-  const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
+async function ask(
+  model: string,
+  more: object = {},
+  { signal, name = 'chat' }: { readonly signal?: AbortSignal; readonly name?: DialectName } = {},
+): Promise<Reply> {
+  const { path, body } = HOSTILE_DIALECTS[name]
+  const response = await fetch(`${service.url}${path}`, {
     method: 'POST',
     headers: {
       authorization: `Bearer ${service.apiKey}`,
       'content-type': 'application/json',
       'fine-tune-authorization': 'Bearer my-provider-key',
     },
-    body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }], ...more }),
+    body: JSON.stringify({ model, ...body, ...more }),
     ...(signal ? { signal } : {}),
   })
   return { status: response.status, text: await response.text() }
@@ -115,7 +120,7 @@ function dataOf(text: string): readonly string[] {
 }
 
 async function recordText(hash: string): Promise<string> {
-  const response = await fetch(`${service.url}/v1/verified/chat/completions/${hash}`, {
+  const response = await fetch(`${service.url}/v1/verified/records/${hash}`, {
     headers: { authorization: `Bearer ${service.apiKey}` },
   })
   expect(response.status).toBe(200)
@@ -124,23 +129,18 @@ async function recordText(hash: string): Promise<string> {
 
 type Outline = {
   readonly hash: string
-  readonly receipt: { readonly outcome: string }
-  readonly response: {
-    readonly choices: readonly {
-      readonly finish_reason: unknown
-      readonly message: { readonly content: unknown }
-    }[]
-  }
+  readonly receipt: { readonly outcome: string; readonly model: { readonly requested: string } }
+  readonly response: JsonObject
 }
 
 async function recordsOf(model: string): Promise<readonly Outline[]> {
-  const response = await fetch(`${service.url}/v1/verified/chat/completions?limit=20`, {
+  const response = await fetch(`${service.url}/v1/verified/records?limit=20`, {
     headers: { authorization: `Bearer ${service.apiKey}` },
   })
   const { completions } = (await response.json()) as {
-    completions: (Outline & { request: { model: string } })[]
+    completions: readonly Outline[]
   }
-  return completions.filter(({ request }) => request.model === model)
+  return completions.filter(({ receipt }) => receipt.model.requested === model)
 }
 
 async function expectProven(hash: string): Promise<void> {
@@ -148,32 +148,60 @@ async function expectProven(hash: string): Promise<void> {
   expect(report.checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
 }
 
-describe('an answer that is odd and whole', () => {
-  it.each(Object.entries(GOOD_SCRIPTS))(
-    'an odd, whole answer is given as it was hashed: %s',
-    async (name, { steps, content }) => {
-      const model = `hostile/${name}`
+describe.each(Object.entries(HOSTILE_DIALECTS))('an answer of %s', (key, dialect) => {
+  const name = key as DialectName
+
+  it.each(Object.entries(dialect.good))(
+    `an odd, whole answer of ${name} is given as it was hashed: %s`,
+    async (slug, { steps, content }) => {
+      const isStream = slug.startsWith('stream/')
       answer = () => steps
-      const isStream = name.startsWith('stream/')
-      const reply = await ask(
-        model,
-        isStream ? { stream: true, stream_options: { include_usage: true } } : {},
-      )
+      const reply = await ask(`hostile/${name}-${slug}`, isStream ? dialect.streamed : {}, { name })
       expect(reply.status).toBe(200)
-      if (!isStream) {
-        const body = JSON.parse(reply.text)
-        expect(body.choices[0].message.content === content).toBe(true)
-        return expectProven(body.hash)
-      }
-      const data = dataOf(reply.text)
-      expect(data.at(-1)).toBe('[DONE]')
-      const chunks = data.slice(0, -1).map((text) => JSON.parse(text))
-      const said = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')
-      expect(said).toBe(content)
-      await expectProven(chunks.at(-1).hash)
+      const body = isStream ? null : JSON.parse(reply.text)
+      const given = body === null ? readWholeStream(name, reply.text) : null
+      expect(dialect.contentOf(given?.answer ?? body) === content).toBe(true)
+      const proof = given?.proof ?? DIALECTS[name].proofOf(body)
+      await expectProven(String((proof as JsonObject).hash))
     },
   )
 
+  it.each(Object.entries(dialect.bad))(
+    `an answer that is none of ${name} gives our own error and leaves no record: %s`,
+    async (slug, bad) => {
+      const model = `hostile/${name}-bad-${slug}`
+      answer = () => bad.steps
+      const reply = await ask(model, {}, { name })
+      // Anthropic's errors have no status 502.
+      expect(reply.status).toBe(name === 'messages' && bad.status === 502 ? 500 : bad.status)
+      const { error } = JSON.parse(reply.text)
+      expect(error.message).toEqual(expect.any(String))
+      if (name === 'chat') expect(error).toMatchObject({ status_code: bad.status, code: bad.code })
+      expect(await recordsOf(model)).toEqual([])
+    },
+  )
+
+  it.each(Object.entries(dialect.broken))(
+    `a stream of ${name} that breaks off is no whole stream, and its record says so: %s`,
+    async (slug, steps) => {
+      const model = `hostile/${name}-broken-${slug}`
+      answer = () => steps
+      const { status, text } = await ask(model, { stream: true }, { name })
+      expect(status).toBe(200)
+      expect(() => readWholeStream(name, text)).toThrow()
+      expect(text).toMatch(/^event: (?:error|response\.failed)\ndata: .*"message":"./m)
+      await expect
+        .poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS })
+        .toBe(1)
+      const [record] = await recordsOf(model)
+      expect(record?.receipt.outcome).toBe('upstream_error')
+      expect(dialect.contentOf(record?.response ?? {})).toMatch(/^héllo/)
+      await expectProven(record?.hash ?? '')
+    },
+  )
+})
+
+describe('an answer of a chat', () => {
   it('an odd, whole answer is the same wherever its bytes are split', async () => {
     const events = chunked(eventsOf([...GREETING_CHUNKS.slice(1), '[DONE]'], '\r\n'))
     const splits = [...splitEverywhere(Buffer.concat([EVENT_STREAM_HEAD, events, chunked('')]))]
@@ -200,20 +228,6 @@ describe('an answer that is odd and whole', () => {
 })
 
 describe('an answer that is not a completion', () => {
-  it.each(Object.entries(BAD_ANSWERS))(
-    'an answer that is not a completion gives our own error and leaves no record: %s',
-    async (name, bad) => {
-      const model = `hostile/${name}`
-      answer = () => bad.steps
-      const reply = await ask(model)
-      expect(reply.status).toBe(bad.status)
-      const { response, error } = JSON.parse(reply.text)
-      expect(response).toBe('NOK')
-      expect(error).toMatchObject({ status_code: bad.status, code: bad.code })
-      expect(await recordsOf(model)).toEqual([])
-    },
-  )
-
   it('the provider’s own refusal is handed on with its status and message, and leaves no record', async () => {
     const body = JSON.stringify({
       error: { message: 'max_tokens is too large', type: 'invalid_request_error' },
@@ -239,30 +253,6 @@ describe('an answer that is not a completion', () => {
       '/v1/chat/completions',
     ])
   })
-})
-
-describe('a stream that breaks off', () => {
-  it.each(Object.entries(BROKEN_STREAMS))(
-    'a stream that breaks off ends in an error event without [DONE], and its record says so: %s',
-    async (name, steps) => {
-      const model = `hostile/broken-${name}`
-      answer = () => steps
-      const { status, text } = await ask(model, { stream: true })
-      expect(status).toBe(200)
-      expect(dataOf(text)).not.toContain('[DONE]')
-      const event = text.split('\n\n').find((part) => part.startsWith('event: error\n')) ?? ''
-      expect(JSON.parse(event.slice('event: error\ndata: '.length)).error.message).toEqual(
-        expect.any(String),
-      )
-      await expect
-        .poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS })
-        .toBe(1)
-      const [record] = await recordsOf(model)
-      expect(record?.receipt.outcome).toBe('upstream_error')
-      expect(record?.response.choices[0]?.finish_reason).toBeNull()
-      await expectProven(record?.hash ?? '')
-    },
-  )
 })
 
 describe('a provider over TLS', () => {
@@ -306,7 +296,7 @@ describe('a caller who goes away', () => {
     answer = () => [...begun, { kind: 'stall' }]
     const before = hostile.requests.length
     const leaving = new AbortController()
-    const asking = ask(model, more, leaving.signal).catch(() => null)
+    const asking = ask(model, more, { signal: leaving.signal }).catch(() => null)
     await expect.poll(() => hostile.requests.length).toBe(before + 1)
     await sleep(100)
     leaving.abort()
