@@ -123,6 +123,7 @@ export async function compose(
   // The routes are in the same order as in the documentation.
   const routes = [
     ...calls.completions,
+    ...calls.counts,
     ...historyRoutes,
     ...chat.routes,
     ...imageRoutes({ ...bounded, images, publicOrigin: upstream.publicOrigin }),

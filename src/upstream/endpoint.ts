@@ -95,6 +95,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
   }: EndpointCall): Promise<unknown> {
     signal.throwIfAborted()
     const timeout = AbortSignal.timeout(timeoutMs)
+    const own = { ...options.headers, ...headers }
     try {
       const reply = await pool.request({
         method,
@@ -102,14 +103,13 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
         headers: {
           accept: 'application/json',
           'accept-encoding': 'identity',
-          ...options.headers,
-          ...headers,
+          ...own,
         },
         body: body ?? null,
         signal: AbortSignal.any([signal, timeout]),
       })
       if (reply.statusCode < 200 || reply.statusCode > 299)
-        throw await refusalOf(reply, secretOf(options.headers))
+        throw await refusalOf(reply, secretOf(own))
       const bytes = await readBytes(reply.body, { bytesMax: answerBytesMax, reserve })
       const { 'content-encoding': coding } = reply.headers
       return parseAnswer(await undoCoding(bytes, { coding, bytesMax: answerBytesMax, reserve }))
@@ -142,8 +142,8 @@ async function refusalOf(
 }
 
 /** Returns the key in the headers. Null when the headers have no key. */
-function secretOf({ authorization }: Readonly<Record<string, string>>): string | null {
-  return authorization?.replace(/^Bearer /, '') ?? null
+function secretOf(headers: Readonly<Record<string, string>>): string | null {
+  return headers.authorization?.replace(/^Bearer /, '') ?? headers['x-api-key'] ?? null
 }
 
 /** Decompresses the answer. Some services compress answers even if the request forbids it. */

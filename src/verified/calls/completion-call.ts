@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { chooseProvider, unsupportedMessage } from '../../../enclave/protocol/choose-provider.ts'
 import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import type { RouteContext } from '../../api/context.ts'
 import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
 
@@ -88,3 +89,15 @@ const providerCredential = described(
 
 /** Headers that may contain the caller's own credential at the provider. */
 export const credentialHeaders = z.object({ 'fine-tune-authorization': providerCredential })
+
+/** Returns those of the named headers that a call has. The names are in lower case. */
+export function givenHeaders(
+  { req }: RouteContext,
+  names: readonly string[],
+): Readonly<Record<string, string>> {
+  const given = names.flatMap((name) => {
+    const value = req.headers[name]
+    return value === undefined ? [] : [[name, String(value)] as const]
+  })
+  return Object.fromEntries(given)
+}

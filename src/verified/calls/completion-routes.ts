@@ -11,7 +11,6 @@ import {
 } from '../../accounts/idempotency.ts'
 import { admitCall, type Permit, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import { createAdmission } from '../../api/admission.ts'
-import type { RouteContext } from '../../api/context.ts'
 import { type ApiError, CallerLeftError } from '../../api/errors.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../../api/route.ts'
@@ -23,7 +22,7 @@ import {
   streamEndText,
 } from '../records/record-text.ts'
 import type { AnsweredRecord, StoredRecord } from '../records/records-store.ts'
-import { credentialHeaders } from './completion-call.ts'
+import { credentialHeaders, givenHeaders } from './completion-call.ts'
 import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 import {
@@ -175,7 +174,7 @@ async function answer(
   const call: VerifiedCall = {
     model: asked.model,
     dialect: dialect.name,
-    headers: headersOf(context, dialect),
+    headers: givenHeaders(context, dialect.headers),
     body: bytes,
     callerCredential: headers['fine-tune-authorization'] ?? null,
     abort: claim === null ? abort : outlivingCaller(abort),
@@ -194,15 +193,6 @@ async function answer(
     undefined,
     () => (counted.events === 0 ? null : dialect.soFar(counted.first, counted.events)),
   )
-}
-
-/** The headers of a call that the enclave may hash. */
-function headersOf({ req }: RouteContext, { headers }: VerifiedDialect) {
-  const given = headers.flatMap((name) => {
-    const value = req.headers[name]
-    return value === undefined ? [] : [[name, String(value)] as const]
-  })
-  return Object.fromEntries(given)
 }
 
 /**

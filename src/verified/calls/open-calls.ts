@@ -11,6 +11,7 @@ import { unixMs } from '../../runtime/clock.ts'
 import { checkDatabase, type Database } from '../../storage/database.ts'
 import type { EnclaveCommits } from '../commits/enclave-commits.ts'
 import { verifiedCompletionRoutes } from './completion-routes.ts'
+import { countTokensRoutes } from './count-tokens.ts'
 import { createReadiness, healthRoutes } from './health.ts'
 import { createVerifiedModels, verifiedModelRoutes } from './models.ts'
 import { askProviderLists } from './provider-lists.ts'
@@ -45,7 +46,7 @@ type CallParts = Opening &
 
 /** Routes of verified calls, by their group in the documentation. */
 type CallRoutes = Readonly<
-  Record<'completions' | 'models' | 'health' | 'waiting', readonly Route[]>
+  Record<'completions' | 'counts' | 'models' | 'health' | 'waiting', readonly Route[]>
 >
 
 /** Opens verified calls and returns their routes. */
@@ -56,6 +57,7 @@ export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallR
   const calling = { credentials, outcomes, now: unixMs, log }
   const completions = createVerifiedCompletions({ ...calling, enclaves, committer: commits })
   return {
+    counts: countTokensRoutes({ ...parts, bodyBytesMax }),
     completions: verifiedCompletionRoutes({
       completions,
       encrypted: {

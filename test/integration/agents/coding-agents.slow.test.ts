@@ -136,6 +136,23 @@ describe.skipIf(!need.isMet)('coding agents without a network, with base URL and
     },
   )
 
+  it(need.title('Claude Code counts the tokens of its context, without records'), async () => {
+    const account = await openAgentAccount(service, `context ${home}`)
+    const said = await runAgent('claude', CLAUDE.words, {
+      prompt: '/context',
+      variables: { ...CLAUDE.variables, ANTHROPIC_API_KEY: account.apiKey },
+    })
+    expect(said).toContain('Context Usage')
+    const used = async () => {
+      const headers = { authorization: `Bearer ${account.apiKey}` }
+      const reply = await fetch(`${service.url}/v1/dashboard/usage`, { headers })
+      return (await reply.json()) as { readonly requests: number; readonly tokens: number }
+    }
+    await expect.poll(async () => (await used()).requests).toBeGreaterThan(10)
+    expect((await used()).tokens).toBe(0)
+    expect(await account.verifyCalls()).toEqual([])
+  })
+
   it.each([
     ['openai', OPENAI, 'responses'],
     ['anthropic', `${ANTHROPIC}/v1`, 'messages'],

@@ -1,0 +1,181 @@
+import { z } from 'zod'
+import { DIALECT_HEADERS } from '../../../attestation/dialects/dialect-names.ts'
+import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
+import {
+  chooseProvider,
+  endpointOf,
+  unsupportedMessage,
+} from '../../../enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
+import { createAdmission } from '../../api/admission.ts'
+import { ApiError, UPSTREAM_ERRORS } from '../../api/errors.ts'
+import { ANTHROPIC_FACE } from '../../api/faces.ts'
+import { defineRoute, type Route } from '../../api/route.ts'
+import { boundedText } from '../../api/schemas.ts'
+import { providersOf } from '../../chat/models.ts'
+import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
+import { recordInference } from '../../observability/call-scope.ts'
+import type { OnStarted } from '../../runtime/starting.ts'
+import { serviceCallErrorOf } from '../../upstream/call-error.ts'
+import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/endpoint.ts'
+import { chooseCredential, credentialHeaders, givenHeaders } from './completion-call.ts'
+
+const PATHS = [
+  '/v1/verified/anthropic/v1/messages/count_tokens',
+  '/v1/verified/anthropic/messages/count_tokens',
+]
+/** Counts that run at the same time. A coding agent asks for about 24 at once. */
+const COUNTS_MAX = 256
+/** Bytes of the bodies and answers of all running counts. */
+const COUNTS_BYTES_MAX = 256 * 1024 * 1024
+const TIMEOUT_MS = 30_000
+const ANSWER_BYTES_MAX = 64 * 1024
+
+const request = z.looseObject({ model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }) })
+const answer = z.looseObject({ input_tokens: z.int().min(0) })
+
+type CountParts = {
+  readonly enclaves: Pick<EnclavePool, 'identities'>
+  /** The operator's credentials, by provider name. */
+  readonly credentials: () => ReadonlyMap<string, string>
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly bodyBytesMax: number
+  readonly onStarted: OnStarted
+}
+
+/**
+ * `count_tokens` of Messages. The gateway asks the provider itself: no enclave takes part, and the
+ * count has no evidence and no record.
+ */
+export function countTokensRoutes(parts: CountParts): readonly Route[] {
+  const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })
+  const endpoints = openEndpoints(parts.onStarted)
+  return PATHS.map((path) =>
+    defineRoute({
+      method: 'POST',
+      path,
+      face: ANTHROPIC_FACE,
+      tag: 'Verified chat',
+      summary: 'Count the tokens of a Messages request, without evidence',
+      description:
+        'The gateway asks the provider that serves the model in Messages. A provider that does not count gives a 404. The call counts as one request without tokens.',
+      scope: 'inference',
+      headers: credentialHeaders,
+      body: {
+        name: 'CountTokensRequest',
+        schema: request,
+        bytesMax: parts.bodyBytesMax,
+        example: { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] },
+      },
+      reply: { name: 'TokenCount', schema: answer },
+      errors: [
+        'rate_limit_exceeded',
+        'unsupported_model',
+        'provider_credential_missing',
+        'not_found',
+        'enclave_unavailable',
+        ...UPSTREAM_ERRORS,
+      ],
+      admission,
+      isAbortable: true,
+      async handler({ context, body: { model }, bytes, headers, abort, slot }) {
+        const permit = await admitCall(context, parts.limiter, {
+          kind: 'verified',
+          model,
+          estimate: 0,
+        })
+        permit.settle(0)
+        const callerCredential = headers['fine-tune-authorization'] ?? null
+        const asked = whomToAsk({ model, callerCredential }, parts)
+        recordInference(() => ({ provider: asked.provider }))
+        const count = await endpoints(asked.url)
+          .ask({
+            method: 'POST',
+            path: '',
+            headers: { ...givenHeaders(context, DIALECT_HEADERS.messages), ...asked.headers },
+            body: bytes,
+            signal: abort.signal,
+            reserve: slot.reserve,
+          })
+          .catch((error: unknown) => {
+            throw error instanceof EndpointError ? countErrorOf(error, asked) : error
+          })
+        const counted = answer.safeParse(count)
+        if (counted.success) return counted.data
+        throw new ApiError('provider_error', "The provider's answer has no count of tokens")
+      },
+    }),
+  )
+}
+
+/** Where to ask for a count. The headers contain the credential. */
+type Asked = {
+  readonly provider: string
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly isOperators: boolean
+}
+
+function whomToAsk(
+  call: { readonly model: string; readonly callerCredential: string | null },
+  { enclaves, credentials }: Pick<CountParts, 'enclaves' | 'credentials'>,
+): Asked {
+  const table = providersOf(enclaves)
+  if (table.length === 0)
+    throw new ApiError('enclave_unavailable', 'No enclave is connected that names its providers')
+  const { origin, path, credential: name } = endpointFor(table, call.model)
+  const chosen = chooseCredential({ ...call, dialect: 'messages' }, table, credentials())
+  const { provider, credential, isOperators } = chosen
+  return {
+    provider,
+    url: `${origin}${path}/count_tokens`,
+    headers: { 'content-type': 'application/json', ...credentialHeader(credential, name) },
+    isOperators,
+  }
+}
+
+function credentialHeader(
+  credential: string | null,
+  name = 'authorization',
+): Readonly<Record<string, string>> {
+  if (credential === null) return {}
+  return { [name]: name === 'authorization' ? `Bearer ${credential}` : credential }
+}
+
+function endpointFor(table: readonly ProviderEntry[], model: string) {
+  const entry = chooseProvider(table, model, 'messages')
+  const endpoint = entry === null ? null : endpointOf(entry, 'messages')
+  if (entry === null || endpoint === null)
+    throw new ApiError('unsupported_model', unsupportedMessage(table, model, 'messages'))
+  return { origin: entry.origin, ...endpoint }
+}
+
+/** Returns a function that opens one client for each URL. The provider tables set the URLs. */
+function openEndpoints(onStarted: OnStarted): (url: string) => Endpoint {
+  const opened = new Map<string, Endpoint>()
+  onStarted(async () => {
+    await Promise.all([...opened.values()].map((endpoint) => endpoint.close()))
+  })
+  return (url) => {
+    const options = { url, headers: {}, timeoutMs: TIMEOUT_MS, answerBytesMax: ANSWER_BYTES_MAX }
+    const endpoint = opened.get(url) ?? createEndpoint(options)
+    opened.set(url, endpoint)
+    return endpoint
+  }
+}
+
+function countErrorOf(error: EndpointError, { provider, isOperators }: Asked): ApiError {
+  const { status = 0, message = null } = error.refusal ?? {}
+  const words = message ?? 'no reason given'
+  if (status === 404)
+    return new ApiError('not_found', `${provider} does not count these tokens: ${words}`, {
+      cause: error,
+    })
+  if (!isOperators && (status === 401 || status === 403))
+    return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
+      status,
+      cause: error,
+    })
+  return serviceCallErrorOf(error)
+}
