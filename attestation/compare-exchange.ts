@@ -165,9 +165,10 @@ export function keptProofOf(answer: KeptAnswer, name: DialectName): JsonObject {
     case 'stream':
       return answer.chunks.filter(isJsonObject).at(-1) ?? {}
     case 'events': {
-      const [last, dialect] = [answer.events.at(-1), eventDialectOf(name)]
-      const proof = last && dialect && proofOfEvent(dialect, last)
-      return isJsonObject(proof) ? proof : {}
+      const dialect = eventDialectOf(name)
+      if (dialect === null) return {}
+      const proofs = answer.events.map((event) => proofOfEvent(dialect, event))
+      return proofs.filter(isJsonObject).at(-1) ?? {}
     }
   }
 }

@@ -3,6 +3,7 @@ import { asksForUsage } from '../completion-hash.ts'
 import { PROOF_MEMBER } from '../dialects/dialect.ts'
 import { dialectOfRequest, eventDialectOf } from '../dialects/dialects.ts'
 import { splitNamedEvents } from '../dialects/event-text.ts'
+import { readKeptStream } from '../dialects/kept-stream.ts'
 import { FormatError } from '../errors.ts'
 import { JsonError } from '../json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../json/parse-strict.ts'
@@ -218,8 +219,16 @@ function readRequest(body: Uint8Array | null): Json {
 
 /** A kept stream, not verified. The record is the object with the proof. */
 function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subject {
-  const isNamed = eventDialectOf(dialectOfRequest(request)) !== null
-  const subject = subjectOf(request, readKeptEvents(input, { isNamed, idempotent }))
+  const dialect = dialectOfRequest(request)
+  const isNamed = eventDialectOf(dialect) !== null
+  const kept = readKeptEvents(input, { isNamed, idempotent })
+  // A stream that is not whole, or that no enclave gives out, has no report.
+  if (kept.kind === 'events')
+    withEvidenceError(
+      () => readKeptStream(dialect, kept.events),
+      ({ message }) => message,
+    )
+  const subject = subjectOf(request, kept)
   const { record } = subject
   if (memberAt(record, 'receipt') === undefined)
     throw unfit('expected the last chunk before [DONE], or the last event, to carry the proof')

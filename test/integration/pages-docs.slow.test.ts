@@ -86,7 +86,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first page of the API'), () => 
   const openStart = async (options?: Parameters<typeof openPage>[1]) => {
     const opened = await openPage(`${service.url}/docs`, options)
     const { page } = opened
-    await page.getByText('demo/echo').waitFor()
+    await page.getByText('demo/echo').first().waitFor()
     await page.getByRole('link', { name: 'Images' }).first().waitFor({ state: 'attached' })
     return opened
   }
@@ -143,7 +143,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first page of the API'), () => 
       route.fulfill({ json: { data: [{ id: `x'; touch y; '` }, { id: 'plain-1' }] } }),
     )
     await page.goto(`${service.url}/docs`)
-    await page.getByText('"model":"plain-1"').waitFor()
+    await page.getByText('"model":"plain-1"').first().waitFor()
     await page.context().close()
   })
 
@@ -175,6 +175,24 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first page of the API'), () => 
         await expect
           .poll(async () => (await runShell(check)).stdout, { timeout: 60_000, interval: 1_000 })
           .toMatch(/^VERIFIED/)
+      },
+    )
+
+    it.runIf(CURL.isMet).each(['Responses', 'Messages'])(
+      CURL.title('the call of %s is answered with a proof in its own member'),
+      async (name) => {
+        const { page } = await openStart()
+        const sample = page.getByLabel(`the call of ${name}`, { exact: true })
+        const code = (await sample.textContent()) ?? ''
+        const command = page.getByLabel('the command that checks a hash', { exact: true })
+        const checkHash = (await command.textContent()) ?? ''
+        await page.context().close()
+        const answer = JSON.parse((await runShell(code)).stdout)
+        expect(JSON.stringify(answer)).toContain('[demonstration] You said: Hello')
+        const check = checkHash.replace('HASH', answer.affidavit.hash)
+        await expect
+          .poll(async () => (await runShell(check)).stdout, { timeout: 60_000, interval: 1_000 })
+          .toMatch(/^VERIFIED[\s\S]*\nsaid\n {2}says +\| \[demonstration\] You said: Hello\n/)
       },
     )
 

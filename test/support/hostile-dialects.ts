@@ -105,7 +105,7 @@ export function readWholeStream(
 ): { readonly answer: JsonObject; readonly proof: Json } {
   const bytes = new TextEncoder().encode(text)
   if (name !== 'chat') {
-    const kept = readKeptStream(EVENT_DIALECTS[name], splitNamedEvents(bytes))
+    const kept = readKeptStream(name, splitNamedEvents(bytes))
     return { answer: kept.response, proof: kept.proof }
   }
   const chunks = splitEvents(bytes).map(

@@ -4,7 +4,6 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
 import { DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
@@ -94,7 +93,13 @@ export type ScriptedEnclave = {
 export const SCRIPTED_DOMAIN = { chainId: 31337, contract: `0x${'ab'.repeat(20)}` } as const
 
 export const SCRIPTED_PROVIDERS: readonly ProviderEntry[] = [
-  { name: 'demo', origin: 'http://127.0.0.1:9', path: '/v1/chat/completions', models: ['demo/*'] },
+  {
+    name: 'demo',
+    origin: 'http://127.0.0.1:9',
+    path: '/v1/chat/completions',
+    models: ['demo/*'],
+    endpoints: { responses: { path: '/v1/responses' }, messages: { path: '/v1/messages' } },
+  },
   {
     name: 'openai',
     origin: 'https://api.openai.com',
@@ -192,7 +197,7 @@ export async function startScriptedEnclave(
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     await hanging?.promise
     const url = new URL(request.url ?? '/', 'http://enclave')
-    if (url.pathname === ENCLAVE_PATHS.completions) return complete(request, response)
+    if (url.pathname.startsWith(ENCLAVE_PATHS.completions)) return complete(request, response)
     if (url.pathname === ENCLAVE_PATHS.encrypted) return encrypted(request, response)
     if (url.pathname === ENCLAVE_PATHS.encryptedProof) {
       const proof: AnchorProof = JSON.parse((await readAll(request)).toString())
@@ -323,10 +328,13 @@ function finishedCompletion(
   },
 ) {
   const request: JsonObject = JSON.parse(given.body.toString())
-  const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
+  const dialect = DIALECTS[call.dialect ?? 'chat']
+  const { headers = {} } = call
+  const hashed = dialect.hashedRequest(dialect.requestOf(request, headers))
+  const canonicalRequest = canonicalizeJson(hashed)
   return {
-    dialect: DIALECTS.chat,
-    headers: {},
+    dialect,
+    headers,
     canonicalRequest,
     requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     response: given.completion,

@@ -6,11 +6,12 @@ import type { Group } from './interface.ts'
 import { LanguageTabs } from './language-tabs.tsx'
 import { Prose } from './prose.tsx'
 import type { Language } from './samples.ts'
-import { writeVerifiedSample } from './verified-samples.ts'
+import { writeOtherSamples, writeVerifiedSample } from './verified-samples.ts'
 import { Words } from './words.tsx'
 
 /** The first page: the verified call, the check of its answer, and an explanation of terms. */
 export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
+  const model = useLoaded(readModel, []).value ?? 'MODEL'
   return (
     <>
       <h1 id="call">The verified call</h1>
@@ -19,26 +20,24 @@ export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
         signs question and answer. The answer comes with that proof, and anyone can check it years
         later without trust in this gateway.
       </p>
-      <VerifiedCall />
+      <VerifiedCall model={model} />
       <p>
         You need an API key and, for Node and Python, the package <code>affidavit</code> and{' '}
         <code>expect.json</code>, which says which enclaves you accept. Take both from your vendor,
         never from this gateway.
       </p>
       <Check />
+      <OtherCalls model={model} />
       <Words />
       <AllCalls groups={groups} />
     </>
   )
 }
 
-function VerifiedCall() {
+function VerifiedCall({ model }: { readonly model: string }) {
   const [language, onLanguage] = useState<Language>('curl')
-  const { value: model } = useLoaded(readModel, [])
-  const { before, code, after } = writeVerifiedSample(language, {
-    origin: location.origin,
-    model: model ?? 'MODEL',
-  })
+  const call = { origin: location.origin, model }
+  const { before, code, after } = writeVerifiedSample(language, call)
   return (
     <LanguageTabs id="verified-call" language={language} onLanguage={onLanguage}>
       {before !== null && (
@@ -115,13 +114,37 @@ function Check() {
   )
 }
 
+/** The calls of agents: what they have beside chat, and where their proof is. */
+function OtherCalls({ model }: { readonly model: string }) {
+  return (
+    <>
+      <h2 id="agents">Responses and Messages</h2>
+      <p>
+        Agents call OpenAI’s Responses or Anthropic’s Messages, and each call has the same evidence:
+        also its tools, their answers and the thinking are hashed. Give the SDK the base URL and
+        your key. The proof is the member <code>affidavit</code> of the answer; in a stream, of its
+        last event.
+      </p>
+      {writeOtherSamples(location.origin, model).map(({ name, baseUrl, method, code }) => (
+        <section key={name} aria-label={name}>
+          <p>
+            {name}: base URL <code>{baseUrl}</code>, then <code>{method}</code>. With curl:
+          </p>
+          <CodeBlock label={`the call of ${name}`} text={code} />
+        </section>
+      ))}
+    </>
+  )
+}
+
 function AllCalls({ groups }: { readonly groups: readonly Group[] }) {
   return (
     <>
       <h2>All calls</h2>
       <p>
         The base URL for OpenAI clients is <code>{location.origin}/v1/verified</code> for answers
-        with evidence, and <code>{location.origin}/v1</code> for answers without. A key is sent as{' '}
+        with evidence, and <code>{location.origin}/v1</code> for answers without. Anthropic clients
+        take <code>{location.origin}/v1/verified/anthropic</code>. A key is sent as{' '}
         <code>Authorization: Bearer …</code>. For machines there is{' '}
         <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1).
       </p>

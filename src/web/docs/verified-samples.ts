@@ -21,14 +21,7 @@ const WRITERS: Readonly<
 > = {
   curl: ({ origin, model }) => ({
     before: null,
-    code: writeSample('curl', {
-      url: `${origin}/v1/verified/chat/completions`,
-      method: 'POST',
-      hasKey: true,
-      headers: {},
-      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] }),
-      form: null,
-    }),
+    code: writeCurl(`${origin}/v1/verified/chat/completions`, { model, messages: MESSAGES }),
     after:
       'The proof stands beside the answer: `hash`, `signature`, `attestation`, `receipt`, `log`, `tx_hash`. The gateway reads this call, and no program has checked the answer yet.',
   }),
@@ -75,4 +68,49 @@ print(answer.choices[0].message.content)`,
     after:
       'The proxy encrypts the call to an enclave that `expect.json` accepts and checks the answer: an answer that fails a check is an error. The proof is a file in `proofs`.',
   }),
+}
+
+/** A verified call of another API than chat completions. */
+export type OtherSample = {
+  readonly name: string
+  /** The base URL for the SDK of this API. */
+  readonly baseUrl: string
+  /** The method of the SDK that makes the call. */
+  readonly method: string
+  readonly code: string
+}
+
+/** Returns calls of the APIs that agents use, as commands that run without changes. */
+export function writeOtherSamples(origin: string, model: string): readonly OtherSample[] {
+  const openai = `${origin}/v1/verified`
+  const anthropic = `${origin}/v1/verified/anthropic`
+  return [
+    {
+      name: 'Responses',
+      baseUrl: openai,
+      method: 'responses.create',
+      code: writeCurl(`${openai}/responses`, { model, input: 'Hello' }),
+    },
+    {
+      name: 'Messages',
+      baseUrl: anthropic,
+      method: 'messages.create',
+      code: writeCurl(
+        `${anthropic}/v1/messages`,
+        { model, max_tokens: 1_000, messages: MESSAGES },
+        { 'anthropic-version': '2023-06-01' },
+      ),
+    },
+  ]
+}
+
+const MESSAGES = [{ role: 'user', content: 'Hello' }]
+
+function writeCurl(
+  url: string,
+  body: object,
+  headers: Readonly<Record<string, string>> = {},
+): string {
+  const call = { url, method: 'POST', hasKey: true, headers, form: null }
+  return writeSample('curl', { ...call, body: JSON.stringify(body) })
 }

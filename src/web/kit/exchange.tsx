@@ -4,7 +4,7 @@ import {
   type ShownMessage,
 } from '../../../attestation/report/shown-exchange.ts'
 
-/** What was asked and answered, under headings of this level. Nothing for a part that is unknown. */
+/** What was asked and answered, under headings of this level. An unknown part is left out. */
 export function Exchange({
   exchange,
   heading = 'h2',

@@ -16,7 +16,7 @@ import {
   startGateway,
   type TestGateway,
 } from '../../../support/gateway.ts'
-import { answerWhole } from '../../../support/scripted-enclave.ts'
+import { answerWhole, send } from '../../../support/scripted-enclave.ts'
 
 type Page = {
   readonly completions: readonly Record<string, unknown>[]
@@ -167,6 +167,111 @@ describe('the list with filters', () => {
   it('the list of the history with filters searches own completions alone', async () => {
     const reply = await getPath(gateway, `${VERIFIED_PATH}?filter=all&q=hello`)
     expect(await outcomeOf(reply)).toEqual([422, ['query.q']])
+  })
+})
+
+describe('the list of all dialects', () => {
+  const RECORDS = '/v1/verified/records'
+  type Shown = { readonly hash: string; readonly dialect: string; readonly request: object | null }
+  const answers = {
+    responses: { id: 'resp_1', object: 'response', model: 'demo/echo', status: 'completed' },
+    messages: { id: 'msg_1', type: 'message', model: 'demo/echo', stop_reason: 'end_turn' },
+  }
+  let agents: TestGateway
+  let responses = ''
+  let messages = ''
+  let chat = ''
+
+  const ask = async (path: string, body: object): Promise<string> => {
+    const reply = await fetch(`${agents.url}/v1/verified${path}`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${agents.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'demo/echo', ...body }),
+    })
+    const text = await reply.text()
+    return /"hash":"([0-9a-f]{64})"/.exec(text)?.[1] ?? expect.fail(text)
+  }
+  const listOf = async (query: string, path = RECORDS) =>
+    (await (await getPath(agents, path + query)).json()) as {
+      readonly completions: readonly Shown[]
+      readonly cursor: string | null
+    }
+
+  beforeAll(async () => {
+    agents = await startGateway()
+    const script = (answer: object) =>
+      agents.enclave.setScript(({ response, seal }) => send(response, seal({ ...answer })))
+    script(answers.responses)
+    responses = await ask('/responses', { input: 'hello' })
+    script(answers.messages)
+    const asked = { max_tokens: 9, messages: [{ role: 'user', content: 'hello' }] }
+    messages = await ask('/anthropic/messages', asked)
+    agents.enclave.setScript(answerWhole({}))
+    chat = await ask('/chat/completions', { messages: asked.messages })
+  }, GATEWAY_HOOK_TIMEOUT_MS)
+  afterAll(async () => {
+    await agents.stop()
+  }, GATEWAY_HOOK_TIMEOUT_MS)
+
+  it('the list of all dialects shows each record with its dialect, in the form of its dialect', async () => {
+    const { completions } = await listOf('')
+    expect(completions).toMatchObject([
+      { hash: chat, dialect: 'chat', request: { model: 'demo/echo' } },
+      { hash: messages, dialect: 'messages', request: { dialect: 'messages', headers: {} } },
+      { hash: responses, dialect: 'responses', request: { body: { input: 'hello' } } },
+    ])
+    for (const record of completions) {
+      const stored = Object.entries(record).filter(([name]) => name !== 'dialect')
+      const bytes = Buffer.from(JSON.stringify(Object.fromEntries(stored)))
+      const { checks } = verifyRecord(parseExactJson(bytes))
+      expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
+    }
+  })
+
+  it('the list of all dialects is filtered by dialect, and cut in pages', async () => {
+    const filtered = async (query: string) =>
+      (await listOf(query)).completions.map(({ hash }) => hash)
+    expect(await filtered('?dialect=responses')).toEqual([responses])
+    expect(await filtered('?dialect=messages&q=HELLO')).toEqual([messages])
+    expect(await filtered('?dialect=chat&model=none')).toEqual([])
+    const seen: string[] = []
+    for (let cursor: string | null = ''; cursor !== null; ) {
+      const after: string = cursor === '' ? '' : `&cursor=${cursor}`
+      const page = await listOf(`?limit=1${after}`)
+      seen.push(...page.completions.map(({ hash }) => hash))
+      cursor = page.cursor
+    }
+    expect(seen).toEqual([chat, messages, responses])
+    const refused = await getPath(agents, `${RECORDS}?dialect=completions`)
+    expect(await outcomeOf(refused)).toEqual([422, ['query.dialect']])
+  })
+
+  it('the list of chats has no record of another dialect, and no member for it', async () => {
+    const { completions } = await listOf('?dialect=responses', VERIFIED_PATH)
+    expect(completions.map(({ hash }) => hash)).toEqual([chat])
+    expect(completions[0]).not.toHaveProperty('dialect')
+  })
+
+  it('a record of another dialect has evidence, and stays without its content once it is erased', async () => {
+    const path = `${RECORDS}/${responses}`
+    const evidence = await (await getPath(agents, `${path}/evidence`)).arrayBuffer()
+    const bundle = parseEvidenceBundle(parseExactJson(new Uint8Array(evidence)))
+    expect(bundle.record).toMatchObject({ hash: responses, request: { body: { input: 'hello' } } })
+    const headers = { authorization: `Bearer ${agents.key}` }
+    const reply = await fetch(`${agents.url}${path}?reason=law`, { method: 'DELETE', headers })
+    const erased = {
+      dialect: 'responses',
+      request: null,
+      response: null,
+      redacted: true,
+      erased: { by: 'account', reason: 'law' },
+    }
+    expect(await reply.json()).toMatchObject(erased)
+    expect(await (await getPath(agents, path)).json()).toMatchObject(erased)
+    expect((await listOf('?dialect=responses')).completions).toMatchObject([erased])
+    const after = await (await getPath(agents, `${path}/evidence`)).json()
+    expect(after).toMatchObject({ record: { hash: responses, erased: { reason: 'law' } } })
+    expect(JSON.stringify(after)).not.toContain('hello')
   })
 })
 
