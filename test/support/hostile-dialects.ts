@@ -1,6 +1,5 @@
 import { assembleCompletion } from '../../attestation/assemble-completion.ts'
 import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
-import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { splitNamedEvents } from '../../attestation/dialects/event-text.ts'
 import { readKeptStream } from '../../attestation/dialects/kept-stream.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
