@@ -1,11 +1,12 @@
 import { expect, it } from 'vitest'
 import { fuzzProviderEvidence } from '../../support/provider-fuzz.ts'
 
-const HOUR_MS = 3_600_000
+/** `node test/bench/fuzz-providers.ts` makes more of them. */
+const MUTANTS = 4_000
 
-it('100,000 mutated quotes, collaterals and event logs are refused with our error, or say the same', {
-  timeout: HOUR_MS,
+it('mutated quotes, collaterals and event logs are refused with our error, or say the same', {
+  timeout: 600_000,
 }, async () => {
-  const { failures } = await fuzzProviderEvidence(100_000, 20_260_306)
+  const { failures } = await fuzzProviderEvidence(MUTANTS, Date.now())
   expect(failures).toEqual([])
 })

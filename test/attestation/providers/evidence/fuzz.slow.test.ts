@@ -1,11 +1,12 @@
 import { expect, it } from 'vitest'
 import { fuzzEvidence } from '../../../support/evidence-fuzz.ts'
 
-const HOUR_MS = 3_600_000
+/** `node test/bench/fuzz-providers.ts` makes more of them. */
+const MUTANTS = 2_000
 
-it('100,000 mutated evidences of all kinds are refused with our error, or prove the same', {
-  timeout: 2 * HOUR_MS,
+it('mutated evidences of all kinds are refused with our error, or prove the same', {
+  timeout: 600_000,
 }, async () => {
-  const { failures } = await fuzzEvidence(100_000, 20_260_308)
+  const { failures } = await fuzzEvidence(MUTANTS, Date.now())
   expect(failures).toEqual([])
 })
