@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest'
+import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
+import { EVENT_DIALECTS, withProof } from '../../../attestation/dialects/dialects.ts'
 import {
   EvidenceError,
   readEvidence,
   type Subject,
 } from '../../../attestation/report/read-evidence.ts'
+import { readAll } from '../dialects/readers.ts'
+import { responsesStream } from '../dialects/responses-streams.ts'
 
 const bytes = (value: unknown) =>
   Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
@@ -120,21 +124,26 @@ describe('readEvidence', () => {
     expect(read(carrier, request)).toEqual([
       { record: carrier.affidavit, kept: { request, answer: whole } },
     ])
-    const event = 'response.completed'
-    const data = { type: event, response: carrier }
-    const text = `: ping\n\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`
-    const events = { kind: 'events', events: [{ event, data }], idempotent: false }
-    expect(read(text, request)).toEqual([
+    const dialect = EVENT_DIALECTS.responses
+    const { given } = readAll(dialect.openStream(), responsesStream([]))
+    const last = withProof(dialect, given.at(-1) ?? { event: '', data: {} }, carrier.affidavit)
+    const list = [...given.slice(0, -1), last]
+    const textOf = (events: readonly DialectEvent[]) =>
+      events.map(({ event, data }) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`).join('')
+    const events = { kind: 'events', events: list, idempotent: false }
+    expect(read(`: ping\n\n${textOf(list)}`, request)).toEqual([
       { record: carrier.affidavit, kept: { request, answer: events } },
     ])
-    const saved = { format: 'affidavit-proof', version: 1, request, events: [{ event, data }] }
+    const saved = { format: 'affidavit-proof', version: 1, request, events: list }
     expect(read(saved)).toEqual([
       {
         record: carrier.affidavit,
-        kept: { request, answer: { kind: 'events', events: [{ event, data }] } },
+        kept: { request, answer: { kind: 'events', events: list } },
         isSaved: true,
       },
     ])
+    expect(() => read(textOf(list.slice(0, -1)), request)).toThrow('the last event')
+    const { data } = last
     expect(() => read(`data: ${JSON.stringify(data)}\n\n`, request)).toThrow('its name')
   })
 

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { EnclaveFault, Identity } from '../../../../enclave/protocol/messages.ts'
 import { authenticate } from '../../../../src/api/authenticate.ts'
+import { OPENAI_FACE } from '../../../../src/api/faces.ts'
 import { createLogger } from '../../../../src/observability/logger.ts'
 import {
   COMMITS_FAILING_MAX_MS,
@@ -44,7 +45,10 @@ describe('authenticate', () => {
   it('authenticate answers 503 and keeps the cause when keys cannot be looked up', async () => {
     const cause = new Error('connect ECONNREFUSED')
     const middleware = authenticate({ authenticate: () => Promise.reject(cause) })
-    const context = { req: { headers: { authorization: 'Bearer some-key' } }, state: {} }
+    const context = {
+      req: { headers: { authorization: 'Bearer some-key' } },
+      state: { face: OPENAI_FACE },
+    }
     const run = middleware(context as Parameters<typeof middleware>[0], async () => undefined)
     await expect(run).rejects.toMatchObject({ code: 'not_ready', status: 503, cause })
   })

@@ -12,6 +12,7 @@ function listOf(texts: readonly string[]) {
     id: String(at),
     request: JSON.stringify({ messages: [{ role: 'user', content }], user: 'needle' }),
     response: JSON.stringify({ choices: [] }),
+    receipt: JSON.stringify({ dialect: 'chat' }),
   })) as unknown as readonly StoredRecord[]
   let looked = 0
   return {
