@@ -419,7 +419,7 @@ function bundleCases(name: Name): readonly Draft[] {
     }),
     draft('receipt/dialect-of-a-chat', built({ receipt: { dialect: 'chat', headers: {} } }), {
       about: 'The receipt says that this is a chat.',
-      expect: UNREADABLE,
+      expect: invalid(['receipt'], OFFLINE),
     }),
     draft(
       'response-hash/proof-in-the-response',
