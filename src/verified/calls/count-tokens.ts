@@ -165,17 +165,21 @@ function openEndpoints(onStarted: OnStarted): (url: string) => Endpoint {
   }
 }
 
+/** Statuses that concern the caller's request. They are no fault of the service. */
+const RELAYED: readonly number[] = [400, 409, 413, 422, 429]
+
 function countErrorOf(error: EndpointError, { provider, isOperators }: Asked): ApiError {
-  const { status = 0, message = null } = error.refusal ?? {}
+  const { refusal } = error
+  if (refusal === null) return serviceCallErrorOf(error)
+  const { status, message, retryAfterSeconds, mayRetry } = refusal
   const words = message ?? 'no reason given'
   if (status === 404)
-    return new ApiError('not_found', `${provider} does not count these tokens: ${words}`, {
-      cause: error,
-    })
-  if (!isOperators && (status === 401 || status === 403))
-    return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
-      status,
-      cause: error,
-    })
-  return serviceCallErrorOf(error)
+    return new ApiError('not_found', `${provider} does not count these tokens: ${words}`)
+  const isCallers = !isOperators && (status === 401 || status === 403)
+  if (!isCallers && !RELAYED.includes(status)) return serviceCallErrorOf(error)
+  return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
+    status,
+    ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
+    ...(mayRetry ? {} : { shouldRetry: false }),
+  })
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../../api/schemas.ts'
 import { bootConfiguration } from '../../enclaves/notary-replies.ts'
-import { storedRecord } from '../records/record-replies.ts'
+import { anyRecord } from '../records/record-replies.ts'
 
 const size = z.int().min(0)
 
@@ -126,7 +126,7 @@ export const leafList = z.strictObject({
 /** Records in a log that the caller may see. */
 export const logRecordList = z.strictObject({
   notary: address,
-  records: z.array(storedRecord),
+  records: z.array(anyRecord),
   next: size.nullable(),
 })
 

@@ -18,11 +18,11 @@ import {
 import type { RecordEvidence } from './evidence.ts'
 import type { History } from './history.ts'
 import {
+  anyRecord,
   dialectRecord,
   dialectRecordList,
   evidenceBundle,
   recordList,
-  storedRecord,
 } from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
 
@@ -129,7 +129,7 @@ const VIEWS: readonly HistoryView[] = [
     dialect: 'chat',
     query: historyQuery,
     list: { name: 'StoredCompletionList', schema: recordList },
-    record: { name: 'StoredCompletion', schema: storedRecord },
+    record: { name: 'StoredCompletion', schema: anyRecord },
   },
   {
     path: '/v1/verified/records',

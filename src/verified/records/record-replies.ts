@@ -134,14 +134,16 @@ export const recordList = z.strictObject({
 })
 
 /** A stored verified completion of any dialect, with the form of its dialect. */
-export const dialectRecord = storedRecord.extend({
-  dialect: z.enum(DIALECT_NAMES),
+export const anyRecord = storedRecord.extend({
   request: z
     .looseObject({})
     .nullable()
     .describe('Of a chat: its body. Else `dialect`, `headers` and `body`, as they are hashed'),
   response: z.looseObject({}).nullable(),
 })
+
+/** The same, with its dialect. */
+export const dialectRecord = anyRecord.extend({ dialect: z.enum(DIALECT_NAMES) })
 
 export type RecordReply = z.output<typeof dialectRecord>
 

@@ -75,9 +75,23 @@ const CHAT: readonly object[] = [
   },
 ].map((body) => ({ model: 'demo/echo', ...body }))
 
+const RESPONSES: readonly object[] = [
+  { input: 'hello' },
+  { input: [user], stream: true, store: false, reasoning: { effort: 'low' } },
+].map((body) => ({ model: 'demo/echo', ...body }))
+
+const MESSAGES: readonly object[] = [{}, { stream: true, system: 'be brief' }].map((more) => ({
+  model: 'demo/echo',
+  max_tokens: 50,
+  messages: [user],
+  ...more,
+}))
+
 /** Bodies that the service accepts, by path. `nodeId` is a node of the caller's. */
 export function examplesFor(path: string, nodeId: string): readonly object[] {
   if (path.endsWith('/chat/completions')) return CHAT
+  if (path.endsWith('/responses')) return RESPONSES
+  if (/\/messages(?:\/count_tokens)?$/.test(path)) return MESSAGES
   switch (path) {
     case '/v1/embeddings':
       return ['a whale', ['a', 'b'], [1, 2], [[1], [2, 3]]].flatMap((input) => [

@@ -66,16 +66,25 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
     if (!validate(value)) throw new Error(`expected ${schema}: ${ajv.errorsText(validate.errors)}`)
   }
 
-  function checkRefusal({ status, headers, body }: RawReply, path: string): void {
+  function checkRefusal(
+    { status, headers, body }: RawReply,
+    { method, path }: Pick<FuzzedOperation, 'method' | 'path'>,
+  ): void {
     if (headers.get('content-type') !== 'application/json; charset=utf-8')
       throw new Error(`expected JSON, got ${headers.get('content-type')}`)
     const value = JSON.parse(body.toString()) as {
       readonly detail?: unknown
       readonly error?: { readonly code: string; readonly status_code?: number }
     }
-    const hasFaults = value.detail !== undefined
-    check(hasFaults ? FAULTS : ERROR, value)
-    if (hasFaults ? status !== 422 : value.error?.status_code !== status)
+    const documented = document.paths[path]?.[method.toLowerCase()]
+    // What is no HTTP is refused before a path is known.
+    const isUnrouted = UNROUTED.includes(status) && value.error?.status_code !== undefined
+    const own = isUnrouted ? ERROR : errorOf(path, documented)
+    const form = value.detail === undefined ? own : FAULTS
+    check(form, value)
+    // Only this service's own form has the status.
+    const hasStatus = form !== ERROR || value.error?.status_code === status
+    if (form === FAULTS ? status !== 422 : !hasStatus)
       throw new Error('expected the envelope of this status')
     if (status >= 500 && TRUE_FAULTS[value.error?.code ?? '']?.test(path) !== true)
       throw new Error('expected no fault of the service')
@@ -85,9 +94,30 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
   function checkSuccess({ headers, body }: RawReply, { responses }: ApiOperation): void {
     const [type = ''] = (headers.get('content-type') ?? '').split(';', 1)
     const schema = responses[200]?.content[type]?.schema
+    // A browser gets the page of this address.
+    if (schema === undefined && type === 'text/html') return
     if (schema === undefined) throw new Error(`expected a documented type, got ${type}`)
     if (type === 'application/json') check(String(schema.$ref), JSON.parse(body.toString()))
-    else if (type === 'text/event-stream') checkStream(body.toString(), String(schema.$ref))
+    else if (type === 'text/event-stream') {
+      const text = body.toString()
+      if (NAMED_STREAMS.test(text)) checkNamedStream(text, String(schema.$ref))
+      else checkStream(text, String(schema.$ref))
+    }
+  }
+
+  /** A stream whose events have names, as their data say. */
+  function checkNamedStream(text: string, schema: string): void {
+    const blocks = text.split('\n\n').filter((block) => block !== '' && !block.startsWith(':'))
+    for (const block of blocks) {
+      const [, name, data] = /^event: ([a-z._]+)\ndata: (.*)$/.exec(block) ?? []
+      if (name === undefined || data === undefined)
+        throw new Error(`expected a named event, got ${JSON.stringify(block.slice(0, 200))}`)
+      const value: unknown = JSON.parse(data)
+      check(schema, value)
+      if ((value as { readonly type?: unknown }).type !== name)
+        throw new Error(`expected the type of an event to be its name, ${name}`)
+    }
+    if (!NAMED_ENDS.test(blocks.at(-1) ?? '')) throw new Error('expected a stream that ends')
   }
 
   function checkStream(text: string, schema: string): void {
@@ -106,7 +136,7 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
 
   return (request, operation, reply) => {
     if (reply.status >= 400) {
-      if (request.method !== 'HEAD') checkRefusal(reply, operation.path)
+      if (request.method !== 'HEAD') checkRefusal(reply, operation)
     } else if (request.method === operation.method && reply.status === 200) {
       const documented = document.paths[operation.path]?.[operation.method.toLowerCase()]
       if (documented !== undefined) checkSuccess(reply, documented)
@@ -121,5 +151,21 @@ function isPlainSuccess(status: number, path: string): boolean {
   return status === 200 || status === 204 || (status === 101 && path === NODE_SOCKET_PATH)
 }
 
+const NAMED_STREAMS = /^(?::[^\n]*\n\n)*event: (?!error\n)/
+const NAMED_ENDS = /^event: (?:response\.(?:completed|incomplete|failed)|message_stop|error)\n/
+
+/** The schema of the errors of an operation: that of its dialect, or this service's own. */
+function errorOf(path: string, operation: ApiOperation | undefined): string {
+  if (path.startsWith('/v1/verified/anthropic/')) return ANTHROPIC_ERROR
+  const refusals = Object.entries(operation?.responses ?? {}).filter(([status]) => status >= '400')
+  const schemas = refusals.map(([, { content }]) =>
+    String(content['application/json']?.schema.$ref),
+  )
+  return schemas.find((schema) => DIALECT_ERRORS.includes(schema)) ?? ERROR
+}
+
+const UNROUTED = [400, 408, 413, 417, 431, 501, 505]
+const ANTHROPIC_ERROR = '#/components/schemas/AnthropicError'
+const DIALECT_ERRORS = [ANTHROPIC_ERROR, '#/components/schemas/ResponsesError']
 const ERROR = '#/components/schemas/Error'
 const FAULTS = '#/components/schemas/ValidationFaults'
