@@ -74,14 +74,15 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const turn = (await options.session?.next({ isLast, signal })) ?? null
     const send = (more: RequestInit) =>
       fetch(withoutQuery(url), { ...init, method, redirect: 'manual', signal, ...more })
-    let isPrepared = false
+    let isPreparing = false
     let isRunning = false
     try {
       const credential = readCredential(headers.get('fine-tune-authorization'))
       const place = turn?.place ?? null
       const isEncrypted = options.encrypt
+      isPreparing = true
       const prepared = prepare({ form, headers, body, credential, place, isEncrypted })
-      isPrepared = true
+      isPreparing = false
       const response = isEncrypted
         ? await sendSealed(send, { ...prepared, credential, signal, options })
         : await sendClear(send, { ...prepared, signal, options })
@@ -92,7 +93,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     } catch (fault) {
       // A repeat does not help, so this error appears when the answer is read, like all other
       // refusals.
-      if (isPrepared && isRefusal(fault)) return refuse(new Response(), fault)
+      if (!isPreparing && isRefusal(fault)) return refuse(new Response(), fault)
       throw fault
     } finally {
       if (!isRunning) turn?.end()

@@ -77,7 +77,7 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
       readonly error?: { readonly code: string; readonly status_code?: number }
     }
     const documented = document.paths[path]?.[method.toLowerCase()]
-    // What is no HTTP is refused before a path is known.
+    // A request that is not HTTP is refused before its path is known.
     const isUnrouted = UNROUTED.includes(status) && value.error?.status_code !== undefined
     const own = isUnrouted ? ERROR : errorOf(path, documented)
     const form = value.detail === undefined ? own : FAULTS
