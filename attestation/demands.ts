@@ -86,8 +86,7 @@ export function parseDemands(value: Json): Demands {
 /** Maximum number of accepted keys of a provider. */
 export const PROVIDER_KEYS_MAX = 64
 
-/** Reads keys of a provider. Throws FormatError `invalid_demand`. */
-export function parseProviderKeys(value: Json, name: string): readonly string[] {
+function parseProviderKeys(value: Json, name: string): readonly string[] {
   const keys = arrayOf(value, name, { min: 1, max: PROVIDER_KEYS_MAX }, ' keys')
   return keys.map((key, at) => hexOf(key, `${name}.${at}`, HASH_BYTES))
 }

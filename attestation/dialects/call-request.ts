@@ -41,6 +41,7 @@ export function hashedHeaders(
   body: JsonObject,
   headers: Readonly<Record<string, unknown>>,
 ): CallHeaders {
+  if (dialect === 'chat') return {}
   const demanded = demandsOf(body)?.headers
   const hashed: Record<string, string> = {}
   for (const name of namesOf(dialect)) {

@@ -29,38 +29,43 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
 }
 
 /**
- * Statuses from a service that the caller gets too: they concern the caller's request, or the
- * caller can wait and try again.
+ * True for a status from a service that the caller gets too: it concerns the caller's request, or
+ * the caller can wait and try again.
  */
+export function concernsRequest(status: number): boolean {
+  return RELAYED.has(status)
+}
+
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
-function refusalOf(
-  { status, message, code, retryAfterSeconds, mayRetry }: EndpointRefusal,
-  cause: unknown,
-): ApiError {
+/** Returns the caller's error for a request that a service refused, in the service's words. */
+export function requestRefused(refusal: EndpointRefusal, cause?: unknown): ApiError {
+  const words = refusal.message ?? 'no reason given'
+  const details = { status: refusal.status, ...detailsOf(refusal, cause) }
+  return new ApiError('provider_refused', `The provider refused the request: ${words}`, details)
+}
+
+function refusalOf(refusal: EndpointRefusal, cause: unknown): ApiError {
+  const { status, message } = refusal
   if (status === 401 || status === 403)
     return new ApiError(
       'provider_credential_rejected',
       "The provider rejected this service's credential",
-      {
-        cause,
-      },
+      { cause },
     )
-  const said = {
+  if (concernsRequest(status)) return requestRefused(refusal, cause)
+  return new ApiError(
+    'provider_error',
+    `The provider failed with status ${status}: ${message ?? 'no reason given'}`,
+    detailsOf(refusal, cause),
+  )
+}
+
+function detailsOf({ code, retryAfterSeconds, mayRetry }: EndpointRefusal, cause: unknown) {
+  return {
     ...(code === null ? {} : { providerCode: code }),
     ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
     ...(mayRetry ? {} : { shouldRetry: false as const }),
-    cause,
+    ...(cause === undefined ? {} : { cause }),
   }
-  const words = message ?? 'no reason given'
-  if (!RELAYED.has(status))
-    return new ApiError(
-      'provider_error',
-      `The provider failed with status ${status}: ${words}`,
-      said,
-    )
-  return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
-    status,
-    ...said,
-  })
 }

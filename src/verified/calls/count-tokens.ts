@@ -17,7 +17,7 @@ import { providersOf } from '../../chat/models.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import { recordInference } from '../../observability/call-scope.ts'
 import type { OnStarted } from '../../runtime/starting.ts'
-import { serviceCallErrorOf } from '../../upstream/call-error.ts'
+import { concernsRequest, requestRefused, serviceCallErrorOf } from '../../upstream/call-error.ts'
 import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/endpoint.ts'
 import { chooseCredential, credentialHeaders, givenHeaders } from './completion-call.ts'
 
@@ -165,21 +165,15 @@ function openEndpoints(onStarted: OnStarted): (url: string) => Endpoint {
   }
 }
 
-/** Statuses that concern the caller's request. They are no fault of the service. */
-const RELAYED: readonly number[] = [400, 409, 413, 422, 429]
-
 function countErrorOf(error: EndpointError, { provider, isOperators }: Asked): ApiError {
   const { refusal } = error
   if (refusal === null) return serviceCallErrorOf(error)
-  const { status, message, retryAfterSeconds, mayRetry } = refusal
+  const { status, message } = refusal
   const words = message ?? 'no reason given'
   if (status === 404)
     return new ApiError('not_found', `${provider} does not count these tokens: ${words}`)
   const isCallers = !isOperators && (status === 401 || status === 403)
-  if (!isCallers && !RELAYED.includes(status)) return serviceCallErrorOf(error)
-  return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
-    status,
-    ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
-    ...(mayRetry ? {} : { shouldRetry: false }),
-  })
+  if (!isCallers && !concernsRequest(status)) return serviceCallErrorOf(error)
+  // What the caller did is no fault of the service, so the log needs no cause.
+  return requestRefused({ ...refusal, code: null })
 }
