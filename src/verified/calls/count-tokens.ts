@@ -174,6 +174,6 @@ function countErrorOf(error: EndpointError, { provider, isOperators }: Asked): A
     return new ApiError('not_found', `${provider} does not count these tokens: ${words}`)
   const isCallers = !isOperators && (status === 401 || status === 403)
   if (!isCallers && !concernsRequest(status)) return serviceCallErrorOf(error)
-  // What the caller did is no fault of the service, so the log needs no cause.
+  // The caller's mistake is not logged: the service did nothing wrong.
   return requestRefused({ ...refusal, code: null })
 }
