@@ -1,4 +1,4 @@
-import { invalidChunk } from './chunk-forms.ts'
+import { invalidChunk } from './dialects/chat/chunk-forms.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**

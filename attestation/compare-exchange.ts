@@ -1,6 +1,6 @@
-import { assembleCompletion } from './assemble-completion.ts'
 import { decodeHex } from './bytes.ts'
 import { isProofMember } from './completion-hash.ts'
+import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
 import type { DialectName } from './dialects/dialect-names.ts'
 import { DIALECTS, eventDialectOf, proofOfEvent } from './dialects/dialects.ts'

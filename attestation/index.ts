@@ -1,14 +1,7 @@
 /** The exports of this folder for other projects. README.md says what each check proves. */
 
 export { addressOf, completionDigest } from './account.ts'
-export {
-  addChunk,
-  assembleCompletion,
-  emptyAssembly,
-  finishAssembly,
-} from './assemble-completion.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
-export type { Assembly } from './check-chunk.ts'
 export {
   compareExchange,
   completeRecord,
@@ -32,6 +25,13 @@ export {
   digestCredential,
   type SessionPlace,
 } from './demands.ts'
+export {
+  addChunk,
+  assembleCompletion,
+  emptyAssembly,
+  finishAssembly,
+} from './dialects/chat/assemble-completion.ts'
+export type { Assembly } from './dialects/chat/check-chunk.ts'
 export type { DialectEvent } from './dialects/dialect.ts'
 export { splitNamedEvents } from './dialects/event-text.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'

@@ -1,8 +1,8 @@
+import { invalidStream, readLines, splitBlocks } from './dialects/chat/kept-events.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
 import { dialectOfRequest } from './dialects/dialects.ts'
 import { readKeptStream } from './dialects/kept-stream.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
-import { invalidStream, readLines, splitBlocks } from './stream/kept-events.ts'
 import { type RecordOptions, type RecordReport, verifyRecord } from './verify-record.ts'
 
 /**

@@ -1,7 +1,7 @@
-import { addChunk, emptyAssembly } from '../attestation/assemble-completion.ts'
 import { encodeUtf8 } from '../attestation/bytes.ts'
 import type { KeptAnswer } from '../attestation/compare-exchange.ts'
 import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
+import { addChunk, emptyAssembly } from '../attestation/dialects/chat/assemble-completion.ts'
 import type { DialectEvent } from '../attestation/dialects/dialect.ts'
 import { type EventDialect, proofOfEvent } from '../attestation/dialects/dialects.ts'
 import { readNamedEvent } from '../attestation/dialects/event-text.ts'

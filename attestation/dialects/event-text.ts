@@ -1,7 +1,7 @@
 import { encodeUtf8 } from '../bytes.ts'
 import { parseExactJson } from '../json/parse-strict.ts'
 import { isJsonObject } from '../json/value.ts'
-import { invalidStream, readLines, splitBlocks } from '../stream/kept-events.ts'
+import { invalidStream, readLines, splitBlocks } from './chat/kept-events.ts'
 import { type DialectEvent, eventNameOf } from './dialect.ts'
 
 /**

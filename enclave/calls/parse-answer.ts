@@ -1,4 +1,8 @@
 import { stripProofMembers } from '../../attestation/completion-hash.ts'
+import {
+  type FinishReason,
+  readFinishReason,
+} from '../../attestation/dialects/chat/finish-reason.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import {
@@ -7,7 +11,6 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
-import { type FinishReason, readFinishReason } from '../../attestation/stream/finish-reason.ts'
 import { CallFault } from '../call-fault.ts'
 import { readReason } from '../protocol/refusal.ts'
 

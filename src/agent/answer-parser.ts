@@ -1,15 +1,15 @@
 import {
+  EventParser,
+  EventTooLargeError,
+  type ServerEvent,
+} from '../../attestation/dialects/chat/event-parser.ts'
+import {
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
 } from '../../attestation/json/value.ts'
-import {
-  EventParser,
-  EventTooLargeError,
-  type ServerEvent,
-} from '../../attestation/stream/event-parser.ts'
 import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
 import { BackendError, backendErrorOf } from './backend-error.ts'

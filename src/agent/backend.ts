@@ -1,4 +1,5 @@
 import { Pool } from 'undici'
+import { EventTooLargeError } from '../../attestation/dialects/chat/event-parser.ts'
 import {
   isJsonArray,
   isJsonObject,
@@ -6,7 +7,6 @@ import {
   type JsonObject,
   memberOf,
 } from '../../attestation/json/value.ts'
-import { EventTooLargeError } from '../../attestation/stream/event-parser.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'

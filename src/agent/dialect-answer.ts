@@ -1,4 +1,4 @@
-import { EventParser } from '../../attestation/stream/event-parser.ts'
+import { EventParser } from '../../attestation/dialects/chat/event-parser.ts'
 
 /** A chunk of a frame, as JSON text (src/nodes/runs/read-event.ts). */
 type DialectChunk = { readonly text: string }

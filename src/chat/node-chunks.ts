@@ -1,4 +1,14 @@
-import { type ChunkIdentity, invalidChunk, makeChunk } from '../../attestation/chunk-forms.ts'
+import {
+  type ChunkIdentity,
+  invalidChunk,
+  makeChunk,
+} from '../../attestation/dialects/chat/chunk-forms.ts'
+import {
+  type ChunkState,
+  isFinished,
+  NO_CHUNKS,
+  normalizeChunk,
+} from '../../attestation/dialects/chat/normalize-chunk.ts'
 import { makeWellFormed } from '../../attestation/json/parse-lenient.ts'
 import {
   isJsonArray,
@@ -6,12 +16,6 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
-import {
-  type ChunkState,
-  isFinished,
-  NO_CHUNKS,
-  normalizeChunk,
-} from '../../attestation/stream/normalize-chunk.ts'
 
 /** Converts the chunks of one node's answer to the form for callers. */
 export type NodeChunks = {

@@ -1,10 +1,10 @@
+import { withoutNulls } from '../../attestation/dialects/chat/read-choice.ts'
 import {
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
-import { withoutNulls } from '../../attestation/stream/read-choice.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 
 /**
@@ -34,8 +34,8 @@ export async function replayEvents(
 
 /**
  * Splits an assembled completion into chunks of a stream: the role, all content, the finish
- * reasons, the usage. Assembling the chunks (attestation/assemble-completion.ts) gives the same
- * completion. `usage` is null if the completion has no usage.
+ * reasons, the usage. Assembling the chunks (assemble-completion.ts of attestation/dialects/chat)
+ * gives the same completion. `usage` is null if the completion has no usage.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]

@@ -1,4 +1,8 @@
-import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
+import {
+  addChunk,
+  emptyAssembly,
+  finishAssembly,
+} from '../../attestation/dialects/chat/assemble-completion.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 import {
   type Claim,

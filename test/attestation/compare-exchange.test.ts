@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../attestation/assemble-completion.ts'
 import {
   compareExchange,
   completeRecord,
   type KeptExchange,
 } from '../../attestation/compare-exchange.ts'
+import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { verifyRecord } from '../../attestation/verify-record.ts'
 import { buildRecord, REQUEST, RESPONSE } from './build-record.ts'

@@ -1,4 +1,4 @@
-import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import { hashChunks } from '../../attestation/record-hash.ts'
 import { buildRecord } from './build-record.ts'

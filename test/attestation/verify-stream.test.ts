@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { hashChunks } from '../../attestation/record-hash.ts'

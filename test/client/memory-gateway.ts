@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import { assembleCompletion } from '../../attestation/assemble-completion.ts'
 import { encodeHex } from '../../attestation/bytes.ts'
+import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
 import { ENCAPSULATED_KEY_HEADER } from '../../attestation/ehbp.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import type { ReceiptV3 } from '../../attestation/receipt.ts'

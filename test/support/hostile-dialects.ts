@@ -1,4 +1,4 @@
-import { assembleCompletion } from '../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
 import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
 import { splitNamedEvents } from '../../attestation/dialects/event-text.ts'
 import { readKeptStream } from '../../attestation/dialects/kept-stream.ts'

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../../attestation/dialects/chat/assemble-completion.ts'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'

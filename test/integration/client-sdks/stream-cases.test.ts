@@ -9,11 +9,11 @@ import OpenAI4 from 'openai4'
 import OpenAI5 from 'openai5'
 import OpenAI6 from 'openai6'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../../attestation/dialects/chat/assemble-completion.ts'
+import { NO_CHUNKS, normalizeChunk } from '../../../attestation/dialects/chat/normalize-chunk.ts'
 import { makeWellFormed } from '../../../attestation/json/parse-lenient.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { NO_CHUNKS, normalizeChunk } from '../../../attestation/stream/normalize-chunk.ts'
-import { STREAM_CASES, type StreamCase } from '../../attestation/stream/cases.ts'
+import { STREAM_CASES, type StreamCase } from '../../attestation/dialects/chat/cases.ts'
 
 /*
  * The chunks that callers get for each stream of the table, read by unmodified clients: no client

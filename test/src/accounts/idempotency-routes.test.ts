@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../../attestation/dialects/chat/assemble-completion.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { verifyStream } from '../../../attestation/verify-stream.ts'

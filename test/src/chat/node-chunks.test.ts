@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '../../../attestation/chunk-forms.ts'
+import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '../../../attestation/dialects/chat/chunk-forms.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { createNodeChunks } from '../../../src/chat/node-chunks.ts'

@@ -5,7 +5,7 @@ import {
   assembleCompletion,
   emptyAssembly,
   finishAssembly,
-} from '../../../attestation/assemble-completion.ts'
+} from '../../../attestation/dialects/chat/assemble-completion.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'

@@ -1,4 +1,4 @@
-import { EventParser } from '../../../../attestation/stream/event-parser.ts'
+import { EventParser } from '../../../../attestation/dialects/chat/event-parser.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import { type Affidavit, AffidavitError, connect, type Proof } from '../../../../client/index.ts'
 import { OwnGatewayFault, readFault } from '../../kit/gateway.ts'

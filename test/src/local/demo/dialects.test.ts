@@ -3,9 +3,9 @@ import type { AddressInfo } from 'node:net'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { EventParser } from '../../../../attestation/dialects/chat/event-parser.ts'
 import { EVENT_DIALECTS, type EventDialect } from '../../../../attestation/dialects/dialects.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { EventParser } from '../../../../attestation/stream/event-parser.ts'
 import { createDemoServer } from '../../../../src/local/demo/server.ts'
 
 const server = createDemoServer({ delayMs: 0, now: () => 1_800_000_000_500 })

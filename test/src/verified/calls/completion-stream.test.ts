@@ -1,6 +1,6 @@
 import OpenAI from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../../attestation/assemble-completion.ts'
+import { assembleCompletion } from '../../../../attestation/dialects/chat/assemble-completion.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
 import { verifyStream } from '../../../../attestation/verify-stream.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'

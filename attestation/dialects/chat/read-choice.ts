@@ -1,5 +1,4 @@
-import { invalidChunk, objectOf } from '../chunk-forms.ts'
-import { FormatError } from '../errors.ts'
+import { FormatError } from '../../errors.ts'
 import {
   hasMembers,
   isJsonArray,
@@ -8,7 +7,8 @@ import {
   type JsonObject,
   memberOf,
   setMember,
-} from '../json/value.ts'
+} from '../../json/value.ts'
+import { invalidChunk, objectOf } from './chunk-forms.ts'
 import { readFinishReason } from './finish-reason.ts'
 import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
 

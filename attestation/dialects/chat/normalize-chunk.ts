@@ -1,3 +1,6 @@
+import { stripProofMembers } from '../../completion-hash.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts'
+import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   arrayOf,
   type ChunkIdentity,
@@ -6,10 +9,7 @@ import {
   invalidChunk,
   makeChunk,
   objectOf,
-} from '../chunk-forms.ts'
-import { stripProofMembers } from '../completion-hash.ts'
-import { isJsonObject, type Json, type JsonObject } from '../json/value.ts'
-import { withoutPrototypes } from '../json/without-prototypes.ts'
+} from './chunk-forms.ts'
 import { type ChoiceState, readChoice } from './read-choice.ts'
 
 /** The caller's request for a stream, and fallbacks for members that the provider never sends. */

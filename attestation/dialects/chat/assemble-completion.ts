@@ -1,3 +1,11 @@
+import { isProofMember } from '../../completion-hash.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  setMember,
+} from '../../json/value.ts'
 import {
   type Assembly,
   type ChoiceAssembly,
@@ -5,8 +13,6 @@ import {
   type MergedMembers,
   type MergedValue,
 } from './check-chunk.ts'
-import { isProofMember } from './completion-hash.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from './json/value.ts'
 
 /**
  * Assembles the chat completion (interface 2.2) from the chunks of a stream, as the record holds it

@@ -1,6 +1,12 @@
+import { FormatError } from '../../errors.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../json/value.ts'
 import { arrayOf, indexOf, invalidChunk, objectOf } from './chunk-forms.ts'
-import { FormatError } from './errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /** The completion so far, from the chunks of one stream. */
 export type Assembly = {

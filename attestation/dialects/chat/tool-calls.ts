@@ -1,5 +1,4 @@
-import { arrayOf, INDEX_MAX, invalidChunk, objectOf } from '../chunk-forms.ts'
-import { FormatError } from '../errors.ts'
+import { FormatError } from '../../errors.ts'
 import {
   hasMembers,
   isCount,
@@ -8,7 +7,8 @@ import {
   type JsonObject,
   memberOf,
   setMember,
-} from '../json/value.ts'
+} from '../../json/value.ts'
+import { arrayOf, INDEX_MAX, invalidChunk, objectOf } from './chunk-forms.ts'
 
 /** The state of a tool call. Readers get its position in the list as its index. */
 export type ToolCall = {

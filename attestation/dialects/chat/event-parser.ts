@@ -1,4 +1,4 @@
-import { ByteBuffer } from '../byte-buffer.ts'
+import { ByteBuffer } from '../../byte-buffer.ts'
 
 /** One server-sent event with data. `event` is '' if the event has no name. */
 export type ServerEvent = { readonly event: string; readonly data: string }

@@ -1,6 +1,6 @@
-import { FormatError } from './errors.ts'
-import { formsOf } from './json/forms.ts'
-import type { Json, JsonObject } from './json/value.ts'
+import { FormatError } from '../../errors.ts'
+import { formsOf } from '../../json/forms.ts'
+import type { Json, JsonObject } from '../../json/value.ts'
 
 /*
  * The forms of chunks. The enclave and the gateway convert chunks into these forms, and verifiers

@@ -1,4 +1,4 @@
-import { FormatError } from '../errors.ts'
+import { FormatError } from '../../errors.ts'
 
 /** The lines of one kept event that readers use. */
 export type EventLines = {

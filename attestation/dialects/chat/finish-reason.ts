@@ -1,5 +1,5 @@
-import { invalidChunk } from '../chunk-forms.ts'
-import type { Json } from '../json/value.ts'
+import type { Json } from '../../json/value.ts'
+import { invalidChunk } from './chunk-forms.ts'
 
 /** Why a choice ended: one of five reasons, and the sender's word if it differs. */
 export type FinishReason = { readonly reason: string; readonly word: string | null }
