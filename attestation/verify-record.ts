@@ -6,7 +6,7 @@ import { verifyCompletionSignature } from './completion-signature.ts'
 import { type CallRequest, statedHeaders } from './dialects/call-request.ts'
 import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
-import { type DialectName, isDialectName } from './dialects/dialect-names.ts'
+import { type DialectName, dialectNamed } from './dialects/dialect-names.ts'
 import { DIALECTS, type Dialect, dialectOfRequest } from './dialects/dialects.ts'
 import { type KeptStream, readKeptStream } from './dialects/kept-stream.ts'
 import { statedAbsence } from './erasure.ts'
@@ -198,8 +198,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 
 /** The dialect in the receipt of a stored record. Receipts of versions 1 and 2 are of chats. */
 function dialectOfStored(record: JsonObject): DialectName {
-  const name = memberAt(record, 'receipt', 'dialect')
-  return isDialectName(name) ? name : 'chat'
+  return dialectNamed(memberAt(record, 'receipt', 'dialect'))
 }
 
 function proofOfKept(kept: Attempt<KeptStream>): JsonObject {

@@ -17,3 +17,8 @@ export const DIALECT_NAMES = Object.keys(DIALECT_HEADERS) as readonly DialectNam
 export function isDialectName(value: unknown): value is DialectName {
   return typeof value === 'string' && Object.hasOwn(DIALECT_HEADERS, value)
 }
+
+/** The dialect that a stored name stands for. Records of chat calls have no name. */
+export function dialectNamed(name: unknown): DialectName {
+  return isDialectName(name) ? name : 'chat'
+}

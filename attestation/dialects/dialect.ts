@@ -33,9 +33,9 @@ export type StreamReader = {
   response(): JsonObject
 }
 
-/** The line of one event in the text that `stream_hash` covers. */
-export function canonicalEvent({ event, data }: DialectEvent): string {
-  return `${canonicalizeJson({ event, data: withoutProof(data) })}\n`
+/** The line of an event that `stream_hash` covers. `data`: canonical JSON without a proof. */
+export function hashedLine(event: string, data: string): string {
+  return `{"data":${data},"event":${JSON.stringify(event)}}\n`
 }
 
 /** The object without its proof member. Returns `object` itself if no such member exists. */

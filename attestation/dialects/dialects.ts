@@ -14,7 +14,7 @@ import {
   readCallRequest,
 } from './call-request.ts'
 import { type DialectEvent, PROOF_MEMBER, type StreamReader, withoutProof } from './dialect.ts'
-import { type DialectName, isDialectName } from './dialect-names.ts'
+import { type DialectName, dialectNamed } from './dialect-names.ts'
 import { readWholeMessage } from './messages/answer.ts'
 import { findHiddenInMessages } from './messages/request.ts'
 import { MessagesReader } from './messages/stream.ts'
@@ -149,7 +149,7 @@ export function eventDialectOf(name: DialectName): EventDialect | null {
 /** The dialect of a request as records contain it. A request of another form is that of a chat. */
 export function dialectOfRequest(request: Json): DialectName {
   const name = isJsonObject(request) && hasExactMembers(request, CALL_MEMBERS) && request.dialect
-  return isDialectName(name) ? name : 'chat'
+  return dialectNamed(name)
 }
 
 const CALL_MEMBERS = ['dialect', 'headers', 'body'] as const

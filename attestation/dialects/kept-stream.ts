@@ -1,7 +1,8 @@
 import { sha256 } from '@noble/hashes/sha2.js'
 import { encodeHex, encodeUtf8 } from '../bytes.ts'
+import { canonicalizeJson } from '../json/canonical.ts'
 import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
-import { canonicalEvent, type DialectEvent, isSame, refuse, withoutProof } from './dialect.ts'
+import { type DialectEvent, hashedLine, isSame, refuse, withoutProof } from './dialect.ts'
 import type { DialectName } from './dialect-names.ts'
 import { type EventDialect, eventDialectOf, proofOfEvent } from './dialects.ts'
 
@@ -61,7 +62,7 @@ export function openKeptStream(dialect: EventDialect): KeptStreamReader {
         !isSame(given.data, settled.data)
       )
         throw refuse('unsettled_event', 'expected each event as an enclave gives it out')
-      hash.update(encodeUtf8(canonicalEvent(given)))
+      hash.update(encodeUtf8(hashedLine(given.event, canonicalizeJson(given.data))))
       if (reader.isEnded) last = kept
       else if (proofOfEvent(dialect, kept) !== undefined)
         throw refuse('unsettled_event', 'expected a proof on the last event alone')

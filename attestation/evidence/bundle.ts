@@ -1,7 +1,7 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
 import type { ReceiptVersion } from '../completion-hash.ts'
-import { isDialectName } from '../dialects/dialect-names.ts'
+import { dialectNamed } from '../dialects/dialect-names.ts'
 import { DIALECTS } from '../dialects/dialects.ts'
 import { type ErasureStatement, readErasure } from '../erasure.ts'
 import { FormatError } from '../errors.ts'
@@ -312,7 +312,7 @@ export function createBundle(parts: {
   const receipt = memberOf(record, 'receipt')
   const version = isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null
   const dialect = memberAt(record, 'receipt', 'dialect')
-  const { hashedRequest } = DIALECTS[isDialectName(dialect) ? dialect : 'chat']
+  const { hashedRequest } = DIALECTS[dialectNamed(dialect)]
   return parseEvidenceBundle({
     format: BUNDLE_FORMAT,
     version,

@@ -6,7 +6,7 @@ import {
   keptResponseOf,
   matchingParts,
 } from '../compare-exchange.ts'
-import { isDialectName } from '../dialects/dialect-names.ts'
+import { dialectNamed } from '../dialects/dialect-names.ts'
 import { dialectOfRequest } from '../dialects/dialects.ts'
 import { attempt } from '../finding.ts'
 import { isJsonObject, type Json, type JsonObject, memberAt } from '../json/value.ts'
@@ -30,7 +30,7 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   return {
     checks,
     shown: describeExchange({
-      dialect: isDialectName(dialect) ? dialect : 'chat',
+      dialect: dialectNamed(dialect),
       request: objectOf(memberAt(evidence, 'request')) ?? request,
       response: objectOf(memberAt(evidence, 'response')) ?? response,
     }),

@@ -1,5 +1,5 @@
 import type { ServerEvent } from '../../attestation/dialects/chat/event-parser.ts'
-import type { StreamReader } from '../../attestation/dialects/dialect.ts'
+import { hashedLine, type StreamReader } from '../../attestation/dialects/dialect.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
@@ -39,10 +39,8 @@ export class EventStream implements AnswerStream {
       const given = reader.read({ event, data: parsed })
       for (const [at, { event: name, data: settled }] of given.entries()) {
         const text = canonicalizeJson(settled)
-        // The text of canonicalEvent: an event that is given out has no proof.
-        const line = `{"data":${text},"event":${JSON.stringify(name)}}\n`
         const mayBeLast = reader.isEnded && at === given.length - 1
-        parts.output.give(line, { event: name, data: text, mayBeLast })
+        parts.output.give(hashedLine(name, text), { event: name, data: text, mayBeLast })
       }
     } catch (error) {
       if (!(error instanceof FormatError)) throw error

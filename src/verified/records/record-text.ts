@@ -1,4 +1,4 @@
-import { isDialectName } from '../../../attestation/dialects/dialect-names.ts'
+import { dialectNamed } from '../../../attestation/dialects/dialect-names.ts'
 import { DIALECTS, type Dialect } from '../../../attestation/dialects/dialects.ts'
 import {
   isJsonArray,
@@ -35,7 +35,7 @@ export function streamEndText(last: string, record: AnsweredRecord): string {
 /** The dialect of a record, by its receipt. */
 export function dialectOf({ receipt }: Pick<AnsweredRecord, 'receipt'>): Dialect {
   const { dialect } = JSON.parse(receipt) as { readonly dialect?: unknown }
-  return DIALECTS[isDialectName(dialect) ? dialect : 'chat']
+  return DIALECTS[dialectNamed(dialect)]
 }
 
 /**

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { canonicalEvent, type DialectEvent } from '../../../attestation/dialects/dialect.ts'
+import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
 import {
   EVENT_DIALECTS,
   type EventDialect,
@@ -8,6 +8,7 @@ import {
   withProof,
 } from '../../../attestation/dialects/dialects.ts'
 import { readKeptStream } from '../../../attestation/dialects/kept-stream.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { messagesStream } from './messages-streams.ts'
 import { readAll } from './readers.ts'
@@ -52,7 +53,7 @@ for (const dialect of Object.values(EVENT_DIALECTS))
       const { given } = readAll(reader, SOURCES[dialect.name] ?? [])
       expect(response).toEqual(reader.response())
       expect(proof).toEqual(PROOF)
-      const lines = given.map(canonicalEvent).join('')
+      const lines = given.map((event) => `${canonicalizeJson(event)}\n`).join('')
       expect(streamHash).toBe(createHash('sha256').update(lines).digest('hex'))
       expect(proofOfEvent(dialect, last)).toEqual(PROOF)
       expect(dialect.usageOf(response)).toEqual({

@@ -1,9 +1,10 @@
 import { createHash } from 'node:crypto'
 import { expect } from 'vitest'
 import { EventParser } from '../../../attestation/dialects/chat/event-parser.ts'
-import { canonicalEvent, type DialectEvent } from '../../../attestation/dialects/dialect.ts'
+import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
 import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import { splitNamedEvents } from '../../../attestation/dialects/event-text.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
@@ -144,7 +145,9 @@ function readOutcome(enclave: TestEnclave, { name, status, text, sealed }: Answe
   const reader = dialect.openStream()
   const given = kept.flatMap((event) => reader.read(event))
   const receipt = JSON.parse(sealed.receipt)
-  const digest = createHash('sha256').update(given.map(canonicalEvent).join('')).digest('hex')
+  const digest = createHash('sha256')
+    .update(given.map((event) => `${canonicalizeJson(event)}\n`).join(''))
+    .digest('hex')
   expect(receipt.stream_hash).toBe(digest)
   expect(response).toEqual(reader.response())
   expect(reader.isEnded).toBe(receipt.outcome === 'complete')
