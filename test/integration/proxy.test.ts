@@ -19,6 +19,7 @@ import { EVIL, type ForgerName, json, saying } from '../support/gateway-attacks/
 import { streamAttacks } from '../support/gateway-attacks/stream-attacks.ts'
 import { type HostileGateway, startHostileGateway } from '../support/hostile-gateway.ts'
 import { needProgram } from '../support/needs.ts'
+import { startProxyProgram } from '../support/proxy-program.ts'
 import { runCli } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -270,26 +271,9 @@ describe('the proxy before a hostile gateway', () => {
 })
 
 describe('affidavit proxy', () => {
-  /** Starts the program, and waits for its first line. */
-  async function startProgram(more: readonly string[] = []) {
-    const args = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
-    const child = spawn(process.execPath, [CLI, ...args, ...more])
-    let output = ''
-    for (const stream of [child.stdout, child.stderr])
-      stream.setEncoding('utf8').on('data', (text: string) => (output += text))
-    const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
-    await until('it serves', () => /Checked answers at (\S+),/.test(output), 30_000)
-    const [, baseURL = ''] = /Checked answers at (\S+),/.exec(output) ?? []
-    const stop = async () => {
-      child.kill('SIGTERM')
-      return { code: await exited, output }
-    }
-    return { baseURL, stop, output: () => output }
-  }
-
   it('the proxy keeps each proof in a file that the program verifies, and counts at its end', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'affidavit-proofs-'))
-    const program = await startProgram(['--save', folder])
+    const program = await startProxyProgram(service, ['--save', folder])
     expect((await post(program, ask())).status).toBe(200)
     expect(await (await post(program, ask({ stream: true }))).text()).toContain('[DONE]')
     await until('both are told', () => program.output().split(' checked ').length === 3)
@@ -310,7 +294,7 @@ describe('affidavit proxy', () => {
   })
 
   it('one file of expectations is taken by proxy, verify and attestation', async () => {
-    const program = await startProgram(['--no-encrypt'])
+    const program = await startProxyProgram(service, ['--no-encrypt'])
     const reply = (await (await post(program, ask())).json()) as {
       readonly hash: string
       readonly attestation: string
@@ -333,7 +317,7 @@ describe('affidavit proxy', () => {
   it.skipIf(!PYTHON.isMet)(
     PYTHON.title("a script in Python's standard library gets a checked stream through the proxy"),
     async () => {
-      const program = await startProgram()
+      const program = await startProxyProgram(service)
       const script = join(import.meta.dirname, '../../client/examples/python/stream.py')
       const child = spawn('python3', [script, program.baseURL, service.apiKey, 'Hello from Python'])
       let output = ''
