@@ -11,6 +11,7 @@ import {
 import { findLoopbackHindrance, LOOPBACK_ORIGIN } from '../../support/agents/loopback.ts'
 import { installPackages } from '../../support/agents/npm-folder.ts'
 import { needNo } from '../../support/needs.ts'
+import { runCli } from '../../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
 const hindrance = findLoopbackHindrance()
@@ -124,7 +125,7 @@ describe.skipIf(!need.isMet).each(TARGETS)(
         const calls = [
           `Write(${JSON.stringify({ file_path, content: 'one' })})`,
           `Read(${JSON.stringify({ file_path })})`,
-          `Edit(${JSON.stringify({ file_path, old_string: 'one', new_string: 'one two' })})`,
+          `Edit(${JSON.stringify({ file_path, old_string: 'one', new_string: 'one two', replace_all: false })})`,
           'Bash({"command":"wc -c a.txt > b.txt"})',
         ]
         const said = await runAgent(asked, 'claude', words, {
@@ -198,6 +199,30 @@ describe.skipIf(!need.isMet)('coding agents without a network', () => {
     expect((await used()).tokens).toBe(0)
     expect(await asked.verifyCalls()).toEqual([])
   })
+
+  it(
+    need.title('a session does not verify when Claude Code alters a call in its history'),
+    async () => {
+      const asked = await open(PROXY_TARGET)
+      const { words, variables } = claudeOf(PROXY_TARGET)
+      const file_path = fileIn('a.txt')
+      const written = { file_path, content: 'one' }
+      // Claude Code adds the default of `replace_all` to the call.
+      const edited = { file_path, old_string: 'one', new_string: 'one two' }
+      await runAgent(asked, 'claude', words, {
+        prompt: `Make these calls: Write(${JSON.stringify(written)}), then Edit(${JSON.stringify(edited)}).`,
+        variables: { ...variables, ANTHROPIC_API_KEY: asked.apiKey },
+      })
+      await asked.close()
+      target = null
+      const file = join(home, 'run.json')
+      const { stdout } = await runCli(['verify', file, '--expect', service.expectFile])
+      expect(stdout).toMatch(/^CONSISTENT: /)
+      expect(stdout).toMatch(
+        /answers in requests +item \d+ \(called Edit\) .* differs from call \d/,
+      )
+    },
+  )
 
   it(
     need.title('Claude Code estimates the tokens of its context when the proxy encrypts'),
