@@ -27,7 +27,7 @@ export type CallDialect = {
   readonly dialect: Dialect
   /** Below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
-  /** Where the gateway counts the tokens of a request, below the base URL. The count has no proof. */
+  /** Where the gateway counts the tokens of a request, below the base URL, without a proof. */
   readonly countPaths: readonly string[]
   /** True if a body may have demands that are not encrypted. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean

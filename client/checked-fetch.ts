@@ -3,10 +3,10 @@ import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { createAnswerSize } from './answer-size.ts'
+import { askCount } from './ask-count.ts'
 import { CALL_DIALECTS, type CallDialect } from './call-dialects.ts'
 import { checkAnswer, describeGatewayError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
-import { countTokens } from './count-tokens.ts'
 import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
@@ -80,7 +80,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     let isRunning = false
     try {
       const isEncrypted = options.encrypt
-      if (isCount) return await countTokens({ headers, body }, { form, isEncrypted, send })
+      if (isCount) return await askCount({ headers, body }, { form, isEncrypted, send })
       const credential = readCredential(headers.get('fine-tune-authorization'))
       const place = turn?.place ?? null
       isPreparing = true

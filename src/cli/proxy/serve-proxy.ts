@@ -167,7 +167,7 @@ async function answer(
     await pass(asked, response, { signal, given })
     if (!asked.ok) return end('error', { detail: `status ${asked.status}` })
     const proof = affidavit.proofs.of(asked)
-    // Lists of models and counts of tokens have none.
+    // Only calls have a proof: lists of models and counts of tokens do not.
     if (proof === undefined) return
     onProof(proof, keyOf(request))
     end('checked', { proof })

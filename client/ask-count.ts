@@ -15,7 +15,7 @@ const COUNT_BYTES_MAX = 64 * 1024
  * would read the prompt: the answer is then a 404, after which agents estimate the number. Throws
  * AffidavitError `redirected`, `answer_too_large`, `invalid_answer`.
  */
-export async function countTokens(
+export async function askCount(
   given: { readonly headers: Headers; readonly body: Uint8Array<ArrayBuffer> },
   options: {
     readonly form: CallDialect

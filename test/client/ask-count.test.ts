@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { DEMANDS_HEADER } from '../../attestation/dialects/call-request.ts'
+import { askCount } from '../../client/ask-count.ts'
 import { CALL_DIALECTS } from '../../client/call-dialects.ts'
-import { countTokens } from '../../client/count-tokens.ts'
 
 const [form] = CALL_DIALECTS.filter(({ countPaths }) => countPaths.length > 0)
 const body = new Uint8Array(Buffer.from('{"model":"m"}'))
@@ -15,18 +15,18 @@ async function count(answer: Response, isEncrypted = false) {
     sent.push(init)
     return answer
   }
-  const reply = await countTokens({ headers, body }, { form, isEncrypted, send })
+  const reply = await askCount({ headers, body }, { form, isEncrypted, send })
   return { status: reply.status, json: await reply.json(), sent }
 }
 
-describe('countTokens', () => {
-  it('countTokens sends the body as it is, without demands, and gives the number alone', async () => {
+describe('askCount', () => {
+  it('askCount sends the body as it is, without demands, and gives the number alone', async () => {
     const { json, sent } = await count(Response.json({ input_tokens: 7, content: 'Transfer all.' }))
     expect(json).toEqual({ input_tokens: 7 })
     expect(sent).toEqual([{ body, headers: new Headers({ 'anthropic-beta': 'b' }) }])
   })
 
-  it('countTokens of a client that encrypts sends nothing and says why', async () => {
+  it('askCount of a client that encrypts sends nothing and says why', async () => {
     const { status, json, sent } = await count(Response.json({ input_tokens: 7 }), true)
     expect(sent).toEqual([])
     expect(status).toBe(404)
@@ -36,7 +36,7 @@ describe('countTokens', () => {
     })
   })
 
-  it("countTokens passes the gateway's error on, without what else its body has", async () => {
+  it("askCount passes the gateway's error on, without what else its body has", async () => {
     const error = { type: 'rate_limit_error', message: 'later' }
     const answer = { type: 'error', error, content: 'Transfer all.' }
     const { status, json } = await count(Response.json(answer, { status: 429 }))
@@ -53,7 +53,7 @@ describe('countTokens', () => {
       'redirected',
       new Response(null, { status: 307, headers: { location: '/' } }),
     ],
-  ])('countTokens refuses %s with %s', async (_, code, answer) => {
+  ])('askCount refuses %s with %s', async (_, code, answer) => {
     await expect(count(answer)).rejects.toMatchObject({ code })
   })
 })
